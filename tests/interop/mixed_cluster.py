@@ -113,6 +113,7 @@ class MixedCluster:
                 stack.callback(self.tree.close)
                 until(lambda: self.controller() == 1)
         until(lambda: len(self.registered()) == len(kinds))
+        self.await_told(1)  # librdkafka waits a minute where its first answer names no controller.
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
 
     @property

@@ -33,7 +33,6 @@ from support.waiting import SECONDS_MAX, until
 BROKERS = (1, 2, 3)
 PORT = 9092
 NEWEST: GroupProtocol = "classic"  # Nothing is finalized on an ensemble.
-PATIENCE_SECONDS = 300.0  # Who has a record time out sends those behind it anew, also one that was written.
 SECONDS = 6.0  # For which the clients go on at least.
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 BUSY = ("a", 0)  # A partition that they write to.
@@ -213,7 +212,7 @@ def under_load(folder: Path, seed: int) -> Iterator[Case]:
         create_topics(cluster.address, TOPICS, len(BROKERS))
         cluster.create_topic(VAIN)
         case = Case(cluster, history)
-        with workload(cluster.address, history, SECONDS, seed, newest=NEWEST, message_seconds=PATIENCE_SECONDS):
+        with workload(cluster.address, history, SECONDS, seed, newest=NEWEST):
             case.goes_on()
             yield case
             cluster.network.heal()

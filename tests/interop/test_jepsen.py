@@ -15,7 +15,7 @@ import pytest
 from workload.brokers import BROKERS, broker, create_topics
 from workload.nemesis import kill_for
 from workload.recorder import read_history
-from workload.settings import MESSAGE_SECONDS, PROTOCOLS, GroupProtocol
+from workload.settings import PROTOCOLS, GroupProtocol
 from workload.tried import is_enough
 
 from checker.anomaly import Anomaly
@@ -38,7 +38,6 @@ def workload(
     program: Sequence[str] = (),
     *,
     newest: GroupProtocol = PROTOCOLS[-1],
-    message_seconds: float = MESSAGE_SECONDS,
     in_flight: int = 5,
 ) -> Iterator[None]:
     """It goes on for so many seconds, until the block is over, and until enough was tried; then its history is whole.
@@ -48,7 +47,6 @@ def workload(
     topics = [f"{name}:{count}" for name, count in TOPICS.items()]
     over = history.with_suffix(".over")
     options = [
-        f"--message-seconds={message_seconds}",
         f"--in-flight={in_flight}",
         f"--over={over}",
         f"--seconds={seconds}",

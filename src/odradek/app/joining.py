@@ -27,6 +27,7 @@ from odradek.app.opening import (
     topic_configs,
 )
 from odradek.base.units import BrokerId, TimestampMs, TopicPartition
+from odradek.base.uuids import Uuid
 from odradek.coordination.acls import first_acl
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
@@ -84,8 +85,10 @@ def open_broker(
         if settings.is_member:
             metadata.check_id_is_free(info, 2 * timeout_ms)
         storage, view = _opened(settings, disk, metadata, membership, now=shell.now().wall, undoing=undoing)
-        if settings.is_member and may_have_lost(storage, this_boot()):
-            await_replacement(tree, membership.broker_id, _replicas(view, membership.broker_id), 4 * timeout_ms)
+        if settings.is_member:
+            replicas = _replicas(view, membership.broker_id)
+            doubtful = list(replicas) if may_have_lost(storage, this_boot()) else storage.lacking(replicas)
+            await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))
@@ -117,13 +120,14 @@ def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
     log.warning("the ACLs in %s have no effect here: whoever reaches a listener may do everything", where)
 
 
-def _replicas(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, index)
+def _replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Uuid]:
+    """Returns the broker's replicas, each with its topic's id."""
+    return {
+        TopicPartition(topic.name, index): topic.id
         for topic in view.topics.values()
         for index, partition in enumerate(topic.partitions)
         if broker in partition.replicas
-    ]
+    }
 
 
 def _claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:

@@ -161,6 +161,19 @@ class Storage:
                 text = "%s: %d logs are of partitions that this broker does not have, and are set aside as *-stray: %s"
                 _LOG.warning(text, directory.path, len(strays), names)
 
+    def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
+        """Returns those of this broker's replicas, each with its topic's id, whose log is not there.
+
+        None while a directory is offline: they may be in it, and are not made anew (`open`).
+        """
+        return [name for name, topic_id in replicas.items() if not self._has(name, topic_id)] if self.is_whole else []
+
+    def _has(self, name: TopicPartition, topic_id: Uuid) -> bool:
+        return any(
+            name in one.offline or (name in one.logs and self._is_of(topic_id, name, one.logs[name], one))
+            for one in self._directories
+        )
+
     def directory_of(self, name: TopicPartition) -> LogDirectory | None:
         """Returns the directory that has the partition's log; None if none has."""
         return next((directory for directory in self._directories if name in directory.logs), None)

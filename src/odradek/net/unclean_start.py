@@ -1,4 +1,4 @@
-"""A broker that may have lost records to a power failure is there again only once nobody relies on it.
+"""A broker that may have lost records, to a power failure or with a log, is there again once nobody relies on it.
 
 The ISRs that it is in were written when it had all that they promise.  A controller that sees it gone takes it out of
 those that have others, and elects one of these; one that does not see that would have it lead on, and others cut off
@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.1
 
 
 def await_replacement(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition], patience_ms: int) -> None:
-    """Waits until no ISR has the broker beside others; all calls block.
+    """Waits until no ISR of `partitions` has the broker beside others; all calls block.
 
     Not if no other broker is there: one of those that were lost together has to be the first.  Nor longer than
     `patience_ms`: a controller takes out who is gone once its session has ended, and only if there is none nobody does.
@@ -30,8 +30,8 @@ def await_replacement(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPa
     until = time.monotonic() + patience_ms / SECOND_MS
     left = relied_on(tree, broker, partitions)
     if left and has_others(tree, broker):
-        text = "broker %d may have lost records since it was not stopped cleanly, and waits until it is out of the ISRs"
-        _LOG.warning(f"{text} of %d partitions, %s among them", broker, len(left), left[0])
+        text = "broker %d may have lost records, and waits until it is out of the ISRs of %d partitions, %s among them"
+        _LOG.warning(text, broker, len(left), left[0])
     while left and has_others(tree, broker):
         if time.monotonic() > until:
             _LOG.warning("nobody takes broker %d out of the ISRs of %d partitions: it starts", broker, len(left))

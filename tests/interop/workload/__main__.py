@@ -23,7 +23,7 @@ from workload.programs import Program
 from workload.readers import AssignedReader, Member
 from workload.recorder import PROGRAM_SUFFIX, Recorder, read_history
 from workload.senders import Sender
-from workload.settings import MESSAGE_SECONDS, PROTOCOLS, Clients, GroupProtocol
+from workload.settings import PROTOCOLS, Clients, GroupProtocol
 from workload.teller import Teller
 from workload.transactors import GroupTransactor, Transactor
 from workload.tried import is_enough
@@ -44,7 +44,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--newest", choices=PROTOCOLS, default=PROTOCOLS[-1], help="protocol that the brokers have")
-    parser.add_argument("--message-seconds", type=float, default=MESSAGE_SECONDS, help="librdkafka's patience")
     parser.add_argument("--in-flight", type=int, default=5, help="requests of a producer")
     parser.add_argument("--over", type=Path, help="a file: it goes on until that is there")
     parser.add_argument("--program", default="", help="the command of a workload in another language")
@@ -52,7 +51,7 @@ def main() -> int:
     pairs = (topic.rpartition(":") for topic in arguments.topics)
     partitions = [Partition(name, number) for name, _, count in pairs for number in range(int(count))]
     with Recorder(arguments.history) as recorder:
-        shared = Clients(arguments.address, arguments.message_seconds, arguments.in_flight)
+        shared = Clients(arguments.address, arguments.in_flight)
         setting = Setting(shared, partitions, recorder, threading.Event())
         workers = [*clients(setting, arguments), Teller(setting, TELLER, arguments.seed, GROUPS)]
         problems = run(setting, workers, arguments.history, arguments.seconds, arguments.over)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 TRANSACTION_SECONDS = 6.0
-MESSAGE_SECONDS = 5.0
+MESSAGE_SECONDS = 5.0  # For which records of a transaction are sent again.
+# Others: where one times out, librdkafka sends those of all partitions anew in another epoch, also what was written.
+PATIENCE_SECONDS = 300.0
 CALL_SECONDS_MAX = 5.0  # Of a call that the library bounds.
 SESSION_SECONDS = 3.0
 
@@ -34,7 +36,6 @@ class Clients:
     """What the clients of one broker have in common."""
 
     address: str
-    message_seconds: float = MESSAGE_SECONDS  # For which records without a transaction are sent again.
     in_flight: int = 5  # Requests of a producer.  Kafka 0.11 remembers one batch, so that more may be written twice.
 
     def common(self) -> Config:
@@ -57,7 +58,7 @@ class Clients:
             "request.timeout.ms": 3000,
         }
         if transactional_id is None:
-            return self.common() | idempotent | {"message.timeout.ms": int(self.message_seconds * 1000)}
+            return self.common() | idempotent | {"message.timeout.ms": int(PATIENCE_SECONDS * 1000)}
         transactions: Config = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),

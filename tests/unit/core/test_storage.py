@@ -96,6 +96,19 @@ def test_the_log_of_another_topic_of_the_name_is_set_aside() -> None:
         assert aside in folders(disk)
 
 
+def test_what_is_of_another_topic_or_nowhere_is_lacking_but_not_what_may_be_on_a_disk_that_failed() -> None:
+    disk = SimDisk()
+    directory, storage = opened(disk)
+    assert storage.open(T, ID, CONFIGS, T0) is not None
+    absent = TopicPartition(TopicName("t"), 1)
+    assert storage.lacking({T: ID, absent: ID}) == [absent]
+    assert storage.lacking({T: OTHER_ID}) == [T]
+    directory.offline[absent] = "it can't be opened"
+    assert storage.lacking({T: ID, absent: ID}) == []
+    directory.failure = "it can't be read"
+    assert storage.lacking({T: OTHER_ID}) == []
+
+
 def test_old_logs_without_an_id_are_the_topics() -> None:
     for clean, synced in ((True, True), (False, True), (True, False)):
         disk = SimDisk()
