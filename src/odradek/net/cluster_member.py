@@ -131,6 +131,7 @@ class ClusterMember:
 
     def _enrolled(self, epoch: int) -> None:
         self._broker.registered(epoch)
+        self._hearing.renewed()
 
     async def hand_over(self) -> None:
         """Has others lead what this broker leads, where there are any: it is about to stop."""

@@ -76,6 +76,7 @@ class FromController:
         self._updated = updated
         self._told: deque[Told] = deque()
         self._is_telling = self._knows = False
+        self._waiting: tuple[Told, asyncio.TimerHandle] | None = None  # For the tree.
         self.informed: asyncio.Future[None] = shell.loop.create_future()
 
     def add(self, sent: ToBroker, ended: Callable[[Errors | Refused], None]) -> None:
@@ -89,8 +90,20 @@ class FromController:
         self._is_telling = True
         self._prepare(self._told.popleft())
 
+    def renewed(self) -> None:
+        """Asks the tree again at once, as there is a session again.
+
+        What waits is likely to be of before the session ended, and to be refused; behind it comes who leads now, what
+        this broker led among it.
+        """
+        if self._waiting is not None:
+            told, timer = self._waiting
+            timer.cancel()
+            self._prepare(told)
+
     def _prepare(self, told: Told) -> None:
         """Has a thread read what has to be known, and make the files of new replicas."""
+        self._waiting = None
         names = self._broker.controlled.names(told.sent)
         if names or isinstance(told.sent.request, BecomeLeaderOrFollower):
             self._shell.in_order(partial(self._read, told.sent, names), partial(self._prepared, told))
@@ -107,7 +120,8 @@ class FromController:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
             log.warning("what the controller says waits for the metadata tree: %s", failure)
-            self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, told)
+            later = self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, told)
+            self._waiting = told, later
         elif failure is not None:
             raise failure
         else:
