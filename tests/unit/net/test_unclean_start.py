@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,3 +77,34 @@ def test_it_starts_all_the_same_if_nobody_does_anything(tree: SqliteTree, caplog
     in_sync(tree, NAMES[0], US, OTHER)
     await_replacement(tree, US, NAMES, patience_ms=0)
     assert "nobody takes broker 1 out of the ISRs of 1 partitions: it starts" in caplog.messages
+
+
+def test_who_knows_what_it_lacks_gives_others_time_to_come(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    tree.delete(layout.broker(OTHER))
+    steps = iter((lambda: ensure_paths(tree, [layout.broker(OTHER)]), lambda: in_sync(tree, NAMES[0], OTHER)))
+    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: next(steps)())
+    await_replacement(tree, US, NAMES, PATIENCE_MS, lacking=NAMES[:1])
+    assert next(steps, None) is None, "another one came, and leads"
+
+
+@pytest.mark.parametrize("lacking", [[], NAMES[1:]])
+def test_who_is_alone_and_lacks_nothing_that_counts_does_not_wait(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, lacking: list[TopicPartition]
+) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    tree.delete(layout.broker(OTHER))
+    monkeypatch.setattr(unclean_start.time, "sleep", never)
+    await_replacement(tree, US, NAMES, PATIENCE_MS, lacking)
+
+
+def test_who_lacks_something_does_not_wait_for_ever_for_others(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    tree.delete(layout.broker(OTHER))
+    times = itertools.count(0, PATIENCE_MS / 1000 / 8)
+    monkeypatch.setattr(unclean_start.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: None)
+    await_replacement(tree, US, NAMES, PATIENCE_MS, lacking=NAMES)
+    assert next(times) < PATIENCE_MS / 1000, "a quarter"
