@@ -89,7 +89,8 @@ def open_broker(
             replicas = _replicas(view, membership.broker_id)
             lacking = storage.lacking(replicas)
             doubtful = list(replicas) if may_have_lost(storage, this_boot()) else lacking
-            await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
+            if doubtful:
+                await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))

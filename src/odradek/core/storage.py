@@ -96,7 +96,7 @@ class Storage:
         not new, and is nowhere, may be in a directory that failed: it is not made anew elsewhere.
         Raises Refused(KAFKA_STORAGE_ERROR) if no directory is left.
         """
-        if any(name in directory.offline for directory in self._directories):
+        if self._is_offline(name):
             return None
         holder = self._holder(name, topic_id, now)
         if holder is not None:
@@ -125,7 +125,7 @@ class Storage:
         all that the other has.
         """
         found = [directory for directory in self._directories if name in directory.logs]
-        ours = [one for one in found if self._is_of(topic_id, name, one.logs[name], one)]
+        ours = self._ours(name, topic_id)
         holder = max(ours, key=lambda one: one.logs[name].end_offset, default=None)
         for directory in found:
             if directory is not holder:
@@ -133,6 +133,12 @@ class Storage:
                 aside = directory.set_aside(name, now)
                 _LOG.warning("%s had %s: it is set aside as %s", name, what, aside)
         return holder
+
+    def _ours(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
+        """Returns the directories that have a log of this very topic."""
+        return [
+            one for one in self._directories if name in one.logs and self._is_of(topic_id, name, one.logs[name], one)
+        ]
 
     def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
         """True if this is the topic's log, as far as that is known.
@@ -164,15 +170,16 @@ class Storage:
     def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
         """Returns those of this broker's replicas, each with its topic's id, whose log is not there.
 
-        None while a directory is offline: they may be in it, and are not made anew (`open`).
+        Nothing while a directory is offline: they may be in it, and are not made anew (`open`).
         """
-        return [name for name, topic_id in replicas.items() if not self._has(name, topic_id)] if self.is_whole else []
+        if not self.is_whole:
+            return []
+        items = replicas.items()
+        return [name for name, topic_id in items if not (self._ours(name, topic_id) or self._is_offline(name))]
 
-    def _has(self, name: TopicPartition, topic_id: Uuid) -> bool:
-        return any(
-            name in one.offline or (name in one.logs and self._is_of(topic_id, name, one.logs[name], one))
-            for one in self._directories
-        )
+    def _is_offline(self, name: TopicPartition) -> bool:
+        """True if its log is there and could not be opened."""
+        return any(name in directory.offline for directory in self._directories)
 
     def directory_of(self, name: TopicPartition) -> LogDirectory | None:
         """Returns the directory that has the partition's log; None if none has."""

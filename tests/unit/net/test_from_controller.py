@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import pytest
 
@@ -21,37 +21,19 @@ from odradek.core.replicas import Errors
 from odradek.net import from_controller
 from odradek.net.from_controller import FromController
 from odradek.net.metadata import Metadata
+from support.at_once import AtOnce
 from support.in_memory import US, Harness
 from support.waiting import SECONDS_MAX
-
-T = TypeVar("T")
 
 TOPIC = TopicName("t")
 
 
-class Shell:
+class Shell(AtOnce):
     """Does all at once, but for what the loop is asked for."""
 
     def __init__(self, now: Moment) -> None:
+        super().__init__(lambda: now, nullcontext)
         self.loop = asyncio.get_running_loop()
-        self._now = now
-
-    def now(self) -> Moment:
-        return self._now
-
-    def settle(self) -> None: ...
-
-    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
-        done = Future[T]()
-        try:
-            done.set_result(work())
-        except TreeFailed as failed:
-            done.set_exception(failed)
-        then(done)
-
-    def add_slices(self, work: Iterator[None]) -> None:
-        for _ in work:
-            pass
 
 
 class Unanswered:
