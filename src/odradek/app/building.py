@@ -149,15 +149,15 @@ async def start(
     _log_requests(shell)
     idle_ms_max = settings.connections_idle_ms_max
     running = Running(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)
-    if not settings.is_member:  # Its controller is itself, and needs no listener for it.
-        try:
+    try:
+        if not settings.is_member:  # Its controller is itself, and needs no listener for it.
             await shell.member.informed
-        except asyncio.CancelledError:
-            await running.stop()
-            raise
-    await running.serve()
-    if settings.is_member:
-        await asyncio.wait([shell.member.informed], timeout=INFORMED_SECONDS_MAX)
+        await running.serve()
+        if settings.is_member:
+            await asyncio.wait([shell.member.informed], timeout=INFORMED_SECONDS_MAX)
+    except asyncio.CancelledError:
+        await running.stop()
+        raise
     report_missed(shell.broker.storage)
     return running
 
