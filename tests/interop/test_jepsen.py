@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -59,14 +60,17 @@ def workload(
     errors = history.with_suffix(".txt")
     with (
         errors.open("w") as output,
-        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=output) as process,
+        subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": path}, stderr=output, start_new_session=True
+        ) as process,
     ):
         try:
             yield
             over.touch()
             status = process.wait(SECONDS_MAX)
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # And its workers.
     assert status == 0, f"exit {status}: {errors.read_text()[-5000:]}"
 
 

@@ -98,7 +98,7 @@ def produced(
 ) -> int:
     """The base offset."""
     error, offset = produce(client, topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms)
-    assert error == ErrorCode.NONE
+    assert error == ErrorCode.NONE, error
     return offset
 
 
@@ -129,7 +129,7 @@ def fetch_all(client: RawClient, topic: str, *, partition: int = 0) -> list[tupl
     found: list[tuple[int, bytes]] = []
     while True:
         error, some = fetch(client, topic, found[-1][0] + 1 if found else 0, partition=partition)
-        assert error == ErrorCode.NONE
+        assert error == ErrorCode.NONE, error
         if not some:
             return found
         found += some

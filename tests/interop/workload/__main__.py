@@ -10,14 +10,13 @@ import argparse
 import os
 import shlex
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from checker.history import operations
+from workload.apart import FORK, Apart, ended
 from workload.final import read_everything
 from workload.programs import Program
 from workload.readers import AssignedReader, Member
@@ -30,7 +29,7 @@ from workload.tried import is_enough
 from workload.worker import Partition, Setting, Worker
 
 ENOUGH_SECONDS_MAX = 120.0  # Beyond those that it was asked for.
-CLOSE_SECONDS_MAX = 120.0
+CLOSE_SECONDS_MAX = 60.0
 TELLER = 12  # Its process; those before it are the clients'.
 # The groups have the same names, whoever is in them.
 GROUPS = [f"{name}-{protocol}" for name in ("readers", "transactors") for protocol in PROTOCOLS]
@@ -52,9 +51,13 @@ def main() -> int:
     partitions = [Partition(name, number) for name, _, count in pairs for number in range(int(count))]
     with Recorder(arguments.history) as recorder:
         shared = Clients(arguments.address, arguments.in_flight)
-        setting = Setting(shared, partitions, recorder, threading.Event())
+        is_over = FORK.Event()
+        setting = Setting(shared, partitions, recorder, is_over)
         workers = [*clients(setting, arguments), Teller(setting, TELLER, arguments.seed, GROUPS)]
-        problems = run(setting, workers, arguments.history, arguments.seconds, arguments.over)
+        apart = [Apart(worker) for worker in workers]
+        run(apart, arguments.history, arguments.seconds, arguments.over)
+        is_over.set()
+        problems = ended(apart, CLOSE_SECONDS_MAX)
         if not problems:
             read_everything(setting)
     print("\n".join(problems), file=sys.stderr, flush=True)
@@ -89,8 +92,8 @@ def those_of_librdkafka(newest: GroupProtocol) -> Sequence[Callable[[Setting, in
     )
 
 
-def run(setting: Setting, workers: list[Worker], history: Path, seconds: float, over: Path | None) -> list[str]:
-    """What went wrong with the clients themselves."""
+def run(workers: list[Apart], history: Path, seconds: float, over: Path | None) -> None:
+    """Returns when enough was done, or one of the workers has ended."""
     for worker in workers:
         worker.start()
     time.sleep(seconds)
@@ -101,17 +104,6 @@ def run(setting: Setting, workers: list[Worker], history: Path, seconds: float, 
         if is_enough(operations(read_history(history)), seconds):
             break
         time.sleep(1)
-    setting.is_over.set()
-    until = time.monotonic() + CLOSE_SECONDS_MAX
-    problems = []
-    for worker in workers:
-        worker.join(max(0.0, until - time.monotonic()))
-        if worker.is_alive():
-            frame = sys._current_frames().get(worker.ident or 0)
-            problems.append(f"{worker.name} hangs:\n{''.join(traceback.format_stack(frame))}")
-        elif worker.error is not None:
-            problems.append(f"{worker.name}:\n{''.join(traceback.format_exception(worker.error))}")
-    return problems
 
 
 if __name__ == "__main__":

@@ -60,4 +60,4 @@ class Program(Worker):
                     pass
             if process.returncode:
                 errors.seek(0)
-                self.error = RuntimeError(f"exit {process.returncode}: {errors.read()}")
+                raise RuntimeError(f"exit {process.returncode}: {errors.read()}")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
+import os
 import time
 from pathlib import Path
 from types import TracebackType
 
-from checker.history import Event, Kind, Outcome, Send, Step, Value
+from checker.history import Event, Kind, Outcome, Send, Step
 
 PROGRAM_SUFFIX = ".program.jsonl"
 
 
 class Recorder:
-    """Threads may share it.  An event's time is when it was noted, so note before asking and after the answer."""
+    """Processes may share it: each line is appended whole.
+
+    An event's time is when it was noted, so note before asking and after the answer.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("w")
-        self._lock = threading.Lock()
-        self._values = itertools.count()
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
 
     def __enter__(self) -> Recorder:
         return self
@@ -27,27 +27,20 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:
-            self._file.close()
-
-    def new_value(self) -> Value:
-        return next(self._values)
+        os.close(self._file)
 
     def invoke(self, process: int, kind: Kind, *planned: Send, group: str | None = None) -> None:
-        with self._lock:
-            self._write(Event("invoke", process, time.monotonic_ns(), kind, group, planned))
+        self._write(Event("invoke", process, time.monotonic_ns(), kind, group, planned))
 
     def commit(self, process: int) -> None:
-        with self._lock:
-            self._write(Event("commit", process, time.monotonic_ns()))
+        self._write(Event("commit", process, time.monotonic_ns()))
 
     def complete(self, process: int, outcome: Outcome, steps: list[Step], error: str = "") -> None:
-        with self._lock:
-            self._write(Event(outcome.value, process, time.monotonic_ns(), steps=tuple(steps), error=error))
+        self._write(Event(outcome.value, process, time.monotonic_ns(), steps=tuple(steps), error=error))
 
     def _write(self, event: Event) -> None:
-        self._file.write(f"{event.to_json()}\n")
-        self._file.flush()
+        line = f"{event.to_json()}\n".encode()
+        assert os.write(self._file, line) == len(line)
 
 
 def read_history(path: Path) -> list[Event]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
+from typing import Protocol
 
 from confluent_kafka import Message, TopicPartition
 
@@ -15,6 +16,7 @@ from workload.recorder import Recorder
 from workload.settings import Clients
 
 PAUSE_SECONDS = 0.05  # After what went wrong at once.
+WORKERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,14 @@ class Partition:
         return TopicPartition(self.topic, self.number, offset)
 
 
+class Over(Protocol):
+    """Whether a workload is to end, for all of its processes."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What all workers have in common."""
@@ -44,29 +54,27 @@ class Setting:
     clients: Clients
     partitions: Sequence[Partition]
     recorder: Recorder
-    is_over: threading.Event
+    is_over: Over
 
     @property
     def topics(self) -> list[str]:
         return sorted({partition.topic for partition in self.partitions})
 
 
-class Worker(threading.Thread):
+class Worker:
     def __init__(self, setting: Setting, process: int, seed: int) -> None:
-        super().__init__(daemon=True, name=f"{type(self).__name__} {process}")
+        assert process < WORKERS_MAX
+        self.name = f"{type(self).__name__} {process}"
         self.setting = setting
         self.process = process
         self.random = Random(f"{seed} {process}")
-        self.error: BaseException | None = None
+        self._values = count(process, WORKERS_MAX)  # Nobody else's.
 
     def run(self) -> None:
-        try:
-            self.open()
-            while not self.setting.is_over.is_set():
-                self.work()
-            self.close()
-        except BaseException as error:
-            self.error = error
+        self.open()
+        while not self.setting.is_over.is_set():
+            self.work()
+        self.close()
 
     def open(self) -> None:
         raise NotImplementedError
@@ -80,9 +88,9 @@ class Worker(threading.Thread):
 
     def plan(self, most: int) -> list[Send]:
         """New values, for keys by chance."""
-        count = self.random.randint(1, most)
-        keys = [self.random.choice(self.setting.partitions).key for _ in range(count)]
-        return [Send(key, self.setting.recorder.new_value()) for key in keys]
+        many = self.random.randint(1, most)
+        keys = [self.random.choice(self.setting.partitions).key for _ in range(many)]
+        return [Send(key, next(self._values)) for key in keys]
 
     def note(self, kind: Kind, did: Callable[[list[Step]], str]) -> None:
         """One operation that needs no commit.  `did` adds its steps, and returns what went wrong, or nothing."""

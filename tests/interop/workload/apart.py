@@ -1,0 +1,79 @@
+"""Workers in processes of their own: librdkafka 2.16 may bring one to a stand for ever, with all of its threads.
+
+A consumer takes its locks in two orders: one of its threads handles an OffsetForLeaderEpoch that has failed, while
+another lets go of a broker that is not in the metadata any more (docs/NON_OBVIOUS.md).  `Consumer.assign` then waits
+for it, and holds the lock of the interpreter meanwhile.  The end of what such a worker has begun is unknown, as of one
+that was killed.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+
+from workload.worker import Worker
+
+FORK = multiprocessing.get_context("fork")
+STANDING_MAX = 2  # Seen: one in eight runs, a single one.
+TRACE_SECONDS = 1.0
+
+
+class Apart:
+    """A worker in a process of its own."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.name = worker.name
+        self._process = FORK.Process(target=_run, args=(worker,), daemon=True)
+
+    def start(self) -> None:
+        self._process.start()
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def has_ended(self, seconds: float) -> bool:
+        """Waits for so long; kills one that has not ended by then, which says before where it stands."""
+        self._process.join(seconds)
+        if not self._process.is_alive():
+            return True
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGUSR1)
+        self._process.join(TRACE_SECONDS)
+        self._process.kill()
+        self._process.join()
+        return False
+
+    @property
+    def status(self) -> int | None:
+        return self._process.exitcode
+
+
+def ended(workers: Iterable[Apart], seconds: float) -> list[str]:
+    """Returns what went wrong with the workers themselves."""
+    until = time.monotonic() + seconds
+    standing, problems = [], []
+    for worker in workers:
+        if not worker.has_ended(max(0.0, until - time.monotonic())):
+            standing.append(f"{worker.name} did not end")
+        elif worker.status:
+            problems.append(f"{worker.name}: exit {worker.status}")
+    print("\n".join(standing), file=sys.stderr, flush=True)
+    return problems if len(standing) <= STANDING_MAX else [*problems, *standing]
+
+
+def _run(worker: Worker) -> None:
+    faulthandler.register(signal.SIGUSR1)  # Works for a process that stands, too.
+    status = 1
+    try:
+        worker.run()
+        status = 0
+    except BaseException:
+        print(f"{worker.name}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(status)  # Whatever hangs in a library, this process ends.
