@@ -38,7 +38,7 @@ class Topic:
         wanted = NewTopic(self.name, self.partitions, replica_assignment=self._assignment)
         self._admin.create_topics([wanted])[self.name].result(SECONDS_MAX)
         until(lambda: self.in_sync() == [set(replicas) for replicas in self._assignment] and self._is_led())
-        until(self._is_known)
+        until(lambda: self.end() == 0)  # The leaders know it, too, and not only who was asked.
         return self
 
     def __exit__(
@@ -59,18 +59,22 @@ class Topic:
         found = self._admin.list_topics(self.name, timeout=SECONDS_MAX).topics[self.name].partitions
         return all(found[index].leader == replicas[0] for index, replicas in enumerate(self._assignment))
 
-    def _is_known(self) -> bool:
-        """Tells whether the leaders know it, and not only who was asked."""
-        with suppress(KafkaException):
-            return self.end() == 0
-        return False
-
     def end(self) -> int:
         """Returns how many records the partitions hold together."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "bench", "log_level": 0})
+        ends: dict[int, int] = {}
+
+        def are_all_told() -> bool:
+            with suppress(KafkaException):  # Of a broker, say, that has not heard of the topic yet.
+                for partition in range(self.partitions):
+                    one = TopicPartition(self.name, partition)
+                    ends[partition] = consumer.get_watermark_offsets(one, timeout=SECONDS_MAX)[1]
+                return True
+            return False
+
         try:
-            partitions = [TopicPartition(self.name, partition) for partition in range(self.partitions)]
-            return sum(consumer.get_watermark_offsets(one, timeout=SECONDS_MAX)[1] for one in partitions)
+            until(are_all_told)
+            return sum(ends.values())
         finally:
             consumer.close()
 

@@ -230,12 +230,12 @@ def test_the_loop_receives_what_comes_from_the_only_one_that_sends(
     assert values(client)[2:] == [value(seed=2), value(3_000_000), value(seed=4)]
 
 
-def test_another_that_is_heard_ends_being_alone(broker: Here, client: RawClient) -> None:
+def test_it_is_told_of_another_that_is_heard(broker: Here, client: RawClient) -> None:
     with RawClient(broker.port) as other:
         seen = []
         for one in (client, other, other, client):
             produced(one, "t", b"x")
-            seen.append(broker.on_loop(lambda running: (running.shell.heard.last, running.shell.heard.another_at)))
+            seen.append(broker.on_loop(lambda running: (running.shell.heard.last, running.shell.heard.changed_at[-1])))
     assert seen[0][0] is seen[3][0] is not seen[1][0]
     assert seen[1] == seen[2]
     assert seen[0][1] <= seen[1][1] <= seen[3][1]

@@ -1,8 +1,15 @@
-"""Which connections were heard lately.  One that is alone keeps nobody waiting, and need not make way."""
+"""Which connections were heard lately.  One that is alone keeps nobody waiting, and need not make way.
+
+Alone is also who shares the broker with connections that speak now and then: followers and consumers that wait for
+records, whose long polls end a few times in a second.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+
 ALONE_MS = 300
+CHANGES_MAX = 16  # From one connection to another, in ALONE_MS.
 
 
 class Heard:
@@ -10,11 +17,12 @@ class Heard:
 
     def __init__(self) -> None:
         self.last: object | None = None  # The connection that sent last,
-        self.another_at = 0  # and when that was another one than before.
+        self.changed_at = deque([-ALONE_MS] * CHANGES_MAX, CHANGES_MAX)  # and when that was another one than before.
 
     def hear(self, connection: object, steady: int) -> None:
         if connection is not self.last:
-            self.last, self.another_at = connection, steady
+            self.last = connection
+            self.changed_at.append(steady)
 
     def forget(self, connection: object) -> None:
         """The connection is gone, and is not to be kept by us."""
@@ -22,5 +30,5 @@ class Heard:
             self.last = None
 
     def is_one(self, steady: int) -> bool:
-        """True if all that was heard lately came from one connection."""
-        return steady - self.another_at >= ALONE_MS
+        """True if almost all that was heard lately came from one connection."""
+        return steady - self.changed_at[0] >= ALONE_MS
