@@ -16,6 +16,7 @@ from typing import Self
 
 from deltalake import DeltaTable
 from object_store import ObjectStore
+from quick_spark import soon_up
 
 SECONDS_MAX = 300  # It ends a hang: on a slow and busy machine a start takes a minute.
 PAUSE_SECONDS = 0.02
@@ -54,6 +55,7 @@ class Load:
 
     def __init__(self, address: str, place: Place, *arguments: str, folder: Path, topics: str) -> None:
         """It writes into the folder, which is made: what it says, and what it would leave below /tmp."""
+        soon_up()
         folder.mkdir(parents=True)
         self.place = place
         self._output = folder / "said.txt"
@@ -126,11 +128,15 @@ class Load:
         self._process.wait()
 
     def _belongings(self) -> list[tuple[int, int, str]]:
-        """The number, the parent and the command of each of its processes."""
-        listing = ["ps", "-ww", "-s", str(self.pid), "-o", "pid=,ppid=,stat=,args="]
-        rows = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.splitlines()
-        parts = [row.split(None, 3) for row in rows]
-        return [(int(pid), int(parent), args) for pid, parent, state, args in parts if not state.startswith("Z")]
+        """The number, the parent and the command of each of its processes; those that have ended are none."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):  # No ps: this is asked often.
+            with suppress(OSError):  # It ends meanwhile.
+                state, parent, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == self.pid and state not in "ZX":
+                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    found.append((int(folder.name), int(parent), command))
+        return found
 
     def __enter__(self) -> Self:
         return self

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from io import StringIO
 from pathlib import Path
+from typing import Protocol
 
 from load_process import Place
 from rich.console import Console
-from spark_support import Kafka, spark
+from spark_support import spark
 
 from odradek.spark.load import LoadOptions, run
 
 
-def loaded(broker: Kafka, lake: Path, *topics: str, **options: object) -> tuple[int, str]:
+class Addressed(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+def loaded(broker: Addressed, lake: Path | str, *topics: str, **options: object) -> tuple[int, str]:
     """The exit status and the words of one run within this process and its session."""
     spark()
     console = Console(record=True, width=1000, file=StringIO())

@@ -22,6 +22,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka
 from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
+from quick_spark import soon_up  # noqa: E402
 
 import odradek  # noqa: E402
 from odradek.spark.java import NoJava  # noqa: E402
@@ -72,6 +73,7 @@ def connector_jars() -> list[Path]:
 
 @cache
 def spark() -> SparkSession:
+    soon_up()
     log = Path(tempfile.mkdtemp(prefix="odradek-test-")) / "spark.log"
     os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
     settings = {"spark.sql.shuffle.partitions": "2", "spark.jars": ",".join(map(str, connector_jars()))}
@@ -148,6 +150,7 @@ def values(frame: DataFrame) -> list[bytes | None]:
 
 def loader_command(address: str, lake: Path, *topics: str, **options: object) -> list[str]:
     """A load in a process of its own, as LoadOptions has it."""
+    soon_up()
     arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
     return [
         sys.executable,

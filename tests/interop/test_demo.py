@@ -235,6 +235,9 @@ def needs_spark() -> None:
         java_home()
     except NoJava as error:
         pytest.skip(str(error))
+    from quick_spark import soon_up
+
+    soon_up()
 
 
 @pytest.fixture(scope="module")

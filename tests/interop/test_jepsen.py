@@ -83,9 +83,25 @@ def crash(name: str, folder: Path, seconds: float, seed: int) -> None:
     check_history(history, kills, seconds)
 
 
-def check_history(history: Path, kills: int, seconds: float, not_promised: Collection[Anomaly] = NOT_PROMISED) -> None:
-    """Has the checker look at what the clients of a workload did."""
+def check_history(
+    history: Path,
+    kills: int,
+    seconds: float,
+    not_promised: Collection[Anomaly] = NOT_PROMISED,
+    *,
+    unheard: tuple[int, int] | None = None,
+) -> None:
+    """Has the checker look at what the clients of a workload did.
+
+    What was told of committed offsets between the two times in `unheard`, in ns, counts for nothing: a broker may have
+    told it that was deposed, and could not hear of it.
+    """
     done = operations(read_history(history))
+    if unheard is not None:
+        begun, ended = unheard
+        done = [
+            one for one in done if one.kind is not Kind.COMMITTED or one.completed_ns < begun or one.invoked_ns > ended
+        ]
     verdict = check(done, not_promised)
     counts = Counter((one.kind, one.outcome) for one in done)
     print(f"{kills} kills, {dict(counts)}\n{verdict}")

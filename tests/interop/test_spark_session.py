@@ -14,12 +14,16 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from quick_spark import soon_up
 from spark_brokers import odradek
 from spark_support import SOURCE
 
 from odradek.spark.java import NoJava, java_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+THEIRS = ("PYSPARK", "SPARK")  # What Spark reads in the environment.
+QUICK = ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS")  # What soon_up() sets of it.
 
 SCRIPT = """
 import sys
@@ -72,7 +76,8 @@ def run(folder: Path, how: str, python: str = sys.executable, **environment: str
     other.chmod(0o755)
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    told = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    soon_up()
+    told = {name: value for name, value in os.environ.items() if name in QUICK or not name.startswith(THEIRS)}
     told |= {"JAVA_HOME": java, "PATH": f"{folder}:{told['PATH']}", "PYTHONPATH": str(SOURCE), **environment}
     arguments = [how, odradek().address, f"t-{uuid4().hex[:12]}", str(folder / "checkpoint")]
     done = subprocess.run([python, script, *arguments], env=told, capture_output=True, text=True, check=False)

@@ -8,9 +8,8 @@ from odradek.base.units import ProducerId
 from odradek.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.markers import end_marker
-from odradek.record.records import iter_records
 from sim.logmodel import Broken, Known, Model, Written
-from support.cleaning import Seen, seen_of
+from support.cleaning import Seen, seen_in
 
 
 def check_batches(model: Model, batches: Sequence[Batch], end: int) -> None:
@@ -52,8 +51,7 @@ def _check_records(one: Written, batch: Batch) -> set[int]:
         return {one.base} if batch.records_count else set()
     by_offset = {kept.seen.offset: kept.seen for kept in one.records}
     found: set[int] = set()
-    for record in iter_records(batch):
-        seen = seen_of(record)
+    for seen in seen_in(batch):
         if by_offset.get(seen.offset) != seen:
             raise Broken(f"{seen} was {by_offset.get(seen.offset)}")
         found.add(seen.offset)
@@ -142,4 +140,4 @@ def check_epochs(log: Log, batches: Iterable[Batch]) -> None:
 
 def times(batches: Iterable[Batch], start: int) -> Iterator[tuple[int, int]]:
     for batch in batches:
-        yield from ((one.timestamp, one.offset) for one in iter_records(batch) if one.offset >= start)
+        yield from ((one.timestamp, one.offset) for one in seen_in(batch) if one.offset >= start)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from odradek.record.batch import Batch
 from odradek.record.markers import EndMarker, end_marker
-from odradek.record.records import iter_records
-from support.cleaning import Seen, seen_of
+from support.cleaning import Seen, seen_in
 
 SEQUENCE_MASK = 0x7FFFFFFF
 
@@ -61,7 +60,7 @@ class Known:
 
 def written(batch: Batch) -> Written:
     marker = end_marker(batch) if batch.is_control else None
-    records = [] if batch.is_control else [Kept(seen_of(one)) for one in iter_records(batch)]
+    records = [] if batch.is_control else [Kept(one) for one in seen_in(batch)]
     return Written(
         batch.base_offset,
         batch.last_offset,

@@ -8,7 +8,7 @@ may act, sessions may end, and processes die.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -292,6 +292,8 @@ class SimCluster:
         self.written: dict[tuple[Uuid, TopicPartition], LeaderAndIsr] = {}
         self._arrivals: dict[tuple[BrokerId, BrokerId], int] = {}
         self._assignments: dict[bytes, TopicAssignment] = {}  # By what is in the tree.
+        self._topics: dict[TopicName, TopicAssignment] = {}
+        self._topics_of: object = None  # The tree's nodes of which `_topics` are.
 
     def delay_us(self) -> int:
         return self.random.randrange(100, SLOWEST_US if self.random.random() < 0.1 else 2 * MILLISECOND_US)
@@ -402,8 +404,11 @@ class SimCluster:
         if self.admin.exists(layout.CONTROLLER) is not None:
             self.admin.multi([Delete(layout.CONTROLLER)])
 
-    def topics(self) -> dict[TopicName, TopicAssignment]:
-        return {TopicName(name): self.assignment(name) for name in self.admin.children(layout.TOPICS)}
+    def topics(self) -> Mapping[TopicName, TopicAssignment]:
+        if self._topics_of is not self.server.znodes:
+            self._topics = {TopicName(name): self.assignment(name) for name in self.admin.children(layout.TOPICS)}
+            self._topics_of = self.server.znodes
+        return self._topics
 
     def state(self, name: str, index: int) -> LeaderAndIsr | None:
         path = layout.partition_state(TopicName(name), index)

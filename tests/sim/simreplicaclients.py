@@ -40,12 +40,20 @@ class SimReplicaClients:
         self.random = cluster.random
         self._numbers = itertools.count()
         self._leaders: dict[tuple[Uuid, TopicPartition], tuple[int, BrokerId]] = {}  # With their epochs.
+        self._partitions: list[tuple[Uuid, TopicPartition]] = []
+        self._partitions_of: object = None  # The tree's nodes of which `_partitions` are.
         self.waits_for_all = self.random.random() < 0.5
         self.are_done = False
         self.acknowledged = 0
         self.read = 0
 
     def partitions(self) -> list[tuple[Uuid, TopicPartition]]:
+        """Returns those that clients write to and read from."""
+        if self._partitions_of is not self.cluster.server.znodes:
+            self._partitions_of, self._partitions = self.cluster.server.znodes, self._find_partitions()
+        return self._partitions
+
+    def _find_partitions(self) -> list[tuple[Uuid, TopicPartition]]:
         marked = self.cluster.admin.children("/admin/delete_topics")
         return [
             (topic.topic_id, TopicPartition(name, index))

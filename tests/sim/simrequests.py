@@ -229,6 +229,7 @@ class Lines:
             nonlocal is_over
             if not is_over:
                 is_over = True
+                timeout.cancel()
                 then(answer)
 
         def answered(answer: T) -> None:
@@ -240,5 +241,5 @@ class Lines:
             if member.is_alive and not self.loses(sender, receiver):
                 member.node.soon(lambda: serve(member, answered))
 
-        node.after(TIMEOUT_US, lambda: ended(None))
+        timeout = node.after(TIMEOUT_US, lambda: ended(None))
         node.clock.after(self.delay_us(), arrived)

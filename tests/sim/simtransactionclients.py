@@ -43,9 +43,9 @@ class TransactionClients(SimReplicaClients):
         self.committer = Committer(self)
         self.cluster.clients.after(READ_US, self._read)
 
-    def partitions(self) -> list[tuple[Uuid, TopicPartition]]:
+    def _find_partitions(self) -> list[tuple[Uuid, TopicPartition]]:
         """Returns those that clients without transactions write to."""
-        return [(topic_id, one) for topic_id, one in super().partitions() if one.topic.startswith("topic-")]
+        return [(topic_id, one) for topic_id, one in super()._find_partitions() if one.topic.startswith("topic-")]
 
     def fence(self) -> None:
         """Another process takes a transactional id over; the one before may not know."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 
 from odradek.coordination.tree import (
     ANY_VERSION,
@@ -39,6 +40,8 @@ from sim.simznodes import Znodes
 _LOG = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS = 6_000
+
+_check_path = lru_cache(maxsize=4_096)(check_path)  # What is good once is good for ever; what is bad raises each time.
 
 # What happened to a node, and which watches on it that concerns; those on its data are set by get and exists.
 _FIRED = {
@@ -214,7 +217,7 @@ class SimTree:
             raise failed.error from None
 
     def _znodes(self, path: str) -> Znodes:
-        check_path(path)
+        _check_path(path)
         self._reach()
         return self._server.znodes
 

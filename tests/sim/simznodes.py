@@ -7,6 +7,7 @@ ZooKeeper's, as in coordination/sqlite_nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from odradek.coordination.tree import (
     ANY_VERSION,
@@ -47,7 +48,7 @@ class Znode:
     creates: int = 0
     children: frozenset[str] = field(default_factory=frozenset)
 
-    @property
+    @cached_property
     def stat(self) -> Stat:
         children = len(self.children)
         # Comings and goings: those that have gone are the comings less those that are there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 from odradek.base.limits import UNPACKED_BYTES_MAX
@@ -77,6 +78,16 @@ def seen_of(record: Record) -> Seen:
     return Seen(record.offset, record.key, record.value, record.timestamp, tuple(record.headers))
 
 
+def seen_in(batch: Batch) -> tuple[Seen, ...]:
+    """Returns the records of a batch; of what a log is asked for again and again, each batch is decoded once."""
+    return _seen_in(bytes(batch.view))
+
+
+@lru_cache(maxsize=1_024)
+def _seen_in(data: bytes) -> tuple[Seen, ...]:
+    return tuple(map(seen_of, iter_records(Batch.trusted(memoryview(data)))))
+
+
 def batches_of(log: Log) -> list[Batch]:
     found = []
     for segment in log.segments:
@@ -104,7 +115,7 @@ def committed(log: Log, upto: Offset | None = None, max_bytes: int = 1) -> list[
                 if marker is not None and not marker.is_commit:
                     undone.discard(batch.producer_id)
             elif not (batch.is_transactional and batch.producer_id in undone):
-                seen += map(seen_of, iter_records(batch))
+                seen += seen_in(batch)
     return [one for one in seen if one.offset >= log.start_offset]
 
 

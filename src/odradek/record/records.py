@@ -115,6 +115,10 @@ class _Reader:
         return None if size < 0 else self.take(size)
 
     def varint(self) -> int:
+        data, position = self.data, self.position
+        if position < len(data) and (byte := data[position]) < 0x80:  # As nearly all are.
+            self.position = position + 1
+            return (byte >> 1) ^ -(byte & 1)
         raw = self._unsigned(VARINT_BYTES_MAX) & 0xFFFF_FFFF
         return (raw >> 1) ^ -(raw & 1)
 
