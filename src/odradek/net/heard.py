@@ -17,7 +17,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.last: object | None = None  # The connection that sent last,
-        self.changed_at = deque([-ALONE_MS] * CHANGES_MAX, CHANGES_MAX)  # and when that was another one than before.
+        self.changed_at = deque([0] * CHANGES_MAX, CHANGES_MAX)  # and when that was another one than before.
 
     def hear(self, connection: object, steady: int) -> None:
         if connection is not self.last:
