@@ -19,6 +19,7 @@ from odradek.core.in_sync import InSync
 from odradek.core.leadership import Leadership
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
+from odradek.core.storage import Storage
 from odradek.core.unable_leaders import UnableLeaders
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
@@ -89,6 +90,10 @@ def who_is_alone_does_not_sync(patch: pytest.MonkeyPatch) -> None:
 
 def who_lost_power_goes_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimReplicated, "may_register", lambda self: True)
+
+
+def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Storage, "lacking", lambda self, replicas: [])
 
 
 def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,6 @@ class SimControlled(SimMember):
         self.starts = 0
 
     def start(self) -> None:
-        super().start()
         self.starts += 1
         uuids = itertools.count(1)
         logs = open_log_directory(
@@ -61,6 +60,7 @@ class SimControlled(SimMember):
         view = ClusterView("cluster", self.id, {self.id: BrokerInfo(self.id)})
         self.broker = Broker(self.id, view, Storage([logs]), self.cluster.configs, entropy)
         self.broker.start(self.node.now())
+        super().start()
 
     def kill(self) -> None:
         super().kill()

@@ -238,6 +238,12 @@ class SimDisk:
             assert not self.folders[path].live, "a directory must be empty to be removed"
             folder.change({name: None})
 
+    def lose_directory(self, path: str) -> None:
+        """Somebody else removes it, for good, with all that is in it; no process is there."""
+        folder, name = self._split(path)
+        folder.sync()
+        del folder.live[name], folder.durable[name], self.folders[path]
+
     def sync_directory(self, path: str) -> None:
         self.count(path)
         self._folder(path).sync()

@@ -11,10 +11,9 @@ from typing import TypeVar, cast
 
 from odradek.api.alter_partition_ask import Altered, from_event, to_event
 from odradek.base.errors import ErrorCode
-from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
+from odradek.base.units import SECOND_MS, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
-from odradek.coordination.isrs import relied_on
 from odradek.core.alter_partition import ProposedIsr
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controller import events
@@ -23,13 +22,13 @@ from odradek.log.log import Log
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.isr_changes import IsrChanges, Then
-from odradek.net.unclean_start import has_others
+from odradek.net.unclean_start import Doubt
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.client import decode_response
 from sim.simclock import SimNode
-from sim.simcontrolled import ControlledCluster, SimControlled
-from sim.simcontroller import SimMember
+from sim.simcontrolled import DIRECTORY, ControlledCluster, SimControlled
+from sim.simcontroller import SESSION_MS, SimMember
 from sim.simfetchers import SimFetchers, SimShell, member_tree, void
 from sim.simrequests import Lines, SimServer
 from sim.simroom import SimRoom
@@ -48,8 +47,10 @@ class SimReplicated(SimControlled):
 
     cluster: ReplicatedCluster
     may_have_lost = has_lost_power = False
+    doubt: Doubt | None = None  # What it may lack, until it is registered.
 
     def start(self) -> None:
+        self.doubt, self.is_certain = None, False
         self.disk.room = None  # Who finds it full makes room before he starts it.
         self.room = SimRoom(self)
         self.asked: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
@@ -89,16 +90,29 @@ class SimReplicated(SimControlled):
         self.disk = self.disk.crash(self.cluster.random)
         self.may_have_lost = self.has_lost_power = True
 
+    def lose_log(self, partition: TopicPartition) -> None:
+        """Dies, and somebody removes a log before it starts again."""
+        self.kill()
+        self.disk.lose_directory(f"{DIRECTORY}/{partition}")
+
     def may_register(self) -> bool:
-        """As net/unclean_start.py has it."""
-        if not self.may_have_lost:
-            return True
-        topics = self.cluster.topics()
-        names = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
-        if relied_on(self.tree, self.id, names) and has_others(self.tree, self.id):
-            return False
-        self.may_have_lost = False
+        if not self.is_certain:
+            self.doubt = self.doubt or self._doubt()
+            if not self.doubt.is_over(self.tree, self.node.now().steady / SECOND_MS):
+                return False
+            self.is_certain, self.may_have_lost = True, False
         return True
+
+    def _doubt(self) -> Doubt:
+        """As app/joining.py has it."""
+        replicas = {
+            TopicPartition(name, index): topic.topic_id
+            for name, topic in self.cluster.topics().items()
+            for index, brokers in topic.partitions.items()
+            if self.id in brokers
+        }
+        lacking = self.broker.storage.lacking(replicas)
+        return Doubt(self.id, replicas if self.may_have_lost else lacking, 4 * SESSION_MS, lacking)
 
     def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
         self.room.look(remembered)

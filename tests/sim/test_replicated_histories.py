@@ -22,6 +22,7 @@ from sim.bugs import (
     who_had_no_room_stays_away,
     who_is_alone_does_not_sync,
     who_is_behind_joins,
+    who_lacks_a_log_goes_on,
     who_lost_power_goes_on,
 )
 from sim.simreplicaclients import SimReplicaClients
@@ -119,6 +120,16 @@ class ReplicatedHistory(History):
         cluster = self.cluster
         if not self.clients.waits_for_all:
             return  # What the leader alone had to have is lost with it.
+        self._make_well()
+        victim = self._member()
+        if isinstance(victim, SimReplicated) and not victim.failed:
+            victim.lose_power()
+            if self.random.random() < 0.5:
+                victim.start()
+            cluster.run(CALM_SECONDS)
+
+    def _make_well(self) -> None:
+        cluster = self.cluster
         cluster.lines.cuts.clear()
         for member in cluster.alive:
             if member.node.is_paused:
@@ -126,12 +137,26 @@ class ReplicatedHistory(History):
             if member.tree.is_cut_off:
                 member.tree.reconnect()
         cluster.run(CALM_SECONDS)
+
+    def _others_have(self, partition: TopicPartition, broker: BrokerId) -> bool:
+        state = self.cluster.state(*partition)
+        others = [one for one in self.cluster.alive if one.id != broker and partition not in one.failed]
+        return state is not None and any(one.id in state.isr for one in others)
+
+    def lose_log(self) -> None:
+        """A broker dies, and is started at once, or soon, without a log that another one in sync has."""
+        if not self.clients.waits_for_all:
+            return
+        self._make_well()
         victim = self._member()
-        if isinstance(victim, SimReplicated) and not victim.failed:
-            victim.lose_power()
-            if self.random.random() < 0.5:
+        if not isinstance(victim, SimReplicated) or victim.failed:
+            return
+        if others_have := [one for one in victim.broker.partitions if self._others_have(one, victim.id)]:
+            victim.lose_log(self.random.choice(others_have))
+            if self.random.random() < 0.8:
+                self.cluster.run(self.random.choice((0.0, 0.3)))
                 victim.start()
-            cluster.run(CALM_SECONDS)
+            self.cluster.run(CALM_SECONDS)
 
     def fill_disk(self) -> None:
         """A disk is full, or soon will be; or there is room again."""
@@ -179,6 +204,7 @@ ACTIONS_OF_REPLICAS = (
     ReplicatedHistory.lose_two,
     ReplicatedHistory.set_clock,
     ReplicatedHistory.lose_power,
+    ReplicatedHistory.lose_log,
     *[ReplicatedHistory.restart] * 3,
 )
 
@@ -199,6 +225,7 @@ BUGS: dict[Bug, int] = {
     followers_forget_producers: 0,
     who_is_alone_does_not_sync: 0,
     who_lost_power_goes_on: 60,
+    who_lacks_a_log_goes_on: 60,
     who_had_no_room_stays_away: 0,
 }
 

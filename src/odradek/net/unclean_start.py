@@ -28,29 +28,51 @@ def await_replacement(
     patience_ms: int,
     lacking: Collection[TopicPartition] = (),
 ) -> None:
-    """Waits until no ISR of `partitions` has the broker beside others; all calls block.
+    """Waits until nobody relies on what the broker may lack of `partitions`, as Doubt has it; all calls block."""
+    doubt = Doubt(broker, partitions, patience_ms, lacking)
+    while not doubt.is_over(tree, time.monotonic()):
+        time.sleep(LOOK_SECONDS)
+
+
+class Doubt:
+    """Whether a broker that starts may lack what others rely on: some ISR of `partitions` has it beside others.
 
     Not if no other broker is there: one of those that were lost together has to be the first.  Only who is `lacking`
     some of them for certain gives the others a quarter of `patience_ms` to come.  Nor longer than `patience_ms`: a
     controller takes out who is gone once its session has ended, and only if there is none nobody does.
     """
-    begun = time.monotonic()
-    until, alone_until = begun + patience_ms / SECOND_MS, begun + patience_ms / 4 / SECOND_MS
-    certain = frozenset(lacking)
-    left = relied_on(tree, broker, partitions)
 
-    def is_for_others() -> bool:
-        return has_others(tree, broker) or (time.monotonic() < alone_until and not certain.isdisjoint(left))
+    def __init__(
+        self,
+        broker: BrokerId,
+        partitions: Iterable[TopicPartition],
+        patience_ms: int,
+        lacking: Collection[TopicPartition] = (),
+    ) -> None:
+        self._broker = broker
+        self._left = list(partitions)
+        self._patience = patience_ms / SECOND_MS
+        self._certain = frozenset(lacking)
+        self._begun: float | None = None  # When it was first asked.
 
-    if left and is_for_others():
-        text = "broker %d may have lost records, and waits until it is out of the ISRs of %d partitions, %s among them"
-        _LOG.warning(text, broker, len(left), left[0])
-    while left and is_for_others():
-        if time.monotonic() > until:
-            _LOG.warning("nobody takes broker %d out of the ISRs of %d partitions: it starts", broker, len(left))
-            return
-        time.sleep(LOOK_SECONDS)
-        left = relied_on(tree, broker, left)
+    def is_over(self, tree: Tree, now: float) -> bool:
+        """`now` is in seconds, on any clock that is not set.  Raises as the tree does."""
+        self._left = relied_on(tree, self._broker, self._left)
+        waited = 0.0 if self._begun is None else now - self._begun
+        may_come = waited < self._patience / 4 and not self._certain.isdisjoint(self._left)
+        if not self._left or not (may_come or has_others(tree, self._broker)):
+            return True
+        if self._begun is None:
+            self._begun = now
+            text = (
+                "broker %d may have lost records, and waits until it is out of the ISRs of %d partitions, %s among them"
+            )
+            _LOG.warning(text, self._broker, len(self._left), self._left[0])
+        if waited > self._patience:
+            text = "nobody takes broker %d out of the ISRs of %d partitions: it starts"
+            _LOG.warning(text, self._broker, len(self._left))
+            return True
+        return False
 
 
 def has_others(tree: Tree, broker: BrokerId) -> bool:
