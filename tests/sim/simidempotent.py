@@ -143,7 +143,7 @@ class IdempotentProducer:
                 self._take(batch, ErrorCode(part.error_code), part.base_offset)
 
         request = self._clients.produce_request(topic_id, partition, batch.records, ALL)
-        pipe.ask(RequestBuilder.of(request, ProduceResponse, PRODUCE), answered)
+        pipe.ask(RequestBuilder.of(request, ProduceResponse, self._clients.produce_version), answered)
 
     def _take(self, batch: Numbered, error: ErrorCode, base_offset: int) -> None:
         clients, at = self._clients, self.at

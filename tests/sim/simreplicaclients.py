@@ -33,7 +33,8 @@ IDEMPOTENT = 3  # Of the producers.
 class SimReplicaClients:
     """All clients of one cluster."""
 
-    produce_version = PRODUCE  # A cluster whose brokers may be of an older release answers older ones alone.
+    # A cluster whose brokers may be of an older release answers older ones alone.
+    produce_version, fetch_version = PRODUCE, FETCH
 
     def __init__(self, cluster: ReplicatedCluster) -> None:
         self.cluster = cluster
@@ -167,7 +168,13 @@ class SimReplicaClients:
         topics = [FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=asked)]
         wait, most = self.random.choice((0, 200)), READ_BYTES
         request = FetchRequest(max_wait_ms=wait, min_bytes=1, max_bytes=most, topics=topics, forgotten_topics_data=[])
-        self._ask(leader, request, FetchResponse, FETCH, lambda answer: self._consumed(topic_id, partition, answer))
+        self._ask(
+            leader,
+            request,
+            FetchResponse,
+            self.fetch_version,
+            lambda answer: self._consumed(topic_id, partition, answer),
+        )
 
     def _consumed(self, topic_id: Uuid, partition: TopicPartition, response: FetchResponse | None) -> None:
         for topic in response.responses if response is not None else ():

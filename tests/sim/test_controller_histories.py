@@ -38,10 +38,12 @@ class History:
 
     length = ACTIONS
 
+    gathering_seconds = 0.0  # For which leaders gather what they have changed before the controller hears of it.
+
     def __init__(self, seed: int) -> None:
+        self.told: list[str] = []
         self.cluster = self.make(seed)
         self.random = self.cluster.random
-        self.told: list[str] = []
 
     def make(self, seed: int) -> SimCluster:
         return SimCluster(seed, BROKERS)
@@ -59,10 +61,10 @@ class History:
             self.told.append(f"{self.cluster.clock.now_us}: {action.__name__}")
             action(self)
         self._heal()
-        self.cluster.run(CALM_SECONDS)
+        self.cluster.run(CALM_SECONDS + self.gathering_seconds)
         self.cluster.check()
         self.cluster.rebalance()
-        self.cluster.run(REBALANCED_SECONDS)
+        self.cluster.run(REBALANCED_SECONDS + self.gathering_seconds)
         self.cluster.check()
         self.cluster.check_preferred()
 

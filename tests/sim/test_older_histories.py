@@ -1,0 +1,70 @@
+"""The same histories as in test_replicated_histories, of clusters whose inter.broker.protocol.version is an older one.
+
+Leaders write ISRs to the tree by themselves, followers ask where logs part instead of being told, and clients that know
+no topic ids name topics: none of these is deleted, as another one of that name would be taken for it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from odradek.base.errors import Refused
+from odradek.core.configs.broker import BrokerConfigs
+from sim.bugs import Bug, logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins
+from sim.simreplicaclients import SimReplicaClients
+from sim.simreplicated import ReplicatedCluster
+from sim.test_controller_histories import History, check
+from sim.test_replicated_histories import ACTIONS_OF_REPLICAS, ReplicatedHistory
+
+SEEDS, SOAK_SEEDS = range(80), range(80, 5_000)
+FOUND_WITHIN = 300
+PRODUCE, FETCH = 11, 11  # The last by the names of topics, and from before fetches could tell where logs part.
+# Of Kafka's first with epochs; with sessions; with fenced fetches; the last without epochs in answers to fetches, the
+# first with them; with AlterPartition; with the epochs of brokers in it.
+VERSIONS = ("0.11.0", "1.1", "2.3", "2.6", "2.7-IV1", "3.2", "3.5-IV1")
+LINGER_SECONDS = 10.0  # core/isr_notifications.py
+
+
+class OlderHistory(ReplicatedHistory):
+    """One cluster, of a version by its seed."""
+
+    gathering_seconds = LINGER_SECONDS
+    actions = tuple(action for action in ACTIONS_OF_REPLICAS if action is not History.delete)
+
+    def make(self, seed: int) -> ReplicatedCluster:
+        cluster = super().make(seed)
+        version = Random(seed).choice(VERSIONS)
+        self.told = [f"inter.broker.protocol.version {version}"]
+        cluster.configs = BrokerConfigs.parse({**cluster.settings, "inter.broker.protocol.version": version})
+        return cluster
+
+    def make_clients(self) -> SimReplicaClients:
+        clients = super().make_clients()
+        clients.produce_version, clients.fetch_version = PRODUCE, FETCH
+        return clients
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history(seed: int) -> None:
+    check(seed, OlderHistory)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins],
+    ids=lambda bug: bug.__name__,
+)
+def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, Refused)):
+        for seed in range(FOUND_WITHIN):
+            check(seed, OlderHistory)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_very_many_histories() -> None:
+    for seed in SOAK_SEEDS:
+        check(seed, OlderHistory)
