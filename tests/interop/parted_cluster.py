@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -131,13 +131,14 @@ class PartedCluster:
             return tree.children(layout.TOPICS)
 
     def states(self) -> dict[tuple[str, int], layout.PartitionState]:
-        """Returns the state of each partition, by topic and number."""
+        """Returns the state of each partition that has one, by topic and number."""
+        found = {}
         with self.tree() as tree:
-            return {
-                (topic, int(number)): _state(tree, topic, int(number))
-                for topic in tree.children(layout.TOPICS)
-                for number in tree.children(layout.partitions(TopicName(topic)))
-            }
+            for topic in tree.children(layout.TOPICS):
+                with suppress(NoNode):  # It is being made, or deleted.
+                    for number in tree.children(layout.partitions(TopicName(topic))):
+                        found[topic, int(number)] = _state(tree, topic, int(number))
+        return found
 
     def state(self, topic: str, partition: int) -> layout.PartitionState:
         with self.tree() as tree:

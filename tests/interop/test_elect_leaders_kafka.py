@@ -24,7 +24,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
-from odradek.coordination.tree import Create, Tree, ensure_paths
+from odradek.coordination.tree import Create, NoNode, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.cluster import TopicAssignment
@@ -86,9 +86,10 @@ class Cluster:
         until(is_so)
 
     def controls(self, broker: int) -> bool:
-        if self.tree.exists(layout.CONTROLLER) is None:
+        try:
+            return layout.decode_controller(self.tree.get(layout.CONTROLLER)[0]).broker == broker
+        except NoNode:
             return False
-        return layout.decode_controller(self.tree.get(layout.CONTROLLER)[0]).broker == broker
 
     def ask(self, broker: int, version: int, kind: int, named: Named | None) -> Answer:
         topics = None
