@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 ALONE_MS = 300
-CHANGES_MAX = 16  # From one connection to another, in ALONE_MS.
+CHANGES_MAX = 8  # From one connection to another, in ALONE_MS.
 
 
 class Heard:

@@ -34,6 +34,6 @@ def test_two_that_take_turns_are_not() -> None:
 def test_long_polls_that_end_now_and_then_change_nothing() -> None:
     """Each is a change to another connection and one back."""
     heard = Heard()
-    for start in range(1_000, 10_000, 50):
+    for start in range(1_000, 10_000, 100):
         now = take_turns(heard, since=start, changes=2)
         assert heard.is_one(now)

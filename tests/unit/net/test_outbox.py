@@ -19,7 +19,7 @@ import uvloop
 from odradek.base.limits import SEND_BYTES_PER_TURN
 from odradek.core.moment import Moment
 from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
-from odradek.net.heard import Heard
+from odradek.net.heard import CHANGES_MAX, Heard
 from odradek.net.movers import HAS_MOVER, Movers
 from odradek.net.outbox import COPIED_BYTES_MAX, MOVED_BYTES_MIN, Copies, Outbox
 from odradek.net.traffic import Traffic
@@ -274,8 +274,8 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
         ours.setblocking(False)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(heard), ours)
         await asyncio.sleep(0.05)
-        if not is_alone:
-            protocol.loop.heard.hear(protocol, protocol.loop.now().steady)
+        for one in [] if is_alone else [object() for _ in range(CHANGES_MAX)]:
+            protocol.loop.heard.hear(one, protocol.loop.now().steady)
         other.sendall(b"?")
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
