@@ -23,6 +23,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.coordination import layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
+from support.in_tree import controller_in
 from support.ports import free_port
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
@@ -125,10 +126,7 @@ class MixedCluster:
 
     def controller(self) -> int:
         """Returns who is the controller, -1 if nobody is."""
-        try:
-            return layout.decode_controller(self.tree.get(layout.CONTROLLER)[0]).broker
-        except NoNode:
-            return -1
+        return controller_in(self.tree)
 
     def make_controller(self, number: int) -> None:
         """Has elections until this broker has won one, as administrators do it: by removing the znode."""

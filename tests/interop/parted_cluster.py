@@ -26,6 +26,7 @@ from odradek.coordination import layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from support.asking import leaders
+from support.in_tree import controller_in
 from support.network_namespaces import Host, Network
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
@@ -117,10 +118,7 @@ class PartedCluster:
     def controller(self) -> int:
         """Returns the controller's number, -1 if there is none."""
         with self.tree() as tree:
-            try:
-                return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
-            except NoNode:
-                return -1
+            return controller_in(tree)
 
     def registered(self) -> set[int]:
         with self.tree() as tree:

@@ -23,12 +23,12 @@ from zlib import crc32
 import client_peers
 import pyspark
 import quick_java
+from kafka_peer import CACHE
 
 import odradek
 from odradek.spark.java import NoJava, java_home
 
 SOURCE = Path(odradek.__file__).parents[1]
-CACHE = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers"))
 SECONDS_MAX = 600
 ROWS = 100
 UNZIPPED = str(Path(__file__).parent / "unzipped")  # To be on the PYTHONPATH of who starts Spark.

@@ -21,6 +21,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka
 
 from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
+from kafka_peer import CACHE  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 from quick_spark import soon_up  # noqa: E402
 
@@ -40,7 +41,7 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-CONNECTOR = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers")) / "spark-kafka-4.2.0"
+CONNECTOR = CACHE / "spark-kafka-4.2.0"
 CONNECTOR_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peers</groupId><artifactId>peer</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 CONNECTOR_JARS = (

@@ -24,13 +24,14 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
-from odradek.coordination.tree import Create, NoNode, Tree, ensure_paths
+from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.cluster import TopicAssignment
 from odradek.core.controller.elections import ElectionType
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from support.in_tree import controller_in
 from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
@@ -86,10 +87,7 @@ class Cluster:
         until(is_so)
 
     def controls(self, broker: int) -> bool:
-        try:
-            return layout.decode_controller(self.tree.get(layout.CONTROLLER)[0]).broker == broker
-        except NoNode:
-            return False
+        return controller_in(self.tree) == broker
 
     def ask(self, broker: int, version: int, kind: int, named: Named | None) -> Answer:
         topics = None

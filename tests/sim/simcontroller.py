@@ -44,6 +44,7 @@ from odradek.core.controller.requests import (
 from odradek.core.controller.steps import Deposed, Steps, WriteStates
 from odradek.net.controller_tree import ControllerTree
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
+from sim.simfound import Found
 from sim.simtree import SimTree, SimTreeServer
 
 SESSION_MS = 1_000
@@ -292,8 +293,7 @@ class SimCluster:
         self.written: dict[tuple[Uuid, TopicPartition], LeaderAndIsr] = {}
         self._arrivals: dict[tuple[BrokerId, BrokerId], int] = {}
         self._assignments: dict[bytes, TopicAssignment] = {}  # By what is in the tree.
-        self._topics: dict[TopicName, TopicAssignment] = {}
-        self._topics_of: object = None  # The tree's nodes of which `_topics` are.
+        self._topics = Found(self.server, self._find_topics)
 
     def delay_us(self) -> int:
         return self.random.randrange(100, SLOWEST_US if self.random.random() < 0.1 else 2 * MILLISECOND_US)
@@ -405,10 +405,10 @@ class SimCluster:
             self.admin.multi([Delete(layout.CONTROLLER)])
 
     def topics(self) -> Mapping[TopicName, TopicAssignment]:
-        if self._topics_of is not self.server.znodes:
-            self._topics = {TopicName(name): self.assignment(name) for name in self.admin.children(layout.TOPICS)}
-            self._topics_of = self.server.znodes
-        return self._topics
+        return self._topics.get()
+
+    def _find_topics(self) -> Mapping[TopicName, TopicAssignment]:
+        return {TopicName(name): self.assignment(name) for name in self.admin.children(layout.TOPICS)}
 
     def state(self, name: str, index: int) -> LeaderAndIsr | None:
         path = layout.partition_state(TopicName(name), index)

@@ -17,6 +17,7 @@ from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from sim.simclock import MILLISECOND_US
+from sim.simfound import Found
 from sim.simidempotent import ALL, PRODUCE, IdempotentProducer
 from sim.simreplicated import ReplicatedCluster
 from sim.simrequests import CLIENTS
@@ -41,8 +42,7 @@ class SimReplicaClients:
         self.random = cluster.random
         self._numbers = itertools.count()
         self._leaders: dict[tuple[Uuid, TopicPartition], tuple[int, BrokerId]] = {}  # With their epochs.
-        self._partitions: list[tuple[Uuid, TopicPartition]] = []
-        self._partitions_of: object = None  # The tree's nodes of which `_partitions` are.
+        self._partitions = Found(cluster.server, self._find_partitions)
         self.waits_for_all = self.random.random() < 0.5
         self.are_done = False
         self.acknowledged = 0
@@ -50,9 +50,7 @@ class SimReplicaClients:
 
     def partitions(self) -> list[tuple[Uuid, TopicPartition]]:
         """Returns those that clients write to and read from."""
-        if self._partitions_of is not self.cluster.server.znodes:
-            self._partitions_of, self._partitions = self.cluster.server.znodes, self._find_partitions()
-        return self._partitions
+        return self._partitions.get()
 
     def _find_partitions(self) -> list[tuple[Uuid, TopicPartition]]:
         marked = self.cluster.admin.children("/admin/delete_topics")

@@ -10,7 +10,7 @@ from odradek.core.cluster import ClusterView
 from odradek.core.controlled import Controlled
 from odradek.core.storage import Storage
 from sim.simcontrolled import ControlledCluster, SimControlled
-from sim.test_controller_histories import ACTIONS_OF_HISTORY, BROKERS, History, check
+from sim.test_controller_histories import ACTIONS_OF_HISTORY, BROKERS, History, check, check_all
 
 SEEDS, SOAK_SEEDS = range(100), range(100, 10_000)
 FOUND_WITHIN = 300
@@ -66,12 +66,10 @@ def what_is_gone_is_told_on(patch: pytest.MonkeyPatch) -> None:
 def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises(AssertionError):
-        for seed in range(FOUND_WITHIN):
-            check(seed, ControlledHistory)
+        check_all(range(FOUND_WITHIN), ControlledHistory)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_very_many_histories() -> None:
-    for seed in SOAK_SEEDS:
-        check(seed, ControlledHistory)
+    check_all(SOAK_SEEDS, ControlledHistory)

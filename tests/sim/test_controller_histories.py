@@ -6,7 +6,7 @@ the tree has, and nothing that could have a leader may lack one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -254,6 +254,11 @@ def check(seed: int, kind: type[History] = History) -> None:
         raise AssertionError("\n".join([f"seed {seed}", *history.told, str(failed)])) from failed
 
 
+def check_all(seeds: Iterable[int], kind: type[History] = History) -> None:
+    for seed in seeds:
+        check(seed, kind)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history(seed: int) -> None:
     check(seed)
@@ -344,12 +349,10 @@ def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
 def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
-        for seed in range(FOUND_WITHIN):
-            check(seed)
+        check_all(range(FOUND_WITHIN))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_very_many_histories() -> None:
-    for seed in SOAK_SEEDS:
-        check(seed)
+    check_all(SOAK_SEEDS)

@@ -18,7 +18,7 @@ from odradek.core.transactions import rules
 from odradek.log.aborted import AbortedTransactions
 from sim.simcoordinated import CoordinatedCluster
 from sim.simtransactionclients import TransactionClients
-from sim.test_controller_histories import BROKERS, History, check
+from sim.test_controller_histories import BROKERS, History, check, check_all
 from sim.test_replicated_histories import ACTIONS_OF_REPLICAS, ReplicatedHistory
 
 SEEDS, SOAK_SEEDS = range(90), range(90, 5_000)
@@ -98,12 +98,10 @@ def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: 
     bug(monkeypatch)
     first = BUGS[bug]
     with pytest.raises((AssertionError, KeyError, Refused)):
-        for seed in range(first, first + FOUND_WITHIN):
-            check(seed, CoordinatedHistory)
+        check_all(range(first, first + FOUND_WITHIN), CoordinatedHistory)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_very_many_histories() -> None:
-    for seed in SOAK_SEEDS:
-        check(seed, CoordinatedHistory)
+    check_all(SOAK_SEEDS, CoordinatedHistory)

@@ -15,7 +15,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from sim.bugs import Bug, logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster
-from sim.test_controller_histories import History, check
+from sim.test_controller_histories import History, check, check_all
 from sim.test_replicated_histories import ACTIONS_OF_REPLICAS, ReplicatedHistory
 
 SEEDS, SOAK_SEEDS = range(80), range(80, 5_000)
@@ -59,12 +59,10 @@ def test_a_history(seed: int) -> None:
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises((AssertionError, KeyError, Refused)):
-        for seed in range(FOUND_WITHIN):
-            check(seed, OlderHistory)
+        check_all(range(FOUND_WITHIN), OlderHistory)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_very_many_histories() -> None:
-    for seed in SOAK_SEEDS:
-        check(seed, OlderHistory)
+    check_all(SOAK_SEEDS, OlderHistory)

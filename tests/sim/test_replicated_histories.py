@@ -27,7 +27,7 @@ from sim.bugs import (
 )
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster, SimReplicated
-from sim.test_controller_histories import BROKERS, CALM_SECONDS, History, check
+from sim.test_controller_histories import BROKERS, CALM_SECONDS, History, check, check_all
 
 SEEDS, SOAK_SEEDS = range(400), range(400, 20_000)
 FOUND_WITHIN = 300
@@ -235,12 +235,10 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     first = BUGS[bug]
     with pytest.raises((AssertionError, KeyError, Refused)):
-        for seed in range(first, first + FOUND_WITHIN):
-            check(seed, ReplicatedHistory)
+        check_all(range(first, first + FOUND_WITHIN), ReplicatedHistory)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_very_many_histories() -> None:
-    for seed in SOAK_SEEDS:
-        check(seed, ReplicatedHistory)
+    check_all(SOAK_SEEDS, ReplicatedHistory)

@@ -53,14 +53,14 @@ class Doubt:
         self._left = list(partitions)
         self._patience = patience_ms / SECOND_MS
         self._certain = frozenset(lacking)
-        self._begun: float | None = None  # When it was first asked.
+        self._begun: float | None = None  # When it began to wait.
 
     def is_over(self, tree: Tree, now: float) -> bool:
         """`now` is in seconds, on any clock that is not set.  Raises as the tree does."""
         self._left = relied_on(tree, self._broker, self._left)
         waited = 0.0 if self._begun is None else now - self._begun
         may_come = waited < self._patience / 4 and not self._certain.isdisjoint(self._left)
-        if not self._left or not (may_come or has_others(tree, self._broker)):
+        if not self._left or not (may_come or _has_others(tree, self._broker)):
             return True
         if self._begun is None:
             self._begun = now
@@ -75,5 +75,5 @@ class Doubt:
         return False
 
 
-def has_others(tree: Tree, broker: BrokerId) -> bool:
+def _has_others(tree: Tree, broker: BrokerId) -> bool:
     return any(name != str(broker) for name in tree.children(layout.BROKER_IDS))

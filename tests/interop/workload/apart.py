@@ -61,9 +61,9 @@ def ended(workers: Iterable[Apart], seconds: float) -> list[str]:
     for worker in workers:
         if not worker.has_ended(max(0.0, until - time.monotonic())):
             standing.append(f"{worker.name} did not end")
+            print(standing[-1], file=sys.stderr, flush=True)
         elif worker.status:
             problems.append(f"{worker.name}: exit {worker.status}")
-    print("\n".join(standing), file=sys.stderr, flush=True)
     return problems if len(standing) <= STANDING_MAX else [*problems, *standing]
 
 

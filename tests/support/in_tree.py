@@ -1,0 +1,14 @@
+"""What brokers have written to the metadata tree, as tests ask for it."""
+
+from __future__ import annotations
+
+from odradek.coordination import layout
+from odradek.coordination.tree import NoNode, Tree
+
+
+def controller_in(tree: Tree) -> int:
+    """Returns the controller's number, -1 if there is none."""
+    try:
+        return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
+    except NoNode:
+        return -1
