@@ -295,7 +295,8 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
 def test_who_is_gone_before_his_turn_is_sent_nothing(file: File) -> None:
     async def work() -> None:
         protocol, peer = await connected()
-        protocol.loop.heard.hear(protocol, protocol.loop.now().steady)
+        for one in (object() for _ in range(CHANGES_MAX)):
+            protocol.loop.heard.hear(one, protocol.loop.now().steady)
         protocol.outbox.put([b"head", FileSlice(file, 0, MOVED_BYTES_MIN)])
         assert protocol.outbox.is_backed_up
         protocol.outbox.drop()
