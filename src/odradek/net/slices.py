@@ -12,12 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 SLICE_NS = 2_000_000
+# No single step of ours takes so long: it waited for a disk.  What others do in many turns of the loop, as a controller
+# does, must not wait for it in each of them.
+STALL_NS = 200_000_000
+REST_SECONDS_MAX = 0.5
 
 
 class Slices:
     """Long works, done one after the other; `settle` is called after each slice, to answer what it made possible.
 
-    A work that fails is over; the loop tells of its failure.
+    A work that fails is over; the loop tells of its failure.  After a stall the loop is left to others for as long as
+    that took, within bounds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
@@ -50,7 +55,8 @@ class Slices:
         self._is_due = False
         if not self._works:
             return
-        until = time.monotonic_ns() + SLICE_NS
+        began = time.monotonic_ns()
+        until = began + SLICE_NS
         try:
             while self._works and time.monotonic_ns() < until:
                 work = self._works.popleft()
@@ -59,7 +65,11 @@ class Slices:
                         self._works.appendleft(work)
                         break
         finally:  # A work that failed does not keep back the others.
-            if self._works:
+            took = time.monotonic_ns() - began
+            if took >= STALL_NS:
+                self._is_due = True
+                self._loop.call_later(min(took / 1e9, REST_SECONDS_MAX), self._go_on)
+            elif self._works:
                 self._is_due = True
                 self._loop.call_soon(self._go_on)
         self._settle()

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from odradek.net.slices import SLICE_NS, Slices
+from odradek.net.slices import SLICE_NS, STALL_NS, Slices
 
 
 def part_of_a_slice() -> None:
@@ -61,6 +61,33 @@ def test_what_is_short_is_done_at_once() -> None:
     Slices(loop, lambda: done.append("settled")).add(iter([]))
     loop.close()
     assert done == ["settled"]
+
+
+def test_after_a_stall_others_have_many_turns() -> None:
+    """What is added meanwhile waits as well: the next fetch's answer, which stalls again."""
+    done: list[str] = []
+
+    def stalled(name: str) -> Iterator[None]:
+        time.sleep(STALL_NS / 1e9)
+        done.append(name)
+        yield
+
+    async def run() -> None:
+        slices = Slices(asyncio.get_running_loop(), lambda: None)
+        slices.add(stalled("first"))
+        slices.add(stalled("second"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert done == ["first"]
+        while len(done) < 2:
+            await asyncio.sleep(0.01)
+        slices.add(stalled("third"))
+        await asyncio.sleep(0)
+        assert done == ["first", "second"]
+        while len(done) < 3:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_what_is_left_is_finished_or_dropped() -> None:
