@@ -33,7 +33,8 @@ CONFIGS = {
 class Load:
     """An idempotent producer that writes all the time, to each partition in turn, while it is entered."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, pause_seconds: float = 0.002) -> None:
+        self._pause_seconds = pause_seconds
         self._producer = Producer(
             {
                 "bootstrap.servers": address,
@@ -49,7 +50,7 @@ class Load:
         self.acknowledged = [0] * PARTITIONS
 
     def _run(self) -> None:
-        while not self._ends.wait(0.002):
+        while not self._ends.wait(self._pause_seconds):
             number, partition = self.sent, self.sent % PARTITIONS
             self._producer.produce(
                 TOPIC, b"%d %s" % (number, bytes(1000)), partition=partition, on_delivery=self._delivered

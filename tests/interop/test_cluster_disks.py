@@ -77,10 +77,12 @@ def test_a_bad_place_on_a_leaders_disk(tmp_path: Path, operation: Operations) ->
 
 
 def test_a_slow_disk(tmp_path: Path) -> None:
-    """A follower that does not keep up leaves the in-sync replicas, and joins them again."""
+    """A follower that does not keep up leaves the in-sync replicas, and joins them again; it is the controller."""
     faults = Faults(tmp_path)
     with cluster(tmp_path, faults=faults, assignment=THE_FIRST_FOLLOWS) as it:
-        with Load(it.address) as load:
+        # What it fetches at once goes out in one write: with ten of them, none of which ends within 4 seconds, nobody
+        # would get an answer within request.timeout.ms.
+        with Load(it.address, pause_seconds=0.02) as load:
             load.goes_on()
             # Meanwhile that broker does nothing else, so clients hear of it only between two writes.
             faults.slow(Operations.WRITES, 2 * LAG_MS / 1000, f"/{TOPIC}-1/")
