@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,7 +17,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_zookeeper import OLD_KAFKA, ZooKeeper
 
+from odradek.base.units import BrokerId
 from odradek.coordination import layout
+from odradek.coordination.tree import ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
 from support.asking import leaders
 from support.serving import NotReady, Serving
@@ -146,6 +152,33 @@ def test_the_ensemble_is_away_for_longer_than_a_session(ensemble: ZooKeeper, bro
         for one in brokers.values():
             one.stop()
     assert not any("Traceback" in one.errors() for one in brokers.values())
+
+
+def test_a_start_that_waits_for_others_is_given_up(tmp_path: Path, ensemble: ZooKeeper) -> None:
+    """It lost what broker 2 may have, which is registered and does nothing: it would wait for minutes."""
+    connect = f"127.0.0.1:{ensemble.port}/kafka/ours"
+    ours = broker(tmp_path, 1, connect)
+    with ours:
+        admin = AdminClient({"bootstrap.servers": ours.address, "log_level": 0})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(SECONDS_MAX)
+    shutil.rmtree(tmp_path / "1" / "data")
+    tree = open_zookeeper(connect)
+    try:
+        path = layout.partition_state("t", 0)
+        state = layout.decode_partition_state(tree.get(path)[0])
+        tree.set(path, layout.encode_partition_state(state._replace(isr=(1, 2))))
+        ensure_paths(tree, [layout.broker(BrokerId(2))])
+        with ThreadPoolExecutor(1) as threads:
+            starting = threads.submit(ours.start, {"zookeeper.session.timeout.ms": "60000"})
+            until(lambda: "broker 1 may have lost records" in ours.errors())
+            os.kill(ours.pid, signal.SIGTERM)
+            with pytest.raises(NotReady, match="exit 0"):
+                starting.result()
+        assert "it starts" not in ours.errors()
+        assert "Traceback" not in ours.errors()
+        assert tree.children(layout.BROKER_IDS) == ["2"]
+    finally:
+        tree.close()
 
 
 def _registered(ensemble: ZooKeeper) -> list[str]:

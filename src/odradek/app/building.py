@@ -137,7 +137,7 @@ async def start(
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
             await listener.bind(wanted.host, wanted.port)
         metrics = _metrics(settings, shell, listeners)
-        tree = open_broker(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
+        tree = await open_broker(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
     except BaseException:
         if metrics is not None:
             metrics.stop()

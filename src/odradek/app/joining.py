@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def open_broker(
+async def open_broker(
     settings: Settings,
     shell: Shell,
     listeners: Sequence[Listener],
@@ -90,7 +90,7 @@ def open_broker(
             lacking = storage.lacking(replicas)
             doubtful = list(replicas) if may_have_lost(storage, this_boot()) else lacking
             if doubtful:
-                await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
+                await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))

@@ -7,6 +7,7 @@ what it lacks (KIP-966 tells the controllers of KRaft).  So it registers after t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable
@@ -21,17 +22,17 @@ _LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 
 
-def await_replacement(
+async def await_replacement(
     tree: Tree,
     broker: BrokerId,
     partitions: Iterable[TopicPartition],
     patience_ms: int,
     lacking: Collection[TopicPartition] = (),
 ) -> None:
-    """Waits until nobody relies on what the broker may lack of `partitions`, as Doubt has it; all calls block."""
+    """Waits until nobody relies on what the broker may lack of `partitions`, as Doubt has it; only its looks block."""
     doubt = Doubt(broker, partitions, patience_ms, lacking)
     while not doubt.is_over(tree, time.monotonic()):
-        time.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LOOK_SECONDS)  # A start that waits may be given up.
 
 
 class Doubt:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,12 +39,25 @@ def in_sync(tree: SqliteTree, name: TopicPartition, *isr: BrokerId) -> None:
     tree.set(layout.partition_state(*name), data)
 
 
+def wait(*arguments: Any, **keywords: Any) -> None:
+    asyncio.run(await_replacement(*arguments, **keywords))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object]) -> None:
+    """Has something happen each time that it waits, instead of time."""
+
+    async def sleep(seconds: float) -> None:
+        happens(seconds)
+
+    monkeypatch.setattr(unclean_start.asyncio, "sleep", sleep)
+
+
 def test_it_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         in_sync(tree, name, US, OTHER)
     looks = iter(NAMES)
-    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: in_sync(tree, next(looks), OTHER))
-    await_replacement(tree, US, [*NAMES, GONE], PATIENCE_MS)
+    meanwhile(monkeypatch, lambda _: in_sync(tree, next(looks), OTHER))
+    wait(tree, US, [*NAMES, GONE], PATIENCE_MS)
     assert next(looks, None) is None, "it looked until the last had changed"
 
 
@@ -54,28 +70,28 @@ def test_it_does_not_wait_where_it_counts_alone_or_not_at_all(
     tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, isr: tuple[BrokerId, ...]
 ) -> None:
     in_sync(tree, NAMES[0], *isr)
-    monkeypatch.setattr(unclean_start.time, "sleep", never)
-    await_replacement(tree, US, NAMES, PATIENCE_MS)
+    meanwhile(monkeypatch, never)
+    wait(tree, US, NAMES, PATIENCE_MS)
 
 
 def test_it_does_not_wait_for_what_is_being_deleted(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     ensure_paths(tree, [layout.delete_topic(NAMES[0].topic)])
-    monkeypatch.setattr(unclean_start.time, "sleep", never)
-    await_replacement(tree, US, NAMES, PATIENCE_MS)
+    meanwhile(monkeypatch, never)
+    wait(tree, US, NAMES, PATIENCE_MS)
 
 
 def test_the_first_of_those_that_were_lost_together_does_not_wait(
     tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
-    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: tree.delete(layout.broker(OTHER)))
-    await_replacement(tree, US, NAMES, PATIENCE_MS)
+    meanwhile(monkeypatch, lambda _: tree.delete(layout.broker(OTHER)))
+    wait(tree, US, NAMES, PATIENCE_MS)
 
 
 def test_it_starts_all_the_same_if_nobody_does_anything(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
-    await_replacement(tree, US, NAMES, patience_ms=0)
+    wait(tree, US, NAMES, patience_ms=0)
     assert "nobody takes broker 1 out of the ISRs of 1 partitions: it starts" in caplog.messages
 
 
@@ -83,8 +99,8 @@ def test_who_knows_what_it_lacks_gives_others_time_to_come(tree: SqliteTree, mon
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
     steps = iter((lambda: ensure_paths(tree, [layout.broker(OTHER)]), lambda: in_sync(tree, NAMES[0], OTHER)))
-    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: next(steps)())
-    await_replacement(tree, US, NAMES, PATIENCE_MS, lacking=NAMES[:1])
+    meanwhile(monkeypatch, lambda _: next(steps)())
+    wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES[:1])
     assert next(steps, None) is None, "another one came, and leads"
 
 
@@ -94,8 +110,8 @@ def test_who_is_alone_and_lacks_nothing_that_counts_does_not_wait(
 ) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
-    monkeypatch.setattr(unclean_start.time, "sleep", never)
-    await_replacement(tree, US, NAMES, PATIENCE_MS, lacking)
+    meanwhile(monkeypatch, never)
+    wait(tree, US, NAMES, PATIENCE_MS, lacking)
 
 
 def test_who_lacks_something_does_not_wait_for_ever_for_others(
@@ -104,7 +120,7 @@ def test_who_lacks_something_does_not_wait_for_ever_for_others(
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
     times = itertools.count(0, PATIENCE_MS / 1000 / 8)
-    monkeypatch.setattr(unclean_start.time, "monotonic", lambda: next(times))
-    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: None)
-    await_replacement(tree, US, NAMES, PATIENCE_MS, lacking=NAMES)
+    monkeypatch.setattr(unclean_start, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    meanwhile(monkeypatch, lambda _: None)
+    wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES)
     assert next(times) < PATIENCE_MS / 1000, "a quarter"
