@@ -37,6 +37,27 @@ def test_a_full_disk(tmp_path: Path, assignment: list[list[int]]) -> None:
         it.check(load)
 
 
+def test_a_start_on_a_full_disk(tmp_path: Path) -> None:
+    """What can't be opened for want of room is opened as soon as there is some, without another start."""
+    with (
+        small_disk(tmp_path / "disk", DISK_MIB) as disk,
+        cluster(tmp_path, {1: {"log.dirs": str(disk / "data")}}) as it,
+    ):
+        with Load(it.address) as load:
+            load.goes_on()
+            fill(disk / "rest")
+            until(lambda: all(leader != 1 for leader, _ in it.states()))
+            it.brokers[1].kill()
+            fill(disk / "more")
+            it.brokers[1].start()
+            load.goes_on()
+            for name in ("rest", "more"):
+                (disk / name).unlink()
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+        it.check(load)
+
+
 def test_a_full_disk_beside_another(tmp_path: Path) -> None:
     """A broker with two goes on leading what lies on the other."""
     directories = {"log.dirs": f"{tmp_path / 'disk' / 'data'},{tmp_path / 'other'}"}

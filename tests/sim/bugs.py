@@ -21,6 +21,7 @@ from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
 from odradek.core.unable_leaders import UnableLeaders
+from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.producers import ProducerStateEntry
@@ -99,6 +100,11 @@ def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
 def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
     """A leader that has given up as its disk was full does not come back."""
     patch.setattr(UnableLeaders, "come_back", lambda self: iter(()))
+
+
+def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:
+    """A log that can't be opened at the start, as the disk is full, is not tried again."""
+    patch.setattr(LogDirectory, "open_again", lambda *_: None)
 
 
 def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,6 @@ class SimReplicated(SimControlled):
 
     def start(self) -> None:
         self.doubt, self.is_certain = None, False
-        self.disk.room = None  # Who finds it full makes room before he starts it.
         self.room = SimRoom(self)
         self.asked: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
         super().start()

@@ -24,6 +24,7 @@ from sim.bugs import (
     who_is_behind_joins,
     who_lacks_a_log_goes_on,
     who_lost_power_goes_on,
+    who_starts_without_room_stays_away,
 )
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster, SimReplicated
@@ -227,6 +228,7 @@ BUGS: dict[Bug, int] = {
     who_lost_power_goes_on: 60,
     who_lacks_a_log_goes_on: 60,
     who_had_no_room_stays_away: 0,
+    who_starts_without_room_stays_away: 30,
 }
 
 

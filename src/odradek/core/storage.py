@@ -94,10 +94,13 @@ class Storage:
 
         A log of another topic of the same name is set aside: it was missed when that topic was deleted.  One that is
         not new, and is nowhere, may be in a directory that failed: it is not made anew elsewhere.
-        Raises Refused(KAFKA_STORAGE_ERROR) if no directory is left.
+        Raises Refused(KAFKA_STORAGE_ERROR) if no directory is left; DiskFailed, with a full disk to be tried again.
         """
         if self._is_offline(name):
-            return None
+            for directory in self.online:
+                directory.open_again(name, log_config(configs), now)
+            if self._is_offline(name):
+                return None
         holder = self._holder(name, topic_id, now)
         if holder is not None:
             log = holder.logs[name]

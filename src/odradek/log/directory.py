@@ -10,9 +10,10 @@ a whole has a `failure`: nothing more is read or written there before the next s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TimestampMs, TopicPartition
@@ -32,6 +33,7 @@ from odradek.log.producers import ProducerStateEntry
 from odradek.log.reaper import DirectoryRetirement, Reap, Reaper
 
 _MARKER = b'{"version":0,"brokerEpoch":-1}'
+Open: TypeAlias = Callable[[LogConfig, TimestampMs], None]
 NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 
@@ -68,6 +70,7 @@ class LogDirectory:
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
+        self._unopened: dict[TopicPartition, tuple[DiskFailed, Open]] = {}  # Of them, those the start had no room for.
         self._made: dict[TopicPartition, Log] = {}  # By make(), waiting for create().
         self._begun: set[TopicPartition] = set()  # Partitions that may have files, though there is no log.
         self.failure: str | None = None  # Why the whole directory is offline.
@@ -112,6 +115,25 @@ class LogDirectory:
         self.damages.watch(partition, log)
         self.logs[partition] = log
         self._begun.discard(partition)
+
+    def had_no_room(self, partition: TopicPartition, failed: DiskFailed, again: Open) -> None:
+        """Notes that a log is offline for want of room, or of a descriptor; `again` tries to open it."""
+        self.offline[partition] = str(failed)
+        self._unopened[partition] = failed, again
+        self.await_room()
+
+    def open_again(self, partition: TopicPartition, config: LogConfig, now_ms: TimestampMs) -> None:
+        """Opens a log that the start had no room for; nothing if this is none.
+
+        Raises DiskFailed while there is no room; it may be called again then.
+        """
+        if partition in self._unopened and self.has_room:
+            _, again = self._unopened.pop(partition)
+            del self.offline[partition]
+            again(config, now_ms)
+        if partition in self._unopened:
+            failed, _ = self._unopened[partition]
+            raise DiskFailed.of(failed, failed.filename)
 
     # ------------------------------------------------------------------ create, delete
 
@@ -191,6 +213,7 @@ class LogDirectory:
     def _remove(self, partition: TopicPartition, mark: str, now_ms: TimestampMs, unlink_ms: TimestampMs | None) -> str:
         log = self.logs.pop(partition, None)
         self.offline.pop(partition, None)
+        self._unopened.pop(partition, None)
         self._made.pop(partition, None)
         self.checkpoints.forget(partition)
         if log is not None and log.compaction.cleaning is not None:

@@ -87,7 +87,7 @@ def _load(
         if partition is not None:
             config = config_of(partition.topic)
             offsets = recovery_points.get(partition, FIRST_OFFSET), starts.get(partition, FIRST_OFFSET)
-            found.append(partial(_load_partition, directory, partition, config, now_ms, offsets))
+            found.append(partial(_load_partition, directory, partition, offsets, config, now_ms))
     for _ in each(_do, found):
         pass
 
@@ -111,9 +111,9 @@ def _read_segments(directory: LogDirectory) -> None:
 def _load_partition(
     directory: LogDirectory,
     partition: TopicPartition,
+    offsets: tuple[Offset, Offset],
     config: LogConfig,
     now_ms: TimestampMs,
-    offsets: tuple[Offset, Offset],
 ) -> None:
     compacted = directory.checkpoints.compacted
     try:
@@ -130,7 +130,10 @@ def _load_partition(
             was_compacted=partition in compacted,
         )
     except (DiskFailed, SegmentMissing, BadCheckpoint) as failure:
-        directory.offline[partition] = str(failure)
+        if isinstance(failure, DiskFailed) and failure.is_full:
+            directory.had_no_room(partition, failure, partial(_load_partition, directory, partition, offsets))
+        else:
+            directory.offline[partition] = str(failure)
         return
     log.compaction.cleaned_to = compacted.get(partition, FIRST_OFFSET)
     if log.aside is not None:

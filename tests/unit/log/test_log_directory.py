@@ -106,6 +106,34 @@ def test_one_bad_partition_does_not_keep_the_others() -> None:
     assert ".kafka_cleanshutdown" not in names(disk), "what is in the bad one is not known"
 
 
+def test_what_the_start_had_no_room_for_is_opened_later() -> None:
+    disk, name = SimDisk(), at("t")
+    directory = open_directory(disk)
+    put(directory.create(name, TOPIC_ID, CONFIG, T0), b"x")
+    directory.abandon()
+    disk.unlink(f"{PATH}/t-0/00000000000000000000.index")
+    disk.room = 0
+    directory = open_directory(disk)
+    assert "no room" in directory.offline[name]
+    for _ in range(2):
+        with pytest.raises(DiskFailed) as failed:
+            directory.open_again(name, CONFIG, T0)
+        assert failed.value.is_full
+        probe = directory.begin_room_probe()
+        assert probe is not None
+        probe.run()
+    disk.mend()
+    probe = directory.begin_room_probe()
+    assert probe is not None
+    probe.run()
+    other = LogConfig(segment_bytes=500)
+    directory.open_again(name, other, T0)
+    assert directory.offline == {}
+    assert directory.logs[name].end_offset == 1
+    assert directory.logs[name].config is other
+    directory.open_again(name, other, T0)  # It is there.
+
+
 def test_damaged_checkpoints_cost_time_only() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
