@@ -19,6 +19,7 @@ from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.cluster import TopicAssignment
+from support.asking import leaders
 from support.serving import Serving
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
@@ -82,6 +83,7 @@ def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> Non
             assert controller(tree) == 1
             create(tree, (1, 2))
             until(lambda: isr(tree) == (1, 2))
+            until(lambda: leaders(ours.address, TOPIC) == {0: 1})  # It hears of it a moment after it is in the tree.
             assert ours.stop() == 0
             until(lambda: tree.exists(layout.CONTROLLER) is not None)
             assert controller(tree) == 2

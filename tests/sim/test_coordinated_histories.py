@@ -13,8 +13,12 @@ import pytest
 from odradek.base.errors import Refused
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.coordinators.durable import Written
+from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.transactions import rules
+from odradek.core.transactions.coordinator import TransactionCoordinator
+from odradek.core.transactions.shard import TransactionShard
+from odradek.core.transactions.states import Transaction
 from odradek.log.aborted import AbortedTransactions
 from sim.simcoordinated import CoordinatedCluster
 from sim.simtransactionclients import TransactionClients
@@ -84,12 +88,21 @@ def a_state_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Written, "is_safe", True)
 
 
+def decisions_that_others_lack_are_carried_out(patch: pytest.MonkeyPatch) -> None:
+    def resume(self: TransactionCoordinator, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        if transaction.is_decided:
+            self.completions.resume(shard, transaction, now)
+
+    patch.setattr(TransactionCoordinator, "_resume", resume)
+
+
 # With the seed that is tried first: what few histories meet is met soon from there on.
 BUGS = {
     what_is_open_is_stable: 0,
     who_is_fenced_goes_on: 34,
     what_is_aborted_is_not_told: 0,
     a_state_is_safe_at_once: 0,
+    decisions_that_others_lack_are_carried_out: 603,
 }
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from odradek.base.units import NO_TIMESTAMP, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.leading import Leading
 from odradek.core.moment import Moment
+from odradek.core.partition import Append
 from odradek.record.batch import Batch
 from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
 from odradek.record.internal.codec import encode
@@ -77,6 +78,11 @@ class StateLog:
         except Refused as refused:
             raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
         return Written(append)
+
+    def inherited(self) -> Written:
+        """Returns all that the log holds now as one write: of an earlier leader's, others in sync may lack the end."""
+        log = self.leading.log
+        return Written(Append(self.leading, log.start_offset, log.end_offset, NO_TIMESTAMP, needs_sync=False))
 
     def encoded(
         self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY

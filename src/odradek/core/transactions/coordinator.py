@@ -67,8 +67,17 @@ class TransactionCoordinator:
         return TransactionShard(leading, self.runtime, self._resume)
 
     def _resume(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        """Goes on with a transaction that was loaded, as far as a leader before may have got with it.
+
+        What is not safe yet may be lost with this leader: its markers would then have ended a transaction in some
+        partitions, and whoever coordinates next would abort it in the others.
+        """
+        inherited = shard.log.inherited()
         if transaction.is_decided:
-            self.completions.resume(shard, transaction, now)
+            resume = self.completions.resume
+            self.runtime.steps.when_safe(inherited, lambda later: resume(shard, transaction, later), now)
+        elif not inherited.is_safe:
+            self.joins.wrote(transaction.id, inherited)
 
     def find(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
         """Returns the transactional id's shard and transaction.
