@@ -27,9 +27,13 @@ class OffsetsForLeaderEpoch(NamedTuple):
 
     -1 if none is known here: a leader does not know it either.  One before Kafka 0.11 can't be asked; its answer is -1
     for both.
+
+    One before Kafka 2.0 does not say which epoch it is that ends there.  So it is asked for the epoch before, too:
+    `next_end` is what it said of the latest.
     """
 
     leader_epoch: LeaderEpoch
+    next_end: Offset = NO_OFFSET
 
 
 class LeaderOffsets(NamedTuple):

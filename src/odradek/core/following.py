@@ -111,7 +111,7 @@ class Following:
     def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
         """Takes in the answer to an OffsetsForLeaderEpoch."""
         if self._may_take(asked, error):
-            self._do(lambda: self._cut(answer, now))
+            self._do(lambda: self._compare(asked, answer, now))
 
     def leader_offsets(
         self, asked: LeaderOffsets, error: ErrorCode, start: Offset, end: Offset, now: TimestampMs
@@ -155,6 +155,23 @@ class Following:
         self._told = ""
         self._ask(self._fetch())
         return has_risen
+
+    def _compare(self, asked: OffsetsForLeaderEpoch, answer: EpochEnd, now: TimestampMs) -> None:
+        """Cuts the log where a leader's answer says, or two of one before Kafka 2.0.
+
+        If two epochs end in the same place there is nothing of the later one, which is then no common epoch (KIP-279).
+        """
+        if asked.next_end < 0 and asked.leader_epoch > 0 and answer.leader_epoch < 0 <= answer.end_offset:
+            self._ask(OffsetsForLeaderEpoch(LeaderEpoch(asked.leader_epoch - 1), answer.end_offset))
+        elif asked.next_end < 0:
+            self._cut(answer, now)
+        elif answer.end_offset != asked.next_end:
+            self._cut(EpochEnd(LeaderEpoch(asked.leader_epoch + 1), asked.next_end), now)
+        else:
+            log = self.partition.log
+            _, end = log.epochs.end_offset_for(asked.leader_epoch, log.end_offset)
+            cut_log_at(self.partition, max(end, log.start_offset), now)
+            self._ask(self._first_ask())
 
     def _cut(self, answer: EpochEnd, now: TimestampMs) -> bool:
         """Cuts the log where the leader's answer says; returns False if nothing was there to be cut.

@@ -352,7 +352,6 @@ def test_a_leader_before_kafka_2_7_is_asked_where_the_latest_epoch_ends() -> Non
         (end(3, 2), 2, 3),
         (end(3, 7), 4, 3),
         (UNDEFINED, 3, 3),
-        (EpochEnd(NO_EPOCH, Offset(6)), 6, 5),  # Before Kafka 2.0.
     ],
 )
 def test_the_log_is_cut_where_the_leader_says(told: EpochEnd, offset: int, epoch: int) -> None:
@@ -360,6 +359,23 @@ def test_the_log_is_cut_where_the_leader_says(told: EpochEnd, offset: int, epoch
     case.epoch_ended(told)
     assert case.following.next == fetch(offset, epoch)
     assert case.high_watermark == min(3, offset)
+
+
+def test_a_leader_before_kafka_2_0_is_asked_for_the_epoch_before_too() -> None:
+    """It says where epochs end, and not which: two that end in the same place are one there."""
+    case = Case([(3, 4), (5, 4)], high_watermark=3, diverging_in_fetch=False)
+    case.epoch_ended(EpochEnd(NO_EPOCH, Offset(6)))
+    assert (case.following.next, case.log.end_offset) == (OffsetsForLeaderEpoch(LeaderEpoch(4), Offset(6)), 8)
+    case.epoch_ended(EpochEnd(NO_EPOCH, Offset(4)))
+    assert case.following.next == fetch(6, 5)
+    case = Case([(3, 4), (5, 4)], high_watermark=3, diverging_in_fetch=False)
+    case.epoch_ended(EpochEnd(NO_EPOCH, Offset(9)))
+    case.epoch_ended(EpochEnd(NO_EPOCH, Offset(9)))
+    assert (case.following.next, case.log.end_offset) == (OffsetsForLeaderEpoch(LeaderEpoch(3)), 4)
+    case.epoch_ended(EpochEnd(NO_EPOCH, Offset(9)))
+    assert case.following.next == OffsetsForLeaderEpoch(LeaderEpoch(2), Offset(9))
+    case.epoch_ended(UNDEFINED)
+    assert case.following.next == fetch(4, 3)
 
 
 def test_it_is_asked_again_until_both_know_the_epoch() -> None:
