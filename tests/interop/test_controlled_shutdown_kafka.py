@@ -5,6 +5,7 @@ The topics are written into the tree as an administrator's tool of old wrote the
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -78,8 +79,8 @@ def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> Non
         with (
             Serving(tmp_path / "1", **own) as ours,
             OldKafka(tmp_path / "2", V3, {"broker.id": "2", **timeout}, zookeeper=connect) as theirs,
+            closing(open_zookeeper(connect)) as tree,
         ):
-            tree = open_zookeeper(connect)
             assert controller(tree) == 1
             create(tree, (1, 2))
             until(lambda: isr(tree) == (1, 2))
@@ -95,7 +96,6 @@ def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> Non
             assert read(theirs.address, 1) == [b"LIS"]
             admin = AdminClient({"bootstrap.servers": theirs.address, "log_level": 0})
             assert admin.list_topics(timeout=SECONDS_MAX).controller_id == 2
-            tree.close()
 
 
 def test_brokers_that_are_stopped_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
