@@ -133,7 +133,6 @@ class ReplicatedHistory(History):
         cluster = self.cluster
         cluster.lines.cuts.clear()
         for member in cluster.alive:
-            member.disk.room = None
             if member.node.is_paused:
                 member.node.go_on()
             if member.tree.is_cut_off:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.core.leadership import Leadership
 
 RETRY_MS = 50
+SYNCED_MS = 10  # After this it is looked whether a sync has ended.
 ASKED_AT_ONCE = 256  # Their answers are taken in at once, too, and each wakes who waits.
 LOOKED_AT_PER_SLICE = 256
 # Kafka looks twice in replica.lag.time.max.ms, and who falls behind stays for half of it too long.
@@ -101,12 +102,19 @@ class AlterPartitionManager:
         self._leading.pop(leading, None)
         self._under_way.pop(leading, None)
 
-    def submit(self, leading: Leadership) -> None:
-        """Has the controller asked for what is pending, unless it is being asked, or the leadership has ended."""
+    def submit(self, leading: Leadership, now: Moment) -> None:
+        """Has the controller asked for what is pending, unless it is being asked, or the leadership has ended.
+
+        Who would be the only one in sync asks once all that counts is durable here: from then on nobody else is elected
+        who has it.
+        """
         in_sync = leading.in_sync
         if leading.ended is not None or in_sync is None or in_sync.pending is None:
             return
         self.sync_if_alone(leading)
+        if leading.waits_for_disk and leading.positions.durable_end < leading.positions.high_watermark:
+            self._timers.at(now.steady + SYNCED_MS, lambda later: self.submit(leading, later))
+            return
         under_way = self._under_way.get(leading)
         if under_way is None or under_way.proposal is not in_sync.pending:
             attempt = ProposedIsr(leading, in_sync.pending, in_sync.pending_epochs)
@@ -132,7 +140,7 @@ class AlterPartitionManager:
             return
         is_awaited, before = asked.proposal is in_sync.pending, in_sync.committed
         if in_sync.altered(asked.proposal, error, state):
-            self._timers.at(now.steady + RETRY_MS, lambda _: self.submit(leading))
+            self._timers.at(now.steady + RETRY_MS, lambda later: self.submit(leading, later))
         if is_awaited:
             self.counts.ended(before, in_sync.committed, error)
         self.sync_if_alone(leading)
@@ -148,7 +156,7 @@ class AlterPartitionManager:
             if leading.ended is None and in_sync is not None:
                 if in_sync.shrink(leading.log.end_offset, now.steady) is not None:
                     leading.partition.end_moved()  # Who is left out joins by a fetch: none of a session rests.
-                    self.submit(leading)
+                    self.submit(leading, now)
                 if in_sync.has_outsiders:  # Who was about to join may have fallen behind, too.
                     self._look_at(leading, now)
             if number % LOOKED_AT_PER_SLICE == 0:

@@ -68,7 +68,7 @@ class Leadership:
             self.in_sync = manager.begin(self, info, self.log.end_offset, now)
         else:
             self.in_sync.told(state_of(info), info.replicas, self.log.end_offset, now.steady)
-            manager.submit(self)
+            manager.submit(self, now)
         manager.sync_if_alone(self)
         self.advance(now)
 
@@ -116,7 +116,7 @@ class Leadership:
             self.partition.end_moved()
         in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
         if in_sync.expand(follower, self.positions.high_watermark, eligible) is not None:
-            manager.submit(self)
+            manager.submit(self, now)
         return self.advance(now) or started
 
     @property

@@ -10,7 +10,7 @@ from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, Offset, TopicName
 from odradek.core import alter_partition
-from odradek.core.alter_partition import LOOKS_PER_LAG
+from odradek.core.alter_partition import LOOKS_PER_LAG, SYNCED_MS
 from odradek.core.cluster import BrokerInfo
 from support.controlling import OTHER, Controlling
 from support.in_memory import US, Harness
@@ -46,6 +46,26 @@ def test_who_falls_behind_goes_soon(tmp_path: Path, lag_ms_max: int) -> None:
         assert passed <= lag_ms_max + lag_ms_max // LOOKS_PER_LAG + 2 * SECOND_MS
     assert passed > lag_ms_max
     assert [one.proposal.isr for one in manager.take()] == [(US,)] * PARTITIONS
+
+
+def test_who_would_be_alone_syncs_before_it_asks(tmp_path: Path) -> None:
+    """From then on nobody else is elected who has what was acknowledged."""
+    harness = led(tmp_path, 2000)
+    leading = harness.broker.leader(T, 0)
+    leading.fetched(OTHER, leading.log.end_offset, Offset(0), harness.now)
+    harness.broker.stage(leading, batch(b"b"), harness.now, all_replicas=False)
+    harness.broker.commit(harness.now)
+    assert leading.positions.durable_end < leading.positions.high_watermark
+    harness.pass_time(5000)
+    manager = harness.broker.alter_partition
+    whole(manager.shrink(harness.now))
+    assert [one.leading.name.partition for one in manager.take()] == [1, 2, 3, 4]
+    harness.pass_time(SYNCED_MS)
+    assert not manager.has_asked, "nothing was synced"
+    harness.settle()
+    assert leading.positions.durable_end == leading.log.end_offset
+    harness.pass_time(SYNCED_MS)
+    assert [one.leading for one in manager.take()] == [leading]
 
 
 def test_one_request_has_so_many_and_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
