@@ -24,7 +24,14 @@ from typing import Self
 from odradek.coordination.sqlite_file import failures, open_database
 from odradek.coordination.sqlite_nodes import Change, Writer, read_children, read_data, read_stat
 from odradek.coordination.sqlite_room import is_short, make_good, make_log_short, open_reserve
-from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, forget_strays, is_dead
+from odradek.coordination.sqlite_session import (
+    SessionFile,
+    boot_id,
+    forget,
+    forget_strays,
+    is_dead,
+    monotonic_ms,
+)
 from odradek.coordination.tree import (
     ANY_VERSION,
     Create,
@@ -77,6 +84,8 @@ class SqliteTree:
         self._durable = durable
         self._poll_s = poll_ms / 1000
         self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
+        self._held_up_s = self._tend_s + session_timeout_ms / 2000  # Who looks so late was held up.
+        self._awake_since_ms = 0
         self._lock = threading.RLock()
         self._caller = Caller(f"watches of {path.name}")
         self._watches = Watches(self._caller)
@@ -349,9 +358,10 @@ class SqliteTree:
         self._record(zxid + 1, writer.changes)
         return zxid + 1 if writer.changes else zxid
 
-    def _dead_sessions(self, held_up_ms: int = 0) -> list[int]:
+    def _dead_sessions(self) -> list[int]:
         rows = self._database.execute("SELECT id, boot, timeout_ms FROM session WHERE id != ?", (self.session_id,))
-        return [session_id for session_id, boot, ms in rows if is_dead(self._path, session_id, boot, ms, held_up_ms)]
+        since = self._awake_since_ms
+        return [session_id for session_id, boot, ms in rows if is_dead(self._path, session_id, boot, ms, since)]
 
     def _expire(self) -> None:
         self._is_expired = True
@@ -393,11 +403,12 @@ class SqliteTree:
             # Under the lock: a descriptor that close() has given back may already be some other file's.
             if self._is_closed:
                 return
-            held_up_ms = self._session.beat() - int(self._tend_s * 1000)
+            if self._session.beat() > self._held_up_s * 1000:
+                self._awake_since_ms = monotonic_ms()
             if self._broken is not None:
                 return
             with failures(self._path):
-                dead = self._dead_sessions(held_up_ms)
+                dead = self._dead_sessions()
             if dead:
                 with self._write() as writer:
                     for session_id in dead:

@@ -75,10 +75,11 @@ class SessionFile:
             return False
 
 
-def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int, held_up_ms: int = 0) -> bool:
+def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int, awake_since_ms: int = 0) -> bool:
     """Returns True if the session's process ended, or has not been heard of for the timeout.
 
-    Who was himself held up for half of the timeout does not count silence: all of the machine may have stood still.
+    Silence counts from `awake_since_ms` on, when who looks went on after he had been held up: all of the machine may
+    have stood still, and some go on later than others.
     """
     if boot != boot_id():
         return True
@@ -90,8 +91,10 @@ def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int, held_up_ms:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         beat = os.pread(descriptor, _BEAT.size, 0)
-        is_silent = len(beat) == _BEAT.size and monotonic_ms() - _BEAT.unpack(beat)[0] > timeout_ms
-        return is_silent and held_up_ms < timeout_ms / 2
+        if len(beat) < _BEAT.size:
+            return False
+        beat_at: int = _BEAT.unpack(beat)[0]
+        return monotonic_ms() - max(beat_at, awake_since_ms) > timeout_ms
     else:
         return True
     finally:

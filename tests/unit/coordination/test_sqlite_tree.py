@@ -305,17 +305,23 @@ def test_a_hung_process_loses_its_session(path: Path, seen: Seen) -> None:
         assert tree.children("/") == []
 
 
+def beats(path: Path) -> set[bytes]:
+    return {one.read_bytes() for one in path.parent.glob(f"{path.name}.session-*")}
+
+
 def test_where_all_stood_still_no_session_ends(path: Path) -> None:
     """The first that goes on sees the silence of the others, and has been silent itself."""
-    first, second = (python(HOLD.replace("/held", f"/{name}"), path, 3_000) for name in "ab")
+    first, second = (python(HOLD.replace("/held", f"/{name}"), path, 5_000) for name in "ab")
     assert read_line(first) == read_line(second) == "holding"
     for process in (first, second):
         process.send_signal(signal.SIGSTOP)
-    time.sleep(4)
+    time.sleep(6)
     first.send_signal(signal.SIGCONT)
-    time.sleep(0.1)
+    time.sleep(1.5)  # It has looked after the other once and more.
+    silent = beats(path)
     second.send_signal(signal.SIGCONT)
-    time.sleep(1.5)  # Each has looked after the other once and more.
+    while len(beats(path) - silent) < 2:  # Who looks now has not been held up.
+        time.sleep(0.01)
     with SqliteTree(path) as tree:
         assert tree.children("/") == ["a", "b"]
     for process in (first, second):
