@@ -129,7 +129,10 @@ class NextSteps:
             self.when_safe(written, step, now, lost)
 
     def keep_house(self, now: Moment) -> None:
-        """Calls `lost` for logs that went before their sync began, and so are in no sync that ends; once a second."""
+        """Calls `lost` for logs that went before their sync began, and so are in no sync that ends; once a second.
+
+        Takes steps, too, that became safe without that more of the partition did, as when others joined the ISR.
+        """
         waiting = self._waiting.items()
-        for name in [name for name, some in waiting if any(one[0].failure is not None for one in some)]:
+        for name in [name for name, some in waiting if any(one[0].is_settled for one in some)]:
             self.moved(name, now)
