@@ -21,6 +21,7 @@ from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.cluster import TopicAssignment
 from support.asking import leaders
+from support.in_tree import controller_in
 from support.serving import Serving
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
@@ -46,10 +47,6 @@ def state(tree: Tree, index: int = 0) -> PartitionState | None:
 def isr(tree: Tree, index: int = 0) -> tuple[int, ...]:
     found = state(tree, index)
     return () if found is None else found.isr
-
-
-def controller(tree: Tree) -> int:
-    return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
 
 
 def written(address: str, values: list[bytes]) -> None:
@@ -81,13 +78,13 @@ def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> Non
             OldKafka(tmp_path / "2", V3, {"broker.id": "2", **timeout}, zookeeper=connect) as theirs,
             closing(open_zookeeper(connect)) as tree,
         ):
-            assert controller(tree) == 1
+            assert controller_in(tree) == 1
             create(tree, (1, 2))
             until(lambda: isr(tree) == (1, 2))
             until(lambda: leaders(ours.address, TOPIC) == {0: 1})  # It hears of it a moment after it is in the tree.
             assert ours.stop() == 0
             until(lambda: tree.exists(layout.CONTROLLER) is not None)
-            assert controller(tree) == 2
+            assert controller_in(tree) == 2
             led = state(tree)
             assert led is not None and (led.leader, led.isr) == (2, (2,))
             assert led.controller_epoch == 1, "it was elected before the stop, and not because of it"

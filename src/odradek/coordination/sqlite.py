@@ -24,14 +24,7 @@ from typing import Self
 from odradek.coordination.sqlite_file import failures, open_database
 from odradek.coordination.sqlite_nodes import Change, Writer, read_children, read_data, read_stat
 from odradek.coordination.sqlite_room import is_short, make_good, make_log_short, open_reserve
-from odradek.coordination.sqlite_session import (
-    SessionFile,
-    boot_id,
-    forget,
-    forget_strays,
-    is_dead,
-    monotonic_ms,
-)
+from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, forget_strays, is_dead, monotonic_ms
 from odradek.coordination.tree import (
     ANY_VERSION,
     Create,
@@ -84,7 +77,7 @@ class SqliteTree:
         self._durable = durable
         self._poll_s = poll_ms / 1000
         self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
-        self._held_up_s = self._tend_s + session_timeout_ms / 2000  # Who looks so late was held up.
+        self._held_up_ms = self._tend_s * 1000 + session_timeout_ms / 2  # Who looks so late was held up.
         self._awake_since_ms = 0
         self._lock = threading.RLock()
         self._caller = Caller(f"watches of {path.name}")
@@ -403,7 +396,7 @@ class SqliteTree:
             # Under the lock: a descriptor that close() has given back may already be some other file's.
             if self._is_closed:
                 return
-            if self._session.beat() > self._held_up_s * 1000:
+            if self._session.beat() > self._held_up_ms:
                 self._awake_since_ms = monotonic_ms()
             if self._broken is not None:
                 return

@@ -51,6 +51,11 @@ class Loop:
     def read_failed(self, path: str, error: OSError) -> None:
         self.unreadable.append(path)
 
+    def hear_others(self) -> None:
+        """Has as many others heard as end that one is alone."""
+        for one in [object() for _ in range(CHANGES_MAX)]:
+            self.heard.hear(one, self.now().steady)
+
 
 class Protocol(asyncio.Protocol):
     """As a connection wires its outbox to its transport."""
@@ -274,8 +279,8 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
         ours.setblocking(False)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(heard), ours)
         await asyncio.sleep(0.05)
-        for one in [] if is_alone else [object() for _ in range(CHANGES_MAX)]:
-            protocol.loop.heard.hear(one, protocol.loop.now().steady)
+        if not is_alone:
+            protocol.loop.hear_others()
         other.sendall(b"?")
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
@@ -295,8 +300,7 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
 def test_who_is_gone_before_his_turn_is_sent_nothing(file: File) -> None:
     async def work() -> None:
         protocol, peer = await connected()
-        for one in (object() for _ in range(CHANGES_MAX)):
-            protocol.loop.heard.hear(one, protocol.loop.now().steady)
+        protocol.loop.hear_others()
         protocol.outbox.put([b"head", FileSlice(file, 0, MOVED_BYTES_MIN)])
         assert protocol.outbox.is_backed_up
         protocol.outbox.drop()
