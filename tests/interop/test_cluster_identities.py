@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, ZooKeeper, old_java
 from test_cluster_zookeeper import BROKERS, broker, servers
 
 from odradek.coordination import layout
+from odradek.coordination.tree import NoNode
 from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import READY_SECONDS_MAX, Serving, outcome_of_serve
 from support.waiting import SECONDS_MAX, until
@@ -72,10 +73,11 @@ class Cluster:
         found: Tree = {}
 
         def look(path: str) -> None:
-            data, stat = tree.get(path)
-            found[path] = data, stat.version
-            for name in tree.children(path):
-                look(f"{path.rstrip('/')}/{name}")
+            with suppress(NoNode):  # What is told of comes and goes.
+                data, stat = tree.get(path)
+                found[path] = data, stat.version
+                for name in tree.children(path):
+                    look(f"{path.rstrip('/')}/{name}")
 
         try:
             look("/")

@@ -80,10 +80,11 @@ class Cluster:
 
     def notifications(self) -> dict[str, tuple[object, Stat]]:
         """Returns what there is for the controller, by the topic that it names."""
-        found: dict[str, tuple[object, Stat]] = {}
-        for name in children_if_there(self.tree, layout.ISR_CHANGES):
+        names = children_if_there(self.tree, layout.ISR_CHANGES)
+        for name in names:
             layout.sequence_of(name, layout.ISR_CHANGE_PREFIX)
-            data, stat = self.tree.get(f"{layout.ISR_CHANGES}/{name}")
+        found: dict[str, tuple[object, Stat]] = {}
+        for data, stat in filter(None, self.tree.get_all([f"{layout.ISR_CHANGES}/{name}" for name in names])):
             ((topic, _),) = layout.decode_partitions(data)
             found[topic] = json.loads(data.replace(topic.encode(), b"a topic")), stat
         return found

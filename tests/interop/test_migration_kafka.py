@@ -144,7 +144,10 @@ def nodes(tree: Tree) -> dict[str, object]:
 
 
 def _nodes(tree: Tree, path: str) -> Iterator[tuple[str, object]]:
-    data = tree.get(path or "/")[0]
+    (read,) = tree.get_all([path or "/"])
+    if read is None:  # What is told of comes and goes.
+        return
+    data, _ = read
     value = json.loads(data) if data else None
     if isinstance(value, dict):  # In Kafka's, fields have the order of a hash table.
         value = {name: one for name, one in value.items() if name not in OWN}
