@@ -113,7 +113,8 @@ class SimControlled(SimMember):
         assert told.keys() == self.metadata.keys()
         for name, info in told.items():
             state, replicas, offline = self.metadata[name]
-            assert info == (state.leader, state.leader_epoch, replicas, state.isr, offline, state.partition_epoch)
+            epochs = state.partition_epoch, state.controller_epoch
+            assert info == (state.leader, state.leader_epoch, replicas, state.isr, offline, *epochs)
 
     # What its clients do.
 

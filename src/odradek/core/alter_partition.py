@@ -175,4 +175,10 @@ class AlterPartitionManager:
 
 
 def state_of(info: PartitionInfo) -> LeaderAndIsr:
-    return LeaderAndIsr(info.leader, info.leader_epoch, info.isr, partition_epoch=info.partition_epoch)
+    return LeaderAndIsr(
+        info.leader,
+        info.leader_epoch,
+        info.isr,
+        controller_epoch=info.controller_epoch,
+        partition_epoch=info.partition_epoch,
+    )

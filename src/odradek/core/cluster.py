@@ -77,6 +77,7 @@ class PartitionInfo(NamedTuple):
     """Who holds one partition.  The first of the replicas is the preferred leader.
 
     `offline` are replicas that can't be had though their broker may live: their data directory has failed.
+    The epochs are those of LeaderAndIsr.
     """
 
     leader: BrokerId
@@ -85,6 +86,7 @@ class PartitionInfo(NamedTuple):
     isr: tuple[BrokerId, ...]
     offline: tuple[BrokerId, ...] = ()
     partition_epoch: int = 0
+    controller_epoch: int = 0
 
 
 class TopicInfo(NamedTuple):

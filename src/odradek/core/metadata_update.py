@@ -62,7 +62,13 @@ def _updated(
     partitions += [UNTOLD] * (max(told) + 1 - len(partitions))
     for index, (state, replicas, offline) in told.items():
         partitions[index] = PartitionInfo(
-            state.leader, state.leader_epoch, replicas, state.isr, offline, state.partition_epoch
+            state.leader,
+            state.leader_epoch,
+            replicas,
+            state.isr,
+            offline,
+            state.partition_epoch,
+            state.controller_epoch,
         )
     if known is None:
         return TopicInfo(name, topic_id, tuple(partitions), overrides.get(name, {}))

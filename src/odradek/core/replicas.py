@@ -113,7 +113,12 @@ class Replicas:
                 return ErrorCode.NONE
             return ErrorCode.STALE_CONTROLLER_EPOCH
         info = PartitionInfo(
-            state.leader, state.leader_epoch, assigned.replicas, state.isr, partition_epoch=state.partition_epoch
+            state.leader,
+            state.leader_epoch,
+            assigned.replicas,
+            state.isr,
+            partition_epoch=state.partition_epoch,
+            controller_epoch=state.controller_epoch,
         )
         if present is None:
             log = self._log(name, topic_id, configs, now, is_new=assigned.is_new)

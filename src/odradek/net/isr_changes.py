@@ -96,14 +96,12 @@ class _InTree:
 
     def __init__(self, shell: Shell, broker: Broker, tree: Tree, unless_closed: Later) -> None:
         self._shell = shell
-        self._controlled = broker.controlled
         self._tree = tree
         self._unless_closed = unless_closed
         self._notifications = IsrNotifications(broker.timers, shell.now())
 
     def write(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
-        epoch = self._controlled.controller_epoch
-        states = {one.leading.name: one.proposal._replace(controller_epoch=epoch) for one in proposed}
+        states = {one.leading.name: one.proposal for one in proposed}
         self._shell.in_order(partial(write, self._tree, states), partial(self._written, list(states), then))
 
     def _written(

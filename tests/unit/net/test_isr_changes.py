@@ -26,7 +26,7 @@ from odradek.coordination.tree import Create, Operation, Result, Unavailable
 from odradek.core.cluster import BrokerInfo, LeaderAndIsr, TopicAssignment
 from odradek.core.controller import events
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import ToBroker
+from odradek.core.controller.requests import ToBroker, UpdateMetadata
 from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.net import isr_changes
@@ -321,6 +321,19 @@ def test_an_isr_shrinks_and_grows(tmp_path: Path, version: str, controller: Brok
         )
 
     played(tmp_path, version, controller, story)
+
+
+def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Path) -> None:
+    """As Kafka's do: which controllers the leader has heard of meanwhile doesn't matter."""
+
+    async def story(world: World) -> None:
+        newer = UpdateMetadata({}, {}, tuple(world.broker.view.brokers.values()), is_full=False)
+        whole(world.broker.told(ToBroker(US, -1, OTHER, 7, newer), {}, world.now()))
+        world.follower_falls_behind()
+        await world.becomes(US)
+        assert (world.state().isr, world.state().controller_epoch) == ((US,), 1)
+
+    played(tmp_path, "2.6", OTHER, story)
 
 
 @pytest.mark.parametrize("controller", [US, OTHER])
