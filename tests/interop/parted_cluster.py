@@ -5,6 +5,7 @@ What the cluster is, is read in the tree, not asked of a broker that may be cut 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -45,16 +46,20 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "2000",
 }
-# Prints how each of some records was answered that a broker is sent with acks=all, for a while.
+# Prints how each of some records was answered that a broker is sent with acks=all, for a while.  A client of librdkafka
+# would ask any broker that it has heard of who leads, and send them there.
 _SEND = """
-import sys
-from confluent_kafka import Producer
-address, topic, *partitions = sys.argv[1:]
-told = lambda error, _: print("acknowledged" if error is None else error.name(), flush=True)
-producer = Producer({"bootstrap.servers": address, "acks": "all", "message.timeout.ms": 4000, "log_level": 0})
-for partition in partitions:
-    producer.produce(topic, b"in vain", partition=int(partition), on_delivery=told)
-producer.flush()
+import sys, time
+from support.asking import produce
+from support.raw_client import RawClient
+host, port, topic, *partitions = sys.argv[1:]
+until = time.monotonic() + 4
+with RawClient(int(port), host=host) as client:
+    while time.monotonic() < until:
+        for partition in partitions:
+            error, _ = produce(client, topic, b"in vain", partition=int(partition), timeout_ms=4000)
+            print(error.name if error else "acknowledged", flush=True)
+        time.sleep(0.1)
 """
 
 
@@ -167,10 +172,16 @@ class PartedCluster:
 
     def sent_in_vain(self, broker: int, topic: str, partitions: Iterable[int]) -> list[str]:
         """Returns what a client on the broker's own host is answered that sends it a record of each partition."""
-        command = [*self.hosts[broker].within, sys.executable, "-c", _SEND, self.brokers[broker].address, topic]
+        host = self.hosts[broker]
         done = subprocess.run(
-            [*command, *map(str, partitions)], check=True, capture_output=True, text=True, timeout=SECONDS_MAX
+            [*host.within, sys.executable, "-c", _SEND, host.address, str(PORT), topic, *map(str, partitions)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
         )
+        assert done.stdout, "it was sent something"
         return done.stdout.split()
 
     def __exit__(

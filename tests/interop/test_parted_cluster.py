@@ -8,14 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_zookeeper import OLD_KAFKA
-from parted_cluster import BROKERS, BUSY, VAIN, under_load
+from parted_cluster import BROKERS, BUSY, PORT, VAIN, under_load
 from test_jepsen import TOPICS
 
+from odradek.base.errors import ErrorCode
+from support.asking import create
 from support.network_namespaces import reason_to_skip
-from support.waiting import SECONDS_MAX, until
+from support.raw_client import RawClient
+from support.waiting import until
 
 pytestmark = [*OLD_KAFKA, pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip())]
 
@@ -42,10 +43,8 @@ def test_a_controller_that_has_lost_zookeeper_alone(tmp_path: Path) -> None:
         until(lambda: cluster.controller() not in (-1, zombie))
         cluster.until_deposed(zombie)
         assert "acknowledged" not in cluster.sent_in_vain(zombie, VAIN, led)
-        admin = AdminClient({"bootstrap.servers": cluster.brokers[zombie].address, "log_level": 0})
-        made = admin.create_topics([NewTopic("of-the-zombie", 3, 3)], request_timeout=5)["of-the-zombie"]
-        with pytest.raises(KafkaException):
-            made.result(SECONDS_MAX)
+        with RawClient(PORT, host=cluster.hosts[zombie].address) as client:
+            assert create(client, "of-the-zombie") != [ErrorCode.NONE]
         case.goes_on()
         assert "of-the-zombie" not in cluster.topics()
 

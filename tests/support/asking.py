@@ -65,13 +65,18 @@ def leaders(address: str, topic: str) -> dict[int, int]:
 
 
 def produce_request(
-    topic: str, *values: bytes, partition: int = 0, acks: int = ALL, timestamp_ms: int | None = None
+    topic: str,
+    *values: bytes,
+    partition: int = 0,
+    acks: int = ALL,
+    timestamp_ms: int | None = None,
+    timeout_ms: int = 20_000,
 ) -> ProduceRequest:
     """One batch with a record for each value."""
     now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     records = encode_batch([(None, value, (), now) for value in values])
     topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
-    return ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=topics)
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
 
 
 def produce(
@@ -81,9 +86,12 @@ def produce(
     partition: int = 0,
     acks: int = ALL,
     timestamp_ms: int | None = None,
+    timeout_ms: int = 20_000,
 ) -> tuple[ErrorCode, int]:
     """The error, and the base offset or -1."""
-    request = produce_request(topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms)
+    request = produce_request(
+        topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms, timeout_ms=timeout_ms
+    )
     (part,) = client.ask(request, PRODUCE, ProduceResponse).responses[0].partition_responses
     return ErrorCode(part.error_code), part.base_offset
 
