@@ -47,6 +47,8 @@ class Clients:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 200,
             "socket.timeout.ms": 5000,
+            # Who is told that a produce timed out asks nobody who leads: it would be sent to a deposed leader until then.
+            "topic.metadata.refresh.interval.ms": 1000,
         }
 
     def producer(self, transactional_id: str | None = None) -> Config:
