@@ -68,10 +68,7 @@ class FetchRead:
         return None if self._has_new_start(wanted, data) or is_final(data) else size_of(data)
 
     def _has_new_start(self, wanted: Wanted, data: PartitionData) -> bool:
-        """True for a log start that a follower which waits was not told: who deletes records waits for it.
-
-        A high watermark it hears of with the next records; else each record would cost it two fetches.
-        """
+        """True for a log start that a follower which waits was not told: who deletes records waits for it."""
         is_told = self.params.follower is not None and self._round.session is not None
         return is_told and data.log_start_offset != wanted.told_log_start
 
@@ -170,17 +167,21 @@ class FetchRead:
         return True
 
     def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
-        """Does for a follower, after the read, what `_try_rest` does: it is answered at once if there is news.
+        """Does for a follower, after the read, what `_try_rest` does: a new log start is told at once.
 
-        A high watermark that it was not told is news (KIP-392); without a session nobody knows what it was told.
+        A high watermark that it was not told comes with the next records, or when its wait is over: else the follower
+        that raises it would ask twice for each record, before their producer is answered (KAFKA-9952).  Without a
+        session nobody knows what it was told.
         """
         session, follower = self._round.session, self.params.follower
         if session is None or follower is None or partition is None or is_final(data):
             return False
-        if wanted.is_news(data.high_watermark, data.log_start_offset):
+        if data.log_start_offset != wanted.told_log_start:
             self._has_final = True
             return False
         if session is not self.session or wanted.session is not session:
+            return False
+        if data.high_watermark != wanted.told_high_watermark:
             return False
         if size_of(data) or not may_rest(partition, follower, wanted):
             return False

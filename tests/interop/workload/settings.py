@@ -47,7 +47,7 @@ class Clients:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 200,
             "socket.timeout.ms": 5000,
-            # Who is told that a produce timed out asks nobody who leads: it would be sent to a deposed leader until then.
+            # A produce that times out has nobody asked who leads: a deposed leader would be sent to until then.
             "topic.metadata.refresh.interval.ms": 1000,
         }
 

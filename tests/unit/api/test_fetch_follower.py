@@ -11,7 +11,6 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset
 from odradek.core.access import ANONYMOUS, NO_CLUSTER_ACTION
 from odradek.core.coordinators.durable import Written
-from odradek.core.parked import Parked
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from support.asking import ALL, FETCH, LEADER, fetch_request
@@ -205,21 +204,37 @@ def test_one_that_waits_hears_of_the_leader_s_end(led: Led, *, has_session: bool
     assert follower.told(fetch)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_high_watermark_that_it_was_not_told_is_told_at_once(
+def test_a_high_watermark_is_told_with_the_next_records_or_when_its_wait_is_over(
     led: Led, other: FetchingFollower, third: FetchingFollower
 ) -> None:
+    """Nobody is answered just for it, neither who was there before nor who raises it (KAFKA-9731, KAFKA-9952)."""
     other.catch_up()
     third.catch_up()
     led.produce(acks=LEADER)
-    waiting = other.send({0: 1}, wait=WAIT_MS)
-    assert is_parked(led, waiting)
-    last = third.send({0: 1}, wait=WAIT_MS)
-    assert not isinstance(last, Parked)
-    assert third.told(last)[0].high_watermark == 1
-    assert is_parked(led, waiting), "it hears of it with the next records"
+    first, last = other.send({0: 1}, wait=WAIT_MS), third.send({0: 1}, wait=WAIT_MS)
+    assert led.high_watermark == 1
+    assert is_parked(led, first) and is_parked(led, last)
     led.harness.pass_time(WAIT_MS)
-    assert other.told(waiting)[0].high_watermark == 1
+    assert other.told(first)[0].high_watermark == third.told(last)[0].high_watermark == 1
     assert is_parked(led, other.send({}, wait=WAIT_MS))
+    led.produce(acks=LEADER)
+    first, last = other.send({0: 2}, wait=WAIT_MS), third.send({0: 2}, wait=WAIT_MS)
+    led.produce(acks=LEADER)
+    assert not is_parked(led, first) and not is_parked(led, last)
+    assert other.told(first)[0].high_watermark == third.told(last)[0].high_watermark == 2
+
+
+def test_a_high_watermark_is_told_with_the_records_of_another_partition(tmp_path: Path) -> None:
+    led = Led(tmp_path, partitions=2)
+    other, third = FetchingFollower(led, OTHER), FetchingFollower(led, THIRD)
+    other.catch_up(0, 1)
+    third.catch_up(0, 1)
+    led.produce(acks=LEADER)
+    first, last = other.send({0: 1}, wait=WAIT_MS), third.send({0: 1}, wait=WAIT_MS)
+    led.produce(acks=LEADER, partition=1)
+    assert not is_parked(led, first) and not is_parked(led, last)
+    for told in (other.told(first), third.told(last)):
+        assert told.keys() == {0, 1} and told[0].high_watermark == 1
 
 
 def test_without_a_session_nobody_knows_what_it_was_told(led: Led) -> None:
