@@ -19,6 +19,7 @@ from odradek.base.uuids import to_text
 from odradek.coordination import layout
 from odradek.coordination.tree import Tree
 from odradek.coordination.zookeeper import open_zookeeper
+from support.in_tree import controller_in
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
@@ -74,7 +75,8 @@ class Case:
     def next_down(self, generation: int) -> int:
         """Returns the controller every other time, else another one."""
         with self.tree() as tree:
-            controller = layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
+            until(lambda: controller_in(tree) in BROKERS)
+            controller = controller_in(tree)
         return controller if generation % 2 else BROKERS[controller % len(BROKERS)]
 
     def is_registered(self, number: int) -> bool:
