@@ -8,9 +8,10 @@ import pytest
 
 from odradek.api.gate import Admission
 from odradek.base.errors import ErrorCode
-from odradek.base.units import BrokerId, Offset
+from odradek.base.units import BrokerId, Offset, TopicPartition
 from odradek.core.access import ANONYMOUS, NO_CLUSTER_ACTION
 from odradek.core.coordinators.durable import Written
+from odradek.core.moment import Moment
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from support.asking import ALL, FETCH, LEADER, fetch_request
@@ -235,6 +236,33 @@ def test_a_high_watermark_is_told_with_the_records_of_another_partition(tmp_path
     assert not is_parked(led, first) and not is_parked(led, last)
     for told in (other.told(first), third.told(last)):
         assert told.keys() == {0, 1} and told[0].high_watermark == 1
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_what_is_written_because_of_its_fetch_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_session: bool
+) -> None:
+    """As the markers of a transaction are, once all have the decision."""
+    led = Led(tmp_path, partitions=2)
+    broker = led.harness.broker
+    other, third = [FetchingFollower(led, one, has_session=has_session) for one in (OTHER, THIRD)]
+    for follower in (other, third):
+        follower.catch_up(0, 1)
+    led.produce(acks=LEADER, partition=1)
+    # The first rests in the session, or is read before the second one's high watermark rises.
+    asked = {1: 1} if has_session else {0: 0, 1: 1}
+    assert is_parked(led, other.send(asked, wait=WAIT_MS))
+    moved = broker.moved
+
+    def writes(name: TopicPartition, now: Moment) -> None:
+        moved(name, now)
+        if name.partition:
+            led.produce(acks=LEADER)
+
+    monkeypatch.setattr(broker, "moved", writes)
+    fetch = third.send(asked, wait=WAIT_MS)
+    assert not is_parked(led, fetch)
+    assert offsets_of(third.told(fetch)[0]) == [0]
 
 
 def test_without_a_session_nobody_knows_what_it_was_told(led: Led) -> None:
