@@ -42,7 +42,7 @@ class Model:
         self.leading = leading
         self.high_watermark = 0
         self.looked_at = -1
-        state = LeaderAndIsr(US, leading.epoch, ALL_THREE)
+        state = LeaderAndIsr(US, leading.epoch, ALL_THREE, controller_epoch=leading.partition.info.controller_epoch)
         self.in_sync = InSync(US, state, ALL_THREE, Offset(0), now, lag_ms_max=LAG_MS_MAX)
 
     @property
