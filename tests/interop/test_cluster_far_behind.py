@@ -119,23 +119,25 @@ def fill(brokers: dict[int, Serving], topic: str, count: int, value: bytes = VAL
     assert not failures
 
 
+def segments(one: Serving, topic: str) -> list[Path]:
+    return sorted((one.directory / "data" / f"{topic}-0").glob("*.log"))
+
+
 def records(one: Serving, topic: str) -> bytes:
-    folder = one.directory / "data" / f"{topic}-0"
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    return b"".join(path.read_bytes() for path in segments(one, topic))
 
 
 def digest(one: Serving, topic: str) -> str:
     """Returns a checksum of all records: more than fits into memory, perhaps."""
     found = hashlib.sha256()
-    for path in sorted((one.directory / "data" / f"{topic}-0").glob("*.log")):
+    for path in segments(one, topic):
         with path.open("rb") as file:
-            while data := file.read(MIB):
-                found.update(data)
+            hashlib.file_digest(file, lambda: found)
     return found.hexdigest()
 
 
 def first_segment(one: Serving, topic: str) -> int:
-    return min(int(path.stem) for path in (one.directory / "data" / f"{topic}-0").glob("*.log"))
+    return int(segments(one, topic)[0].stem)
 
 
 @contextmanager

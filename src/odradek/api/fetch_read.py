@@ -176,14 +176,13 @@ class FetchRead:
         session, follower = self._round.session, self.params.follower
         if session is None or follower is None or partition is None or is_final(data):
             return False
-        if data.log_start_offset != wanted.told_log_start:
+        if self._has_new_start(wanted, data):
             self._has_final = True
             return False
         if session is not self.session or wanted.session is not session:
             return False
-        if data.high_watermark != wanted.told_high_watermark:
-            return False
-        if size_of(data) or not may_rest(partition, follower, wanted):
+        is_told = not size_of(data) and data.high_watermark == wanted.told_high_watermark
+        if not is_told or not may_rest(partition, follower, wanted):
             return False
         session.rest(wanted, partition.end_watchers)
         return True

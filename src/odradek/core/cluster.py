@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -87,6 +87,12 @@ class PartitionInfo(NamedTuple):
     offline: tuple[BrokerId, ...] = ()
     partition_epoch: int = 0
     controller_epoch: int = 0
+
+    @classmethod
+    def of(cls, state: LeaderAndIsr, replicas: tuple[BrokerId, ...], offline: tuple[BrokerId, ...] = ()) -> Self:
+        """Returns what a partition's state says, and on which brokers it is."""
+        epochs = state.partition_epoch, state.controller_epoch
+        return cls(state.leader, state.leader_epoch, replicas, state.isr, offline, *epochs)
 
 
 class TopicInfo(NamedTuple):

@@ -61,15 +61,7 @@ def _updated(
     partitions = [] if known is None else list(known.partitions)
     partitions += [UNTOLD] * (max(told) + 1 - len(partitions))
     for index, (state, replicas, offline) in told.items():
-        partitions[index] = PartitionInfo(
-            state.leader,
-            state.leader_epoch,
-            replicas,
-            state.isr,
-            offline,
-            state.partition_epoch,
-            state.controller_epoch,
-        )
+        partitions[index] = PartitionInfo.of(state, replicas, offline)
     if known is None:
         return TopicInfo(name, topic_id, tuple(partitions), overrides.get(name, {}))
     return known._replace(partitions=tuple(partitions))

@@ -112,14 +112,7 @@ class Replicas:
             if state.leader_epoch == present.info.leader_epoch and self._is_identified(present, topic_id):
                 return ErrorCode.NONE
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        info = PartitionInfo(
-            state.leader,
-            state.leader_epoch,
-            assigned.replicas,
-            state.isr,
-            partition_epoch=state.partition_epoch,
-            controller_epoch=state.controller_epoch,
-        )
+        info = PartitionInfo.of(state, assigned.replicas)
         if present is None:
             log = self._log(name, topic_id, configs, now, is_new=assigned.is_new)
             present = self._partitions[name] = self._partition(name, log, info, configs)
