@@ -54,7 +54,8 @@ class Plan:
     """One consumer.  The partition holds `units` batches of `unit_bytes` and `unit_records` each.
 
     It reads from batch `first` to the last again and again until `seconds` are over, or `passes` times, and no faster
-    than `bytes_per_second`, if there is one.  For the lower bound, where an offset is a byte position, unit_records
+    than `bytes_per_second`, if there is one.  One that `follows` waits for what is not there yet, and goes on after the
+    warmup where it was.  For the lower bound, where an offset is a byte position, unit_records
     equals unit_bytes and `verifies` is False.
     """
 
@@ -70,6 +71,7 @@ class Plan:
     passes: int = 1 << 30
     first: int = 0
     bytes_per_second: int = 0
+    follows: bool = False
 
     def work(self) -> Work:
         return lambda gate: _Consumer(self).run(gate)
@@ -79,6 +81,7 @@ class _Consumer:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._fetcher = Fetcher(plan.port, plan.topic, plan.partition)
+        self._first = plan.first
 
     def run(self, gate: Gate) -> Report:
         plan = self._plan
@@ -100,16 +103,16 @@ class _Consumer:
     def _phase(self, seconds: float, passes: int) -> tuple[int, int, int, list[tuple[float, int]]]:
         plan, fetch, monotonic = self._plan, self._fetcher.fetch, time.monotonic
         requests = units = received = done = 0
-        at = plan.first
+        at = self._first
         latencies: list[tuple[float, int]] = []
         start = now = monotonic()
         end = now + seconds
         while now < end and done < passes:
             records = fetch(at * plan.unit_records)
-            if plan.verifies and int.from_bytes(records[:8]) != at * plan.unit_records:
+            if plan.verifies and records and int.from_bytes(records[:8]) != at * plan.unit_records:
                 raise LoadFailed(f"asked for batch {at} and got offset {int.from_bytes(records[:8])}")
             whole = len(records) // plan.unit_bytes
-            if not whole:
+            if not whole and not plan.follows:
                 raise LoadFailed(f"{len(records)} bytes where batches have {plan.unit_bytes}")
             before, now = now, monotonic()
             latencies.append((now - before, 1))
@@ -121,4 +124,5 @@ class _Consumer:
                 at, done = plan.first, done + 1
             if plan.bytes_per_second:
                 time.sleep(max(start + received / plan.bytes_per_second - monotonic(), 0))
+        self._first = at if plan.follows else plan.first
         return requests, units, received, latencies

@@ -8,9 +8,10 @@ All run at a time; cases go in turn from one to the next, so that the machine's 
 have nothing to do wait.  Settings are the defaults of each, session timeouts too, but for files that are deleted soon.
 
 rates: the cases of LinkedIn's benchmark of 2014 (100-byte records; one producer without replicas, with three and
-acks=1, with three and acks=all; three producers; consumers; both at once), then acks=all with three replicas for
-records of 100 B and 1 KiB, 1 and 6 producers, sequence numbers and lz4.  Each producer has five requests in flight, of
-16 KiB before compression, to a partition of its own whose leader is one of the three in turn.
+acks=1, with three and acks=all; three producers; consumers, beside the least that serves them: replicas_bound.py; both
+at once, the consumer behind the producer or reading what is old), then acks=all with three replicas for records of
+100 B and 1 KiB, 1 and 6 producers, sequence numbers and lz4.  Each producer has five requests in flight, of 16 KiB
+before compression, to a partition of its own whose leader is one of the three in turn.
 latency: a record every 2 ms with acks=all, until a consumer has it.
 stored: one producer with acks=1, again and again, while its data piles up; the last of LinkedIn's.
 away: see replicas_away.py.
@@ -40,6 +41,7 @@ import replicas_growth
 from clusters import BROKERS, CLUSTERS, Cluster
 from kraft import Kraft
 from load import Crowd, Report
+from replicas_bound import Bound
 from replicas_cases import BATCH_BYTES, CASES, FILLED_BYTES, Case
 from replicas_topics import Topic
 
@@ -74,14 +76,25 @@ def opened(stack: ExitStack, names: Sequence[str]) -> dict[str, Cluster]:
     return clusters
 
 
+def bound_of(stack: ExitStack) -> Bound:
+    folder = Path(tempfile.mkdtemp(prefix="odradek-replicas-"))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    bound = Bound(folder)
+    stack.callback(bound.close)
+    bound.start()
+    return bound
+
+
 def resident_mb(cluster: Cluster) -> float:
     return sum(measure.resident_mb(cluster.pid(broker)) for broker in BROKERS)
 
 
-def rate(cluster: Cluster, case: Case, seconds: float) -> Numbers:
+def rate(cluster: Cluster | Bound, case: Case, seconds: float) -> Numbers:
     """Loads the cluster as the case says, and checks that what was acknowledged is there."""
+    if isinstance(cluster, Bound):
+        return numbers(*cluster.rate(case, seconds, WARMUP_SECONDS))
     with Topic(cluster, case.partitions, case.replicas) as topic:
-        filled = topic.fill(FILLED_BYTES, case.value_bytes) if case.consumers else None
+        filled = topic.fill(FILLED_BYTES, case.value_bytes) if case.consumers and not case.follows else None
         works = case.works(topic, filled, seconds, WARMUP_SECONDS)
         for broker in BROKERS:
             measure.forget_peak(cluster.pid(broker))
@@ -92,7 +105,12 @@ def rate(cluster: Cluster, case: Case, seconds: float) -> Numbers:
             cpu = cluster.cpu_seconds() - cpu
         if not case.consumers:
             topic.verify(sum(report.total_records for report in reports))
-        return numbers(reports, cpu) | {"peak_mb": sum(measure.peak_mb(cluster.pid(broker)) for broker in BROKERS)}
+        both = parts_of(case, reports) if case.producers and case.consumers else {}
+        return (
+            numbers(reports[case.producers :] if case.follows else reports, cpu)
+            | both
+            | {"peak_mb": sum(measure.peak_mb(cluster.pid(broker)) for broker in BROKERS)}
+        )
 
 
 def numbers(reports: Sequence[Report], cpu_seconds: float) -> Numbers:
@@ -104,6 +122,14 @@ def numbers(reports: Sequence[Report], cpu_seconds: float) -> Numbers:
         "cpu_s_per_million": cpu_seconds / records * 1e6,
         "cores": cpu_seconds / seconds,
         **measure.quantiles([sample for one in reports for sample in one.latencies]),
+    }
+
+
+def parts_of(case: Case, reports: Sequence[Report]) -> Numbers:
+    """Tells apart what came in and what went out: one record that comes in costs as much as many that go out."""
+    return {
+        f"k_{name}_per_s": sum(one.records / (one.ended - one.begun) for one in each) / 1e3
+        for name, each in (("produced", reports[: case.producers]), ("consumed", reports[case.producers :]))
     }
 
 
@@ -143,13 +169,15 @@ def stored(cluster: Cluster) -> Numbers:
     return found
 
 
-def repeated(rows: Rows, clusters: Mapping[str, Cluster], arguments: argparse.Namespace) -> None:
+def repeated(rows: Rows, clusters: Mapping[str, Cluster], arguments: argparse.Namespace, bound: Bound) -> None:
     """Measures rates and latencies; each figure is the median of its repetitions."""
+    with_bound = dict[str, Cluster | Bound](clusters) | {"bound": bound}
     seconds = arguments.seconds
     if "rates" in arguments.parts:
         for case in CASES:
             if fnmatch.fnmatch(case.name, arguments.cases):
-                in_turn(rows, clusters, case.name, arguments.repeat, lambda one, case=case: rate(one, case, seconds))
+                compared = clusters if case.producers else with_bound
+                in_turn(rows, compared, case.name, arguments.repeat, lambda one, case=case: rate(one, case, seconds))
     if "latency" in arguments.parts:
         in_turn(rows, clusters, "latency", arguments.repeat, lambda one: latency(one, seconds))
 
@@ -189,7 +217,7 @@ def main() -> int:
                 tell("idle", rows["idle"])
             for case in FIRST:
                 in_turn({}, clusters, case.name, 1, lambda one, case=case: rate(one, case, 0))
-            repeated(rows, clusters, arguments)
+            repeated(rows, clusters, arguments, bound_of(stack))
             if "stored" in arguments.parts:
                 in_turn(rows, clusters, "stored", 1, stored)
             if "away" in arguments.parts:

@@ -29,6 +29,7 @@ class Case(NamedTuple):
     codec: str = "none"
     has_sequences: bool = False
     consumers: int = 0
+    follows: bool = False  # The consumers read what the producers send, and not what was there before.
     seconds: float | None = None
 
     @property
@@ -68,10 +69,11 @@ class Case(NamedTuple):
             port=topic.port(partition),
             topic=topic.name,
             partition=partition,
-            units=units,
+            units=units if not self.follows else 1 << 62,
             unit_bytes=len(batch.data),
             unit_records=batch.records,
             verifies=True,
+            follows=self.follows,
             warmup_seconds=warmup_seconds,
             seconds=seconds,
         ).work()
@@ -102,6 +104,7 @@ CASES = (
     Case("LinkedIn: three producers, three replicas, acks=1", producers=3, acks=LEADER),
     Case("LinkedIn: one consumer", producers=0, consumers=1),
     Case("LinkedIn: three consumers", producers=0, consumers=3),
-    Case("LinkedIn: a producer and a consumer", acks=LEADER, consumers=1),
+    Case("LinkedIn: a producer and its consumer", acks=LEADER, consumers=1, follows=True),
+    Case("a producer, and a consumer of what is old", acks=LEADER, consumers=1),
     *_matrix(),
 )
