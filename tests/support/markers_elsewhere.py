@@ -101,18 +101,20 @@ class Elsewhere:
 
     # The coordinator moves.
 
-    def _state_is_led_by(self, leader: BrokerId) -> None:
+    def _state_is_led_by(self, leader: BrokerId, in_sync: tuple[BrokerId, ...] = (US,)) -> None:
         self._state_epoch += 1
         known = self.harness.broker.view.topics[TRANSACTION_STATE]
-        led = self.controller.leads(TRANSACTION_STATE, 0, leader=leader, epoch=self._state_epoch, of=known.id)
+        epoch = self._state_epoch
+        led = self.controller.leads(TRANSACTION_STATE, 0, leader=leader, epoch=epoch, replicas=in_sync, of=known.id)
         assert led == {}
         self.harness.settle()
 
     def resigns(self) -> None:
         self._state_is_led_by(NO_BROKER)
 
-    def coordinates_again(self) -> None:
-        self._state_is_led_by(US)
+    def coordinates_again(self, *others: BrokerId) -> None:
+        """Leads the transaction state in a new epoch; the others are in sync as well, and fetch nothing."""
+        self._state_is_led_by(US, (US, *others))
 
 
 def first_of_four_here(directory: Path) -> Elsewhere:

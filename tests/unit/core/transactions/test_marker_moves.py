@@ -245,6 +245,21 @@ def test_a_shard_that_ends_before_its_last_marker_is_safe_completes_nothing(else
     assert broker.timers.next_due() is None
 
 
+def test_the_next_coordinator_carries_out_no_decision_that_others_in_sync_lack(elsewhere: Elsewhere) -> None:
+    """Were it gone before they have it, the transaction would be aborted in what it had not asked for yet."""
+    producer = elsewhere.begun()
+    elsewhere.touch(producer, T1)
+    elsewhere.coordinates_again(TWO)
+    elsewhere.harness.send(producer.end_request(commit=True), EPOCHS)
+    elsewhere.resigns()
+    elsewhere.coordinates_again(TWO)
+    assert producer.state.state is TransactionState.PREPARE_COMMIT
+    elsewhere.passes()
+    assert elsewhere.asked() == []
+    elsewhere.coordinates_again()
+    assert names(elsewhere.asked_alone()) == [T1]
+
+
 def test_a_producer_that_comes_anew_waits_for_the_markers_of_its_last_transaction(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
