@@ -31,6 +31,14 @@ def after(world: World, arguments: list[str]) -> None:
     world.pass_time(milliseconds(text))
 
 
+def clock(world: World, arguments: list[str]) -> None:
+    """clock back 20min"""
+    direction, text = arguments
+    assert direction == "back"
+    now = world.harness.now
+    world.harness.now = now._replace(wall=TimestampMs(now.wall - milliseconds(text)))
+
+
 def restart(world: World, arguments: list[str]) -> None:
     """restart: the broker stops, and starts again."""
     world.hang_up_all()
@@ -72,6 +80,7 @@ VERBS = {
     "broker": broker,
     "topic": topic,
     "after": after,
+    "clock": clock,
     "restart": restart,
     "kill": kill,
     "compact": compact,

@@ -250,7 +250,7 @@ class TransactionCoordinator:
         self.joins.keep_house(now)
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady
-            yield from self._each(lambda shard, transaction: self._abort_overdue(transaction, now))
+            yield from self._each(lambda shard, transaction: self._abort_overdue(shard, transaction, now))
         if now.steady - self._last_expiry >= self._expire_ms:
             self._last_expiry = now.steady
             yield from self._each(lambda shard, transaction: self._expire(shard, transaction, now))
@@ -264,8 +264,11 @@ class TransactionCoordinator:
                         work(shard, transaction)
                 yield
 
-    def _abort_overdue(self, transaction: Transaction, now: Moment) -> None:
-        if transaction.is_overdue(now.wall):
+    def _abort_overdue(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        if transaction.state is TransactionState.ONGOING and transaction.started > now.wall:
+            # This clock was set back, or another coordinator's is ahead: it would be open for so much longer.
+            shard.transactions[transaction.id] = transaction._replace(started=now.wall)
+        elif transaction.is_overdue(now.wall):
             _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)
             self.abort(transaction.id, now)
 
