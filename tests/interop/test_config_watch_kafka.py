@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka_peer import printed
 from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, ZooKeeper, old_java
@@ -126,8 +127,13 @@ def test_kafka_hears_of_what_is_written_here(kafka: OldKafka, tree: Tree, tmp_pa
 
 
 def described(admin: AdminClient, kind: str, name: str, key: str) -> str:
+    """Returns what Kafka says; nothing of a topic that it has not heard of yet."""
     (found,) = admin.describe_configs([ConfigResource(kind, name)]).values()
-    return str(found.result(SECONDS_MAX)[key].value)
+    try:
+        return str(found.result(SECONDS_MAX)[key].value)
+    except KafkaException as failed:
+        assert failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return ""
 
 
 def test_what_the_oldest_tool_writes(tmp_path: Path) -> None:

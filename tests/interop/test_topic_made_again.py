@@ -98,7 +98,10 @@ class Case:
         folders = [folder for folder in self.folders(number) if not folder.name.endswith(beside)]
         if [folder.name for folder in folders] != [f"{TOPIC}-{index}" for index in range(partitions)]:
             return False
-        texts = [(folder / "partition.metadata").read_text() for folder in folders]
+        try:
+            texts = [(folder / "partition.metadata").read_text() for folder in folders]
+        except FileNotFoundError:  # It was set aside just then, or is being made.
+            return False
         newest = f"topic_id: {self.topic_id()}"
         return all(newest in text.splitlines() for text in texts)
 
