@@ -226,7 +226,7 @@ BUGS: dict[Bug, int] = {
     followers_forget_producers: 0,
     who_is_alone_does_not_sync: 0,
     who_lost_power_goes_on: 60,
-    who_lacks_a_log_goes_on: 60,
+    who_lacks_a_log_goes_on: 260,
     who_had_no_room_stays_away: 0,
     who_starts_without_room_stays_away: 30,
 }
