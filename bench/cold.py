@@ -41,7 +41,7 @@ import load_produce
 import machine
 from brokers import BROKERS, Broker, LowerBound, new_topic
 from compaction import sampled, tell, tell_samples
-from load import Crowd, LoadFailed
+from load import LoadFailed, loaded
 from work import load
 
 from odradek.log.page_cache import PAGE_BYTES, cached_pages
@@ -62,22 +62,13 @@ def fill(broker: Broker, topic: str, arguments: argparse.Namespace) -> None:
     data, records = frames.batch(VALUE_BYTES, BATCH_BYTES)
     units = units_of_partition(arguments)
     works = [
-        load_produce.Plan(
-            port=broker.port,
-            topic=topic,
-            ring=load_produce.Ring([frames.produce(topic, partition, 1, data)], IN_FLIGHT),
-            records_per_request=records,
-            window=IN_FLIGHT,
-            warmup_seconds=0,
-            seconds=SECONDS_MAX,
-            requests_max=units,
-        ).work()
+        load_produce.filling(
+            broker.port, topic, frames.produce(topic, partition, 1, data), records, units, IN_FLIGHT, SECONDS_MAX
+        )
         for partition in range(arguments.consumers)
     ]
-    with Crowd(works) as crowd:
-        crowd.ready()
-        if any(report.requests != units for report in crowd.go()):
-            raise LoadFailed(f"{broker.name}: the topic could not be filled")
+    if any(report.requests != units for report in loaded(works)):
+        raise LoadFailed(f"{broker.name}: the topic could not be filled")
 
 
 def files(broker: Broker, topic: str) -> list[Path]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import frames
 import load_door
 from brokers import BROKERS, Broker, new_topic
-from load import Crowd
+from load import loaded
 
 NAMES = ("odradek", "kafka")
 LIMITS = {"odradek": "max.connections", "odradek-interpreted": "max.connections", "kafka": "max.connections.per.ip"}
@@ -56,9 +56,7 @@ def measured(broker: Broker, connections: int, *, is_full: bool) -> dict[str, fl
     try:
         frame = frames.produce(topic, 0, 1, frames.batch(100, 1).data)
         plan = load_door.Plan(broker.port, topic, frame, connections, is_full)
-        with Crowd([plan.work()]) as crowd:
-            crowd.ready()
-            (report,) = crowd.go()
+        (report,) = loaded([plan.work()])
         return report.numbers
     finally:
         broker.delete(topic)

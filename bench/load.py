@@ -99,6 +99,20 @@ class Crowd:
                 process.join()
 
 
+def loaded(works: Sequence[Work]) -> list[Report]:
+    """Has all do their work; returns what they saw."""
+    return measured(works, lambda: 0.0)[0]
+
+
+def measured(works: Sequence[Work], cpu_seconds: Callable[[], float]) -> tuple[list[Report], float]:
+    """Does the same, and returns how much was added to `cpu_seconds` once they were warm."""
+    with Crowd(works) as crowd:
+        crowd.ready()
+        before = cpu_seconds()
+        reports = crowd.go()
+        return reports, cpu_seconds() - before
+
+
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """What a signal's handler raises while modules clean up behind a fork is ignored, and with it the signal."""

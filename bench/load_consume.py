@@ -54,8 +54,8 @@ class Plan:
     """One consumer.  The partition holds `units` batches of `unit_bytes` and `unit_records` each.
 
     It reads from batch `first` to the last again and again until `seconds` are over, or `passes` times, and no faster
-    than `bytes_per_second`, if there is one.  One that `follows` waits for what is not there yet, and goes on after the
-    warmup where it was.  For the lower bound, where an offset is a byte position, unit_records
+    than `bytes_per_second`, if there is one.  One that `follows` knows no last batch, waits for what is not there yet,
+    and goes on after the warmup where it was.  For the lower bound, where an offset is a byte position, unit_records
     equals unit_bytes and `verifies` is False.
     """
 
@@ -120,9 +120,10 @@ class _Consumer:
             units += whole
             received += len(records)
             at += whole
-            if at >= plan.units:
+            if at >= plan.units and not plan.follows:
                 at, done = plan.first, done + 1
             if plan.bytes_per_second:
                 time.sleep(max(start + received / plan.bytes_per_second - monotonic(), 0))
-        self._first = at if plan.follows else plan.first
+        if plan.follows:
+            self._first = at
         return requests, units, received, latencies

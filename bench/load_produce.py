@@ -61,6 +61,22 @@ class Plan:
         return lambda gate: _Producer(self).run(gate)
 
 
+def filling(  # noqa: PLR0917
+    port: int, topic: str, frame: bytes, records: int, requests: int, window: int, seconds_max: float
+) -> Work:
+    """Returns the work of sending one frame, of so many records, so many times."""
+    return Plan(
+        port=port,
+        topic=topic,
+        ring=Ring([frame], window),
+        records_per_request=records,
+        window=window,
+        warmup_seconds=0,
+        seconds=seconds_max,
+        requests_max=requests,
+    ).work()
+
+
 class _Producer:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

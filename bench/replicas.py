@@ -32,21 +32,24 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import frames
+import load
 import load_latency
 import measure
 import replicas_away
 import replicas_growth
 from clusters import BROKERS, CLUSTERS, Cluster
 from kraft import Kraft
-from load import Crowd, Report
+from load import Report
 from replicas_bound import Bound
 from replicas_cases import BATCH_BYTES, CASES, FILLED_BYTES, Case
 from replicas_topics import Topic
 
 Numbers = dict[str, float]
 Rows = dict[str, dict[str, Numbers]]  # By case and target.
+Compared = TypeVar("Compared", Cluster, Bound)
 
 KINDS: Mapping[str, type[Cluster]] = {
     "odradek": CLUSTERS["odradek"],
@@ -67,22 +70,21 @@ FIRST = (Case("", producers=3, seconds=FIRST_SECONDS), Case("", producers=0, con
 def opened(stack: ExitStack, names: Sequence[str]) -> dict[str, Cluster]:
     clusters = dict[str, Cluster]()
     for name in names:
-        folder = Path(tempfile.mkdtemp(prefix="odradek-replicas-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         settings = SETTINGS | (SESSIONS if name in {"odradek-zookeeper", "kafka-3.9"} else {})
-        clusters[name] = KINDS[name](folder / name, settings)
-        stack.callback(clusters[name].close)
-        clusters[name].start()
+        clusters[name] = started(stack, KINDS[name](new_folder(stack) / name, settings))
     return clusters
 
 
-def bound_of(stack: ExitStack) -> Bound:
+def new_folder(stack: ExitStack) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="odradek-replicas-"))
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    bound = Bound(folder)
-    stack.callback(bound.close)
-    bound.start()
-    return bound
+    return folder
+
+
+def started(stack: ExitStack, one: Compared) -> Compared:
+    stack.callback(one.close)
+    one.start()
+    return one
 
 
 def resident_mb(cluster: Cluster) -> float:
@@ -98,26 +100,20 @@ def rate(cluster: Cluster | Bound, case: Case, seconds: float) -> Numbers:
         works = case.works(topic, filled, seconds, WARMUP_SECONDS)
         for broker in BROKERS:
             measure.forget_peak(cluster.pid(broker))
-        with Crowd(works) as crowd:
-            crowd.ready()
-            cpu = cluster.cpu_seconds()
-            reports = crowd.go()
-            cpu = cluster.cpu_seconds() - cpu
+        reports, cpu = load.measured(works, cluster.cpu_seconds)
         if not case.consumers:
             topic.verify(sum(report.total_records for report in reports))
-        both = parts_of(case, reports) if case.producers and case.consumers else {}
-        return (
-            numbers(reports[case.producers :] if case.follows else reports, cpu)
-            | both
-            | {"peak_mb": sum(measure.peak_mb(cluster.pid(broker)) for broker in BROKERS)}
-        )
+        found = numbers(reports[case.producers :] if case.follows else reports, cpu)
+        if case.producers and case.consumers:
+            found |= parts_of(case, reports)
+        return found | {"peak_mb": sum(measure.peak_mb(cluster.pid(broker)) for broker in BROKERS)}
 
 
 def numbers(reports: Sequence[Report], cpu_seconds: float) -> Numbers:
-    seconds = max(one.ended for one in reports) - min(one.begun for one in reports)
+    seconds = seconds_of(reports)
     records = sum(one.records for one in reports)
     return {
-        "k_records_per_s": records / seconds / 1e3,
+        "k_records_per_s": k_per_s(reports),
         "mb_per_s": sum(one.wire_bytes for one in reports) / seconds / 1e6,
         "cpu_s_per_million": cpu_seconds / records * 1e6,
         "cores": cpu_seconds / seconds,
@@ -125,11 +121,19 @@ def numbers(reports: Sequence[Report], cpu_seconds: float) -> Numbers:
     }
 
 
+def seconds_of(reports: Sequence[Report]) -> float:
+    return max(one.ended for one in reports) - min(one.begun for one in reports)
+
+
+def k_per_s(reports: Sequence[Report]) -> float:
+    return sum(one.records for one in reports) / seconds_of(reports) / 1e3
+
+
 def parts_of(case: Case, reports: Sequence[Report]) -> Numbers:
     """Tells apart what came in and what went out: one record that comes in costs as much as many that go out."""
     return {
-        f"k_{name}_per_s": sum(one.records / (one.ended - one.begun) for one in each) / 1e3
-        for name, each in (("produced", reports[: case.producers]), ("consumed", reports[case.producers :]))
+        "k_produced_per_s": k_per_s(reports[: case.producers]),
+        "k_consumed_per_s": k_per_s(reports[case.producers :]),
     }
 
 
@@ -147,11 +151,7 @@ def latency(cluster: Cluster, seconds: float) -> Numbers:
             warmup_seconds=WARMUP_SECONDS,
             seconds=seconds,
         )
-        with Crowd(plan.works()) as crowd:
-            crowd.ready()
-            cpu = cluster.cpu_seconds()
-            sent, received = crowd.go()
-            cpu = cluster.cpu_seconds() - cpu
+        (sent, received), cpu = load.measured(plan.works(), cluster.cpu_seconds)
         topic.verify(sent.total_records)
         return measure.quantiles(load_latency.delays(sent.marks, received.marks)) | {"cores": cpu / seconds}
 
@@ -169,14 +169,15 @@ def stored(cluster: Cluster) -> Numbers:
     return found
 
 
-def repeated(rows: Rows, clusters: Mapping[str, Cluster], arguments: argparse.Namespace, bound: Bound) -> None:
+def repeated(rows: Rows, clusters: Mapping[str, Cluster], arguments: argparse.Namespace) -> None:
     """Measures rates and latencies; each figure is the median of its repetitions."""
-    with_bound = dict[str, Cluster | Bound](clusters) | {"bound": bound}
     seconds = arguments.seconds
+    cases = [case for case in CASES if fnmatch.fnmatch(case.name, arguments.cases)]
     if "rates" in arguments.parts:
-        for case in CASES:
-            if fnmatch.fnmatch(case.name, arguments.cases):
-                compared = clusters if case.producers else with_bound
+        with ExitStack() as stack:
+            bound = {} if all(case.producers for case in cases) else {"bound": started(stack, Bound(new_folder(stack)))}
+            for case in cases:
+                compared = clusters if case.producers else {**clusters, **bound}
                 in_turn(rows, compared, case.name, arguments.repeat, lambda one, case=case: rate(one, case, seconds))
     if "latency" in arguments.parts:
         in_turn(rows, clusters, "latency", arguments.repeat, lambda one: latency(one, seconds))
@@ -217,7 +218,7 @@ def main() -> int:
                 tell("idle", rows["idle"])
             for case in FIRST:
                 in_turn({}, clusters, case.name, 1, lambda one, case=case: rate(one, case, 0))
-            repeated(rows, clusters, arguments, bound_of(stack))
+            repeated(rows, clusters, arguments)
             if "stored" in arguments.parts:
                 in_turn(rows, clusters, "stored", 1, stored)
             if "away" in arguments.parts:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import frames
 import load_consume
 import load_produce
-import measure
 from brokers import LowerBound, new_topic
 from clusters import BROKERS
-from load import Crowd, Report, Work
+from load import Report, Work, loaded, measured
 from replicas_cases import BATCH_BYTES, FILLED_BYTES, Case
 from replicas_topics import FILL_SECONDS_MAX, IN_FLIGHT
 
@@ -40,23 +38,15 @@ class Bound:
         movers = self._movers[: case.consumers]
         for mover in movers:
             mover.create(self._topic, 1, {})
-        loaded([self._producer(mover.port, frame, units) for mover in movers])
-        cpu = self._cpu_seconds()
-        reports = loaded([self._consumer(mover.port, len(frame), units, seconds, warmup_seconds) for mover in movers])
-        cpu = self._cpu_seconds() - cpu
+        loaded(
+            [
+                load_produce.filling(mover.port, self._topic, frame, 1, units, IN_FLIGHT, FILL_SECONDS_MAX)
+                for mover in movers
+            ]
+        )
+        works = [self._consumer(mover.port, len(frame), units, seconds, warmup_seconds) for mover in movers]
+        reports, cpu = measured(works, lambda: sum(mover.cpu_seconds() for mover in movers))
         return [replace(one, records=one.wire_bytes // len(frame) * batch.records) for one in reports], cpu
-
-    def _producer(self, port: int, frame: bytes, units: int) -> Work:
-        return load_produce.Plan(
-            port=port,
-            topic=self._topic,
-            ring=load_produce.Ring([frame], IN_FLIGHT),
-            records_per_request=1,
-            window=IN_FLIGHT,
-            warmup_seconds=0,
-            seconds=FILL_SECONDS_MAX,
-            requests_max=units,
-        ).work()
 
     def _consumer(self, port: int, unit_bytes: int, units: int, seconds: float, warmup_seconds: float) -> Work:
         return load_consume.Plan(
@@ -70,12 +60,3 @@ class Bound:
             warmup_seconds=warmup_seconds,
             seconds=seconds,
         ).work()
-
-    def _cpu_seconds(self) -> float:
-        return sum(measure.cpu_seconds(mover.pid) for mover in self._movers)
-
-
-def loaded(works: Sequence[Work]) -> list[Report]:
-    with Crowd(works) as crowd:
-        crowd.ready()
-        return crowd.go()

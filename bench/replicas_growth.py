@@ -9,12 +9,12 @@ from pathlib import Path
 
 import clusters
 import frames
+import load
 import load_consume
 import load_produce
 import measure
 from brokers import new_topic
 from confluent_kafka.admin import AdminClient, NewTopic
-from load import Crowd
 from replicas_topics import SECONDS_MAX
 
 from support.serving_cluster import ServingCluster
@@ -63,11 +63,7 @@ def _load(cluster: ServingCluster, works, what: str) -> tuple[Numbers, list[int]
     def cpu_seconds() -> float:
         return sum(measure.cpu_seconds(pid) for pid in cluster.pids().values())
 
-    with Crowd(works) as crowd:
-        crowd.ready()
-        cpu = cpu_seconds()
-        reports = crowd.go()
-        cpu = cpu_seconds() - cpu
+    reports, cpu = load.measured(works, cpu_seconds)
     seconds = max(one.ended for one in reports) - min(one.begun for one in reports)
     rate = sum(one.records for one in reports) / seconds
     return {f"{what} k/s": rate / 1e3, f"{what} cores": cpu / seconds}, [one.requests for one in reports]

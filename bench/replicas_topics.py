@@ -12,7 +12,7 @@ from brokers import new_topic
 from clusters import BROKERS, Cluster, until
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from load import Crowd
+from load import loaded
 
 SECONDS_MAX = 120
 FILL_SECONDS_MAX = 60
@@ -89,21 +89,18 @@ class Topic:
         data, records = frames.batch(value_bytes, 16384)
         units = max(size // len(data) // self.partitions, 1)
         before = self.end()
-        plans = [
-            load_produce.Plan(
-                port=self.port(partition),
-                topic=self.name,
-                ring=load_produce.Ring([frames.produce(self.name, partition, 1, data)], IN_FLIGHT),
-                records_per_request=records,
-                window=IN_FLIGHT,
-                warmup_seconds=0,
-                seconds=FILL_SECONDS_MAX,
-                requests_max=units,
+        works = [
+            load_produce.filling(
+                self.port(partition),
+                self.name,
+                frames.produce(self.name, partition, 1, data),
+                records,
+                units,
+                IN_FLIGHT,
+                FILL_SECONDS_MAX,
             )
             for partition in range(self.partitions)
         ]
-        with Crowd([plan.work() for plan in plans]) as crowd:
-            crowd.ready()
-            crowd.go()
+        loaded(works)
         self.verify(before + units * records * self.partitions)
         return units

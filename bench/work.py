@@ -16,7 +16,7 @@ import load_produce
 import measure
 from brokers import Broker, new_topic
 from cases import IN_FLIGHT, Case
-from load import Crowd, LoadFailed, Report, Work
+from load import LoadFailed, Report, Work, loaded, measured
 
 Numbers = dict[str, float]
 
@@ -86,11 +86,7 @@ class Measured:
 
 def load(broker: Broker, works: Sequence[Work]) -> Measured:
     """Raises LoadFailed if any answer was an error."""
-    with Crowd(works) as crowd:
-        crowd.ready()
-        before = broker.cpu_seconds()
-        reports = crowd.go()
-        cpu = broker.cpu_seconds() - before
+    reports, cpu = measured(works, broker.cpu_seconds)
     failures = sum(report.failures for report in reports)
     if failures:
         raise LoadFailed(f"{broker.name} did not take {failures} records")
@@ -194,22 +190,19 @@ def _fill(broker: Broker, topic: Topic, case: Case, bytes_each: int) -> int:
     """Whole batches in every partition; returns how many."""
     data, records = frames.batch(case.value_bytes, case.batch_bytes)
     units = max(bytes_each // len(data), 1)
-    plans = [
-        load_produce.Plan(
-            port=broker.port,
-            topic=topic.name,
-            ring=load_produce.Ring([frames.produce(topic.name, partition, 1, data)], IN_FLIGHT),
-            records_per_request=records,
-            window=IN_FLIGHT,
-            warmup_seconds=0,
-            seconds=FILL_SECONDS_MAX,
-            requests_max=units,
+    works = [
+        load_produce.filling(
+            broker.port,
+            topic.name,
+            frames.produce(topic.name, partition, 1, data),
+            records,
+            units,
+            IN_FLIGHT,
+            FILL_SECONDS_MAX,
         )
         for partition in range(case.partitions)
     ]
-    with Crowd([plan.work() for plan in plans]) as crowd:
-        crowd.ready()
-        done = crowd.go()
+    done = loaded(works)
     topic.verify(units * records * case.partitions)
     if any(report.requests != units for report in done):
         raise LoadFailed(f"{broker.name}: the topic could not be filled")

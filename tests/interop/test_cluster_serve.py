@@ -44,7 +44,7 @@ def create(cluster: ServingCluster, topic: str, partitions: int = PARTITIONS) ->
     client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS_MAX)
 
 
-def can_create(cluster: ServingCluster, topic: str) -> bool:
+def has_created(cluster: ServingCluster, topic: str) -> bool:
     """Creates the topic, unless one of that name is there still."""
     try:
         create(cluster, topic)
@@ -212,7 +212,7 @@ def test_a_topic_is_deleted_while_one_of_its_brokers_is_down(cluster: ServingClu
     deleted.result(SECONDS_MAX)
     cluster.signal(down, signal.SIGKILL)
     until(lambda: not any(gone.glob("t-[0-9]")))
-    until(lambda: can_create(cluster, "t"))  # The name is free when the controller has heard of that.
+    until(lambda: has_created(cluster, "t"))  # The name is free when the controller has heard of that.
     until_leaders(cluster, down, {1, 2, 3})
 
 

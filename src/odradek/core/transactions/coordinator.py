@@ -265,8 +265,7 @@ class TransactionCoordinator:
                 yield
 
     def _abort_overdue(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
-        if transaction.state is TransactionState.ONGOING and transaction.started > now.wall:
-            # This clock was set back, or another coordinator's is ahead: it would be open for so much longer.
+        if transaction.is_ahead(now.wall):  # It would be open for so much longer.
             shard.transactions[transaction.id] = transaction._replace(started=now.wall)
         elif transaction.is_overdue(now.wall):
             _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)

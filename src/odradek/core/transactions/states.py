@@ -89,9 +89,16 @@ class Transaction(NamedTuple):
     def is_decided(self) -> bool:
         return self.state in DECIDED
 
+    @property
+    def is_timed(self) -> bool:
+        return self.state is TransactionState.ONGOING and self.timeout_ms != NEVER_MS
+
+    def is_ahead(self, now: TimestampMs) -> bool:
+        """True if a clock was set back since it began, or another coordinator's was ahead."""
+        return self.is_timed and self.started > now
+
     def is_overdue(self, now: TimestampMs) -> bool:
-        is_open = self.state is TransactionState.ONGOING and self.timeout_ms != NEVER_MS
-        return is_open and self.started + self.timeout_ms < now
+        return self.is_timed and self.started + self.timeout_ms < now
 
 
 def to_record(transaction: Transaction, version: int) -> StateRecord:
