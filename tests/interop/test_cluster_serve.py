@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -285,26 +285,28 @@ def test_what_is_in_a_directory_that_fails_has_no_leader(tmp_path: Path) -> None
 
 
 def test_a_configuration_is_in_force_on_every_broker(cluster: ServingCluster) -> None:
-    create(cluster, "t")
+    topics = [f"t{number}" for number in range(20)]  # Of one alone all brokers may have heard before it is altered.
     client = admin(cluster)
-    (altered,) = client.incremental_alter_configs(
-        [
-            ConfigResource(
-                ConfigResource.Type.TOPIC,
-                "t",
-                incremental_configs=[ConfigEntry("max.message.bytes", "1000", incremental_operation=SET)],
-            )
-        ]
-    ).values()
-    altered.result(SECONDS_MAX)
+    for topic in topics:
+        create(cluster, topic)
+        (altered,) = client.incremental_alter_configs(
+            [
+                ConfigResource(
+                    ConfigResource.Type.TOPIC,
+                    topic,
+                    incremental_configs=[ConfigEntry("max.message.bytes", "1000", incremental_operation=SET)],
+                )
+            ]
+        ).values()
+        altered.result(SECONDS_MAX)
     producer = Producer(
         {"bootstrap.servers": cluster.address, "log_level": 0, "message.timeout.ms": SECONDS_MAX * 1000}
     )
-    for partition in range(PARTITIONS):
+    for topic, partition in product(topics, range(PARTITIONS)):
 
-        def is_refused(partition: int = partition) -> bool:
+        def is_refused(topic: str = topic, partition: int = partition) -> bool:
             ends: list[KafkaError | None] = []
-            producer.produce("t", b"x" * 2_000, partition=partition, on_delivery=lambda error, _: ends.append(error))
+            producer.produce(topic, b"x" * 2_000, partition=partition, on_delivery=lambda error, _: ends.append(error))
             assert producer.flush(SECONDS_MAX) == 0
             return ends[0] is not None and ends[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import TopicName
 from odradek.core import config_log
 from odradek.core.broker import Broker
-from odradek.core.cluster import TopicInfo
 from odradek.core.effects import NOBODY, Altered, ConfigOwner
 from odradek.core.moment import Moment
 from odradek.core.storage import log_config
@@ -38,7 +37,7 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         yield from broker.fetchers.resize(altered.broker.int("num.replica.fetchers"), now)
         topics = list(broker.view.topics.values())
     for topic in topics:
-        yield from _configure(broker, topic, now)
+        yield from broker.configure(topic, now)
     broker.cleaner.look_soon()
     broker.lot.happened(altered.token, altered)
 
@@ -81,14 +80,3 @@ def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, st
             broker.commit(now)
             partition.configure(configs, log_config(configs))
             yield
-
-
-def _configure(broker: Broker, topic: TopicInfo, now: Moment) -> Iterator[None]:
-    configs = broker.configs.for_topic(topic.configs)
-    of_logs = log_config(configs)
-    for index in range(len(topic.partitions)):
-        partition = broker.partitions.get(TopicPartition(topic.name, index))
-        if partition is not None:
-            broker.commit(now)
-            partition.configure(configs, of_logs)
-        yield

@@ -20,7 +20,7 @@ from odradek.core.alter_partition import AlterPartitionManager
 from odradek.core.changes import Changes
 from odradek.core.cleaner import LogCleaner
 from odradek.core.cleaning import Cleaned
-from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView
+from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controlled import Controlled
 from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
@@ -48,7 +48,7 @@ from odradek.core.replica_fetchers import ReplicaFetchers
 from odradek.core.replica_selector import RACK_AWARE_SELECTOR
 from odradek.core.replicas import Errors, Replicas
 from odradek.core.staging import Append
-from odradek.core.storage import Storage
+from odradek.core.storage import Storage, log_config
 from odradek.core.timers import Timers
 from odradek.core.topic_plans import Planner
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
@@ -344,6 +344,10 @@ class Broker:
             self.moves.resume(now)
             yield from self._moved_by_replicas(sent.request, now)
         if isinstance(sent.request, UpdateMetadata):
+            # Replicas come first, and the configuration may have been altered between the two.
+            for name in overrides:
+                if name in self.view.topics:
+                    yield from self.configure(self.view.topics[name], now)
             self.lot.happened(METADATA_UPDATED)
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
@@ -357,6 +361,17 @@ class Broker:
                 self.moved(name, now)
             if is_awaited or not number % MOVED_PER_SLICE:
                 yield
+
+    def configure(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
+        """Has the replicas of a topic go by its configuration.  Yields after each."""
+        configs = self.configs.for_topic(topic.configs)
+        of_logs = log_config(configs)
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.get(TopicPartition(topic.name, index))
+            if partition is not None:
+                self.commit(now)
+                partition.configure(configs, of_logs)
+            yield
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Wakes who waits for a partition: its high watermark or a log start has moved, or its log, or that is gone."""

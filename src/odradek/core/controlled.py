@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.cluster import ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
-from odradek.core.metadata_update import Overrides, update_view
+from odradek.core.metadata_update import Overrides, is_known, update_view
 from odradek.core.moment import Moment
 from odradek.core.replicas import Errors, Replicas
 
@@ -52,7 +53,7 @@ class Controlled:
 
     def names(self, sent: ToBroker) -> list[TopicName]:
         """Returns the topics whose overrides have to be read before `take_in`: those that this broker does not know."""
-        return [name for name in _topics(sent) if name not in self._view.topics]
+        return [name for name, topic_id in _topics(sent).items() if not is_known(self._view, name, topic_id)]
 
     def take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
         """Does what a request asks, in slices; nothing else of the controller's may be taken in meanwhile.
@@ -79,16 +80,19 @@ class Controlled:
                 deleted = yield from update_view(self._view, update, sent.controller, overrides)
                 return TakenIn({}, deleted)
 
-    def _topic_configs(self, names: Mapping[TopicName, None], overrides: Overrides) -> Mapping[TopicName, TopicConfigs]:
-        topics = self._view.topics
+    def _topic_configs(self, named: Mapping[TopicName, Uuid], overrides: Overrides) -> Mapping[TopicName, TopicConfigs]:
+        view = self._view
         return {
-            name: self._configs.for_topic(topics[name].configs if name in topics else overrides.get(name, {}))
-            for name in names
+            name: self._configs.for_topic(
+                view.topics[name].configs if is_known(view, name, topic_id) else overrides.get(name, {})
+            )
+            for name, topic_id in named.items()
         }
 
 
-def _topics(sent: ToBroker) -> dict[TopicName, None]:
-    """Returns the topics that a request names, but for those that are only stopped."""
+def _topics(sent: ToBroker) -> dict[TopicName, Uuid]:
+    """Returns the topics that a request names, and their ids, but for those that are only stopped."""
     if isinstance(sent.request, StopReplicas):
         return {}
-    return dict.fromkeys(name.topic for name in sent.request.partitions)
+    ids = sent.request.topic_ids
+    return {name.topic: ids.get(name.topic, ZERO_UUID) for name in sent.request.partitions}

@@ -20,12 +20,18 @@ METADATA_UPDATED = "metadata updated"  # The key of who waits for what an Update
 Overrides = Mapping[TopicName, Mapping[str, str]]  # What is set on topics.
 
 
+def is_known(view: ClusterView, name: TopicName, topic_id: Uuid) -> bool:
+    """True if the view has this topic, and not one of the same name that was deleted before it was made."""
+    known = view.topics.get(name)
+    return known is not None and (known.id == topic_id or ZERO_UUID in (known.id, topic_id))
+
+
 def update_view(
     view: ClusterView, update: UpdateMetadata, controller: BrokerId, overrides: Overrides
 ) -> Generator[None, None, list[TopicName]]:
     """Takes in who lives, and topics that have changed.  Yields after each topic, returns the topics that are gone.
 
-    `overrides` are those of topics that are not in the view.
+    `overrides` are those of topics that are not in the view, as far as `is_known` tells.
     """
     view.controller = controller
     view.brokers = {one.id: one for one in update.brokers}
@@ -34,12 +40,10 @@ def update_view(
         told.setdefault(name, {})[index] = metadata
     gone = [name for name in view.topics if name not in told] if update.is_full else []
     for name, partitions in told.items():
-        known = view.topics.get(name)
         topic_id = update.topic_ids.get(name, ZERO_UUID)
+        known = view.topics[name] if is_known(view, name, topic_id) else None
         if known is not None and known.id == ZERO_UUID:  # Made before there were ids, and given one by now.
             known = known._replace(id=topic_id)
-        elif known is not None and topic_id not in (known.id, ZERO_UUID):  # Deleted, and made anew.
-            known = None
         if all(one.state.leader == LEADER_DURING_DELETE for one in partitions.values()):
             gone.append(name)
         else:

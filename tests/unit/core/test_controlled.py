@@ -100,6 +100,31 @@ def test_its_configuration_is_in_force_from_the_first_record_on(harness: Harness
     assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_a_configuration_altered_between_the_replicas_and_the_metadata_is_in_force(harness: Harness) -> None:
+    controller = Controlling(harness)
+    controller.leads("t", 0, 1, is_new=True)
+    controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
+    controller.tells({"t": 2})
+    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_a_topic_made_again_has_its_own_configuration_where_the_deletion_was_not_heard_of(
+    harness: Harness, is_told_first: bool
+) -> None:
+    controller = Controlling(harness)
+    controller.makes("t")
+    controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
+    if is_told_first:
+        controller.tells({"t": 1}, generation=1, is_full=True)
+        controller.leads("t", generation=1, is_new=True)
+    else:
+        controller.leads("t", generation=1, is_new=True)
+        assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+        controller.tells({"t": 1}, generation=1, is_full=True)
+    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
 def test_a_topic_that_is_deleted_is_gone_for_who_waits_and_on_the_disk(
     harness: Harness, controller: Controlling, tmp_path: Path
 ) -> None:
