@@ -363,15 +363,15 @@ class Broker:
                 yield
 
     def configure(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
-        """Has the replicas of a topic go by its configuration.  Yields after each."""
+        """Has the replicas of a topic go by its configuration.  Yields after each that went by another."""
         configs = self.configs.for_topic(topic.configs)
         of_logs = log_config(configs)
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))
-            if partition is not None:
+            if partition is not None and partition.configs is not configs:
                 self.commit(now)
                 partition.configure(configs, of_logs)
-            yield
+                yield
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Wakes who waits for a partition: its high watermark or a log start has moved, or its log, or that is gone."""

@@ -22,7 +22,7 @@ from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.replica_fetchers import ReplicaFetchers
-from odradek.core.storage import Storage
+from odradek.core.storage import Storage, log_config
 from odradek.core.unable_leaders import UnableLeaders
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
@@ -125,6 +125,8 @@ class Replicas:
         """Returns a replica before it leads or follows.  Others may not have what is durable here alone."""
         has_others = len(info.replicas) > 1
         high_watermark = self._storage.high_watermark(name, log) if log is not None and has_others else None
+        if log is not None:
+            log.config = log_config(configs)  # It was opened when the broker started, and may be altered since.
         return Partition(name, log, info, configs, self._alter_partition, high_watermark=high_watermark)
 
     def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:

@@ -108,6 +108,17 @@ def test_a_configuration_altered_between_the_replicas_and_the_metadata_is_in_for
     assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_a_configuration_altered_while_a_broker_opens_its_logs_is_in_force_in_them(harness: Harness) -> None:
+    controller = Controlling(harness)
+    controller.makes("t", segment_bytes="10000")
+    harness.is_told_at_once = False
+    harness.restart()
+    controller.overrides[TopicName("t")] = {"segment.bytes": "20000"}
+    assert controller.leads("t", epoch=1) == {}
+    controller.tells({"t": 1}, epoch=1)
+    assert harness.broker.partitions[name_of("t")].log.config.segment_bytes == 20_000
+
+
 @pytest.mark.parametrize("is_told_first", [True, False])
 def test_a_topic_made_again_has_its_own_configuration_where_the_deletion_was_not_heard_of(
     harness: Harness, is_told_first: bool
