@@ -2,7 +2,9 @@
 
 │ i32 length of the rest │ i32 correlation id │ ...
 
-What a peer announces costs nothing: the buffer grows to twice what has arrived, up to the end of the response.
+What a peer announces costs nothing: the buffer grows to twice what has arrived, up to the end of the response.  That
+of a large response is used again for the next one, if nobody has any of it by then: most of a follower's time went into
+memory that was new each time.
 """
 
 from __future__ import annotations
@@ -21,22 +23,24 @@ _LENGTH = Struct(">i")
 class ResponseFrames:
     """The receive buffer of one connection: bytes go into `get_buffer`, whole frames come out of `next_frame`."""
 
-    __slots__ = ("_begin", "_buffer", "_end", "_frame_bytes_max")
+    __slots__ = ("_begin", "_buffer", "_end", "_frame_bytes_max", "_room_end", "_spare")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray(KEPT_BYTES)
+        self._room_end = KEPT_BYTES  # A large response's buffer is filled no further than that reaches.
         self._begin = self._end = 0
+        self._spare: bytearray | None = None  # Of the last response, if that was a large one.
 
     @property
     def buffer_bytes(self) -> int:
-        return len(self._buffer)
+        return len(self._buffer) + len(self._spare or b"")
 
     def get_buffer(self) -> memoryview:
         """Returns room for at least one byte; `next_frame` must have returned None before."""
-        if self._end == len(self._buffer):
+        if self._end == self._room_end:
             self._make_room()
-        return memoryview(self._buffer)[self._end :]
+        return memoryview(self._buffer)[self._end : self._room_end]
 
     def received(self, size: int) -> None:
         """Notes that `size` bytes were put into the last buffer."""
@@ -54,9 +58,11 @@ class ResponseFrames:
         self._begin = start + frame_bytes
         if len(self._buffer) <= KEPT_BYTES:
             frame: Buffer = bytes(memoryview(self._buffer)[start : self._begin])
+            self._spare = None
         else:
             frame = memoryview(self._buffer)[start : self._begin]
-            self._replace_buffer(KEPT_BYTES)
+            self._spare = self._buffer
+            self._replace_buffer(bytearray(KEPT_BYTES), KEPT_BYTES)
         if self._begin == self._end:
             self._begin = self._end = 0
         return frame
@@ -71,13 +77,28 @@ class ResponseFrames:
 
     def _make_room(self) -> None:
         frame_bytes = self._frame_bytes()
-        whole = KEPT_BYTES if frame_bytes is None else _LENGTH.size + frame_bytes
-        self._replace_buffer(max(KEPT_BYTES, min(whole, 2 * (self._end - self._begin))))
+        whole = max(KEPT_BYTES, 0 if frame_bytes is None else _LENGTH.size + frame_bytes)
+        size = max(KEPT_BYTES, min(whole, 2 * (self._end - self._begin)))
+        spare, self._spare = self._spare, None
+        if size > KEPT_BYTES and spare is not None and len(spare) >= size and _is_free(spare):
+            self._replace_buffer(spare, min(whole, len(spare)))
+        else:
+            self._replace_buffer(bytearray(size), size)
 
-    def _replace_buffer(self, size: int) -> None:
+    def _replace_buffer(self, buffer: bytearray, room_end: int) -> None:
         # A bytearray can't grow while the transport or a frame has a view of it.
         rest = memoryview(self._buffer)[self._begin : self._end]
-        assert len(rest) <= size, "a large buffer ends with its response"
-        self._buffer = bytearray(size)
-        self._buffer[: len(rest)] = rest
+        assert len(rest) <= room_end <= len(buffer), "a large buffer ends with its response"
+        memoryview(buffer)[: len(rest)] = rest
+        self._buffer, self._room_end = buffer, room_end
         self._begin, self._end = 0, len(rest)
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """True if nobody has a view of it: the interpreter refuses to resize one that somebody has."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True
