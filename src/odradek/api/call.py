@@ -49,6 +49,7 @@ class Peer:
     address: str
     principal: Principal = ANONYMOUS  # Whom its certificate names.
     software: str = "unknown"
+    is_follower: bool = False  # Its last Fetch was that of a broker which may fetch as one.
     welcome: Admission = field(init=False)  # Allows the principal everything; anonymous peers share one.
     admission: Admission = field(init=False)  # The gate's answer about the connection's last request.
     produce_templates: ProduceTemplates = field(default_factory=ProduceTemplates)

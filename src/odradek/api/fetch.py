@@ -158,6 +158,7 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
         for index in left_out.partitions:
             forgotten.append(FetchKey(named, index))
             yield
+    call.peer.is_follower = _is_privileged(call, body)
     begun = yield from call.broker.sessions.begin(
         body.session_id,
         body.session_epoch,
@@ -165,7 +166,7 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
         forgotten,
         uses_ids=by_id,
         steady=call.now.steady,
-        is_privileged=_is_privileged(call, body),
+        is_privileged=call.peer.is_follower,
     )
     session = begun.session
     if session is not None and session.rules != (rules := _rules(call, body)):

@@ -192,8 +192,10 @@ class ChannelConnection(asyncio.BufferedProtocol):
         self._timer = None
         if self._in_flight and self._in_flight[0].deadline <= self._loop.time():
             self._end(Reason.TIMED_OUT, f"no response within {self._config.request_timeout_ms} ms")
-        else:
+        elif self._in_flight:
             self._set_timer()
+        else:
+            self._frames.drop_spare()
 
     # Versions (KIP-35, KIP-511).
 

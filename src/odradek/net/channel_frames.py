@@ -42,6 +42,10 @@ class ResponseFrames:
             self._make_room()
         return memoryview(self._buffer)[self._end : self._room_end]
 
+    def drop_spare(self) -> None:
+        """Gives back the memory of the last large response: none may come for long."""
+        self._spare = None
+
     def received(self, size: int) -> None:
         """Notes that `size` bytes were put into the last buffer."""
         self._end += size

@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.01  # How long a connection may keep the loop from the others,
 LONG_TURN_SECONDS = 0.002  # and one whose request takes many turns.
-READ_BYTES_PER_TURN = 1024 * 1024  # Then the other connections have their turn.
+READ_BYTES_PER_TURN = 1024 * 1024  # Then the other connections have their turn,
+SHARED_BYTES_PER_TURN = 128 * 1024  # where there are any: a follower's next fetch may be among what they ask.
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -96,7 +97,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._shell.traffic.bytes_in += nbytes
         # A read that does not fill its space has emptied the socket, and the others have their turns.
         self._read_in_turn = self._read_in_turn + nbytes if nbytes == self._space_bytes else 0
-        if self._read_in_turn > READ_BYTES_PER_TURN and not self._has_read_enough:
+        if self._read_in_turn > SHARED_BYTES_PER_TURN and not self._has_read_enough and self._has_had_its_turn():
             self._has_read_enough = True
             self._shell.soon(self._next_turn)
         requests = 0
@@ -114,6 +115,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         busy_poll = self._shell.busy_poll
         if busy_poll is not None and requests == 1 and self._has_all_answers():
             busy_poll.answered()
+
+    def _has_had_its_turn(self) -> bool:
+        return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.heard.is_one(self.last_active)
 
     def eof_received(self) -> bool:
         return False  # Nobody is there to read the rest.
@@ -245,6 +249,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         chunks = talk.data_to_send()
         if chunks:
+            self._outbox.makes_way = not self._peer.is_follower
             self._outbox.put(chunks)
         if self._is_closing:
             return

@@ -143,7 +143,8 @@ class Outbox:
         self._is_watched = False  # The loop calls when the socket has room.
         self._is_full = False  # The socket takes no more.
         self._is_busy = False  # A thread reads, a mover sends, or other connections have their turn.
-        self._has_made_way = False  # Others had their turn since a mover last began.
+        self.makes_way = True  # Others have their turn before a mover begins; a follower who waits holds up many.
+        self._has_made_way = False  # They had it since a mover last began.
         self._transfer: Transfer | None = None
         self._transferred = 0  # How much the transfer had moved when it was last asked.
         self._closes_when_empty = False
@@ -283,7 +284,7 @@ class Outbox:
         records = cast(FileBytes, self._chunks[0])
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
-        if not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
+        if self.makes_way and not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
             self._make_way(head)
             return True
         end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], IN_MEMORY) else b""
