@@ -9,6 +9,8 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from threading import Event
 
@@ -19,8 +21,10 @@ from odradek.app.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID
-from odradek.net.connection import READ_BYTES_PER_TURN
+from odradek.net import connection
+from odradek.net.connection import READ_BYTES_PER_TURN, ClientConnection
 from odradek.net.gathering import CONNECTIONS_MAX, REQUESTS_MAX
+from odradek.net.heard import Heard
 from odradek.net.readers import DIRECT_MAX
 from odradek.wire.client import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -60,6 +64,38 @@ def test_one_that_asks_for_little_at_a_time_is_read_directly_however_much_that_i
             client.send(request)
             client.read_frame()
         assert read_directly(broker) == 1
+
+
+@pytest.mark.parametrize("is_one", [False, True])
+def test_who_shares_the_broker_has_a_shorter_turn(broker: Here, is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's fetch is not to wait for all that a producer has sent meanwhile."""
+    reads: list[tuple[ClientConnection, int]] = []
+    updated = ClientConnection.buffer_updated
+
+    def noted(one: ClientConnection, nbytes: int) -> None:
+        reads.append((one, nbytes))
+        updated(one, nbytes)
+
+    monkeypatch.setattr(ClientConnection, "buffer_updated", noted)
+    monkeypatch.setattr(connection, "SHARED_BYTES_PER_TURN", 8 << 10)  # The socket holds several times that.
+    monkeypatch.setattr(Heard, "is_one", lambda heard, steady: is_one)
+    request = frame(produce_request("t", b"x" * 5_000, acks=LEADER), PRODUCE)
+    count = 30  # No more than the socket takes while nobody reads it.
+    with RawClient(broker.port) as busy, RawClient(broker.port) as other:
+        busy.ping()
+        other.ping()
+        (first, _), (second, _) = reads[0], reads[-1]
+        reads.clear()
+        with held_up(broker):
+            busy.send(request * count)
+            other.send(request)
+        other.read_frame()
+        for _ in range(count):
+            busy.read_frame()
+    turns = [(one, sum(size for _, size in those)) for one, those in groupby(reads, key=itemgetter(0))]
+    assert {one for one, _ in turns} == {first, second}
+    longest = max(size for one, size in turns[:2] if one is first)
+    assert (longest > 64 << 10) == is_one
 
 
 def most_together(broker: Here) -> int:

@@ -42,6 +42,17 @@ def error_of(follower: FetchingFollower, offset: int, partition: int = 0) -> Err
     return ErrorCode(follower.fetch({partition: offset})[partition].error_code)
 
 
+def test_a_connection_is_a_followers_as_long_as_it_fetches_as_one(led: Led, other: FetchingFollower) -> None:
+    peer = led.harness.peer
+    assert not peer.is_follower
+    other.fetch({0: 0})
+    assert peer.is_follower
+    other.fetch({})
+    assert peer.is_follower
+    led.harness.send(fetch_request("t", 0, wait_ms=0), FETCH)
+    assert not peer.is_follower
+
+
 # What is told.
 
 

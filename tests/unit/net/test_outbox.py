@@ -257,16 +257,17 @@ class Other(asyncio.Protocol):
 @pytest.mark.skipif(not HAS_MOVER, reason="the mover was built without a compiler")
 @pytest.mark.parametrize("head", [(), (b"head",)])
 @pytest.mark.parametrize("runner", [uvloop.run, asyncio.run])
-@pytest.mark.parametrize("is_alone", [False, True])
+@pytest.mark.parametrize("who", ["one of many", "alone", "a follower"])
 def test_what_is_large_makes_way_for_what_others_have_sent(
     file: File,
     head: tuple[bytes, ...],
     runner: Callable[[Coroutine[Any, Any, None]], None],
-    is_alone: bool,
+    who: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard: list[str] = []
     send = Movers.send
+    at_once = who != "one of many"
 
     def begun(*arguments: Any, **keywords: Any) -> Any:
         heard.append("begun")
@@ -279,19 +280,20 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
         ours.setblocking(False)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(heard), ours)
         await asyncio.sleep(0.05)
-        if not is_alone:
+        if who != "alone":
             protocol.loop.hear_others()
+        protocol.outbox.makes_way = who != "a follower"
         other.sendall(b"?")
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
         protocol.outbox.put([*head, FileSlice(file, 5, size), b"end"])
-        assert bool(heard) == is_alone  # The first may have been sent already, and the second begun.
+        assert bool(heard) == at_once  # The first may have been sent already, and the second begun.
         protocol.outbox.close_when_empty()
         received = await asyncio.to_thread(read_to_the_end, peer)
         first, second = (b"".join(head) + slice_bytes(FileSlice(file, at, size)) + b"end" for at in (3, 5))
         assert received == first + second
         assert sorted(heard) == ["begun", "begun", "other"]
-        assert heard[0] == ("begun" if is_alone else "other")
+        assert heard[0] == ("begun" if at_once else "other")
         other.close()
 
     run(work(), runner)
