@@ -117,13 +117,16 @@ class ReplicatedHistory(History):
             cluster.prefer(*self.preferred)
 
     def lose_power(self) -> None:
-        """A broker loses power while all others are well: its disk may lack what was not synced."""
+        """A broker loses power while all others are well: its disk may lack what was not synced.
+
+        Not if another's disk has just failed, so that it is the last in sync, and it has not heard of that yet.
+        """
         cluster = self.cluster
         if not self.clients.waits_for_all:
             return  # What the leader alone had to have is lost with it.
         self._make_well()
         victim = self._member()
-        if isinstance(victim, SimReplicated) and not victim.failed:
+        if isinstance(victim, SimReplicated) and not victim.failed and not self._is_to_hear_that_it_is_last(victim):
             victim.lose_power()
             if self.random.random() < 0.5:
                 victim.start()
@@ -138,6 +141,13 @@ class ReplicatedHistory(History):
             if member.tree.is_cut_off:
                 member.tree.reconnect()
         cluster.run(CALM_SECONDS)
+
+    def _is_to_hear_that_it_is_last(self, member: SimReplicated) -> bool:
+        for partition, replica in member.broker.partitions.items():
+            state = self.cluster.state(*partition)
+            if state is not None and state.isr == (member.id,) and state.leader_epoch > replica.info.leader_epoch:
+                return True
+        return False
 
     def _others_have(self, partition: TopicPartition, broker: BrokerId) -> bool:
         state = self.cluster.state(*partition)
