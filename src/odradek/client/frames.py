@@ -7,6 +7,7 @@ exists, so a buffer in use shows itself, and the next frame gets another one.
 
 from __future__ import annotations
 
+from odradek.base.buffers import is_free
 from odradek.base.units import KIB, MIB
 
 KEPT_BUFFERS_MAX = 3  # One being received, one being decoded, one to spare.
@@ -40,13 +41,3 @@ class Frames:
 
     def _bytes(self) -> int:
         return sum(map(len, self._kept))
-
-
-def is_free(buffer: bytearray) -> bool:
-    """True if no view of the buffer exists."""
-    try:
-        buffer.append(0)
-    except BufferError:
-        return False
-    buffer.pop()
-    return True

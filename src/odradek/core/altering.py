@@ -9,7 +9,6 @@ from odradek.core import config_log
 from odradek.core.broker import Broker
 from odradek.core.effects import NOBODY, Altered, ConfigOwner
 from odradek.core.moment import Moment
-from odradek.core.storage import log_config
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -38,6 +37,7 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         topics = list(broker.view.topics.values())
     for topic in topics:
         yield from broker.configure(topic, now)
+        yield
     broker.cleaner.look_soon()
     broker.lot.happened(altered.token, altered)
 
@@ -76,7 +76,5 @@ def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, st
     for partition_id, partition in list(broker.partitions.items()):
         texts = untold.get(partition_id.topic)
         if texts is not None:
-            configs = broker.configs.for_topic(texts)
-            broker.commit(now)
-            partition.configure(configs, log_config(configs))
+            broker.configure_replica(partition, broker.configs.for_topic(texts), now)
             yield

@@ -22,6 +22,7 @@ from odradek.core.cleaner import LogCleaner
 from odradek.core.cleaning import Cleaned
 from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.topic import TopicConfigs
 from odradek.core.controlled import Controlled
 from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
 from odradek.core.coordinating import Coordinators
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from odradek.core.controller_asks import ControllerAsks
 
 MOVED_PER_SLICE = 1_000  # Partitions that nobody waits for.
+CONFIGURED_PER_SLICE = 100  # Topics whose replicas go by their configuration already.
 
 
 class Broker:
@@ -345,9 +347,11 @@ class Broker:
             yield from self._moved_by_replicas(sent.request, now)
         if isinstance(sent.request, UpdateMetadata):
             # Replicas come first, and the configuration may have been altered between the two.
-            for name in overrides:
+            for number, name in enumerate(overrides, 1):
                 if name in self.view.topics:
                     yield from self.configure(self.view.topics[name], now)
+                if not number % CONFIGURED_PER_SLICE:
+                    yield
             self.lot.happened(METADATA_UPDATED)
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
@@ -365,13 +369,16 @@ class Broker:
     def configure(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
         """Has the replicas of a topic go by its configuration.  Yields after each that went by another."""
         configs = self.configs.for_topic(topic.configs)
-        of_logs = log_config(configs)
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))
             if partition is not None and partition.configs is not configs:
-                self.commit(now)
-                partition.configure(configs, of_logs)
+                self.configure_replica(partition, configs, now)
                 yield
+
+    def configure_replica(self, partition: Partition, configs: TopicConfigs, now: Moment) -> None:
+        """Has a replica go by this configuration from here on."""
+        self.commit(now)
+        partition.configure(configs, log_config(configs))
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Wakes who waits for a partition: its high watermark or a log start has moved, or its log, or that is gone."""

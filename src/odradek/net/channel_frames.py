@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from odradek.base.buffers import is_free
 from odradek.base.units import KIB
 from odradek.wire.errors import Malformed
 from odradek.wire.primitives import Buffer
@@ -84,7 +85,7 @@ class ResponseFrames:
         whole = max(KEPT_BYTES, 0 if frame_bytes is None else _LENGTH.size + frame_bytes)
         size = max(KEPT_BYTES, min(whole, 2 * (self._end - self._begin)))
         spare, self._spare = self._spare, None
-        if size > KEPT_BYTES and spare is not None and len(spare) >= size and _is_free(spare):
+        if size > KEPT_BYTES and spare is not None and len(spare) >= size and is_free(spare):
             self._replace_buffer(spare, min(whole, len(spare)))
         else:
             self._replace_buffer(bytearray(size), size)
@@ -96,13 +97,3 @@ class ResponseFrames:
         memoryview(buffer)[: len(rest)] = rest
         self._buffer, self._room_end = buffer, room_end
         self._begin, self._end = 0, len(rest)
-
-
-def _is_free(buffer: bytearray) -> bool:
-    """True if nobody has a view of it: the interpreter refuses to resize one that somebody has."""
-    try:
-        buffer.append(0)
-    except BufferError:
-        return False
-    buffer.pop()
-    return True
