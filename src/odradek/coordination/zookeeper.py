@@ -237,15 +237,21 @@ class ZooKeeperTree:
 
     def _find_multi_read(self) -> None:
         """Finds out whether the server has it.  One that has not closes the connection, too, which nobody uses yet."""
+        closed = threading.Event()
+
+        def changed(state: str) -> None:
+            if state != KazooState.CONNECTED:  # kazoo has failed what was in flight, and what was yet to be sent.
+                closed.set()
+
+        self._client.add_listener(changed)
         try:
             self._end("/", self._begin(multi_read.begin, self._client, ["/"]))
         except exceptions.UnimplementedError:
             self._has_multi_read = False
-        else:
-            return
-        with suppress(Unavailable):  # It may be sent on the connection that closes.
+            closed.wait(self._answer_s)
             self._ask("/", self._client.exists_async, "/")
-        self._ask("/", self._client.exists_async, "/")
+        finally:
+            self._client.remove_listener(changed)
 
     def _why_not(self, timeout_ms: int) -> str:
         """Returns the sentence for a session that did not begin."""
