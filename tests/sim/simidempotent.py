@@ -6,7 +6,8 @@
 
 What does not follow was perhaps sent behind what was refused, and is sent again.  But if all before a batch were
 acknowledged when it was sent, the leader has lost one of those, or does not know its producer: for librdkafka that is
-fatal, and here it fails the history.
+fatal, and here it fails the history.  Not if who says so was deposed and has not heard it: a client may hear of the
+leader before from one broker, have its answers from the one after, and ask the one before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.base.units import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.net.channel_requests import RequestBuilder
 from odradek.record.builder import encode_batch
@@ -140,12 +141,12 @@ class IdempotentProducer:
             batch.is_in_flight = False
             if response is not None:
                 (part,) = response.responses[0].partition_responses
-                self._take(batch, ErrorCode(part.error_code), part.base_offset)
+                self._take(pipe.broker, batch, ErrorCode(part.error_code), part.base_offset)
 
         request = self._clients.produce_request(topic_id, partition, batch.records, ALL)
         pipe.ask(RequestBuilder.of(request, ProduceResponse, self._clients.produce_version), answered)
 
-    def _take(self, batch: Numbered, error: ErrorCode, base_offset: int) -> None:
+    def _take(self, broker: BrokerId, batch: Numbered, error: ErrorCode, base_offset: int) -> None:
         clients, at = self._clients, self.at
         assert at is not None
         if error is ErrorCode.NONE:
@@ -156,10 +157,19 @@ class IdempotentProducer:
         elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if not batch.was_first or batch not in self._pending or at not in clients.partitions():
                 return
+            if self._was_deposed(broker, at[1]):
+                return
             assert not self.acknowledged, f"{at[1]} is led by who does not know what comes before {batch.values}"
             self._begin_anew()
         else:
             assert error in RETRIABLE or at not in clients.partitions(), f"{error}"
+
+    def _was_deposed(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """True if another leads, or the broker itself in an epoch that it has not heard of."""
+        cluster = self._clients.cluster
+        state, replica = cluster.state(*partition), cluster.members[broker].broker.partitions.get(partition)
+        known = None if replica is None else replica.info.leader_epoch
+        return state is None or (state.leader, state.leader_epoch) != (broker, known)
 
     def _begin_anew(self) -> None:
         """Takes another id: the second batch was written without the first, which had been refused.
