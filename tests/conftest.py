@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ settings.load_profile("odradek")
 # Brokers and clients that tests start find their modules compiled, as they do where pip has installed them, whatever
 # the shell that runs the tests has set: compiling takes as long as all else that a broker does before it is ready.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Until all tests are there nothing is garbage (pytest_collection_finish).
+gc.disable()
 
 # What a shell starts in the background ignores Ctrl-C, and so do all whom that starts: by it they are told to end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -94,6 +98,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "soak" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Has the thousands of tests passed over whenever garbage is looked for: a sixth of their time went into that."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
