@@ -80,6 +80,7 @@ class SimMember:
         self.states: dict[TopicPartition, AssignedState] = {}
         self.topic_ids: dict[TopicName, Uuid] = {}
         self.metadata: dict[TopicPartition, PartitionMetadata] = {}
+        self.metadata_ids: dict[TopicName, Uuid] = {}
         self.brokers: tuple[BrokerId, ...] = ()
         self.controller = Controller(self.id, new_topic_id=self.cluster.new_topic_id)
         self.join()
@@ -270,13 +271,26 @@ class SimMember:
 
     def _update(self, request: UpdateMetadata) -> None:
         self.brokers = tuple(sorted(broker.id for broker in request.brokers))
-        if request.is_full:
-            self.metadata.clear()
+        self._forget_topics(request)
+        self.metadata_ids.update(request.topic_ids)
         for partition, told in request.partitions.items():
             if told.state.leader == LEADER_DURING_DELETE:
                 self.metadata.pop(partition, None)
             else:
                 self.metadata[partition] = told
+
+    def _forget_topics(self, request: UpdateMetadata) -> None:
+        """Forgets topics that are gone, or others by now.
+
+        Of one that is still there no partition goes: one more may have been told of by a controller that was deposed,
+        and is not known yet to the next.
+        """
+        there = {partition.topic for partition in request.partitions}
+        for partition in list(self.metadata):
+            before, now = self.metadata_ids.get(partition.topic), request.topic_ids.get(partition.topic)
+            is_another = partition.topic in there and before != now and ZERO_UUID not in {before, now}
+            if is_another or (request.is_full and partition.topic not in there):
+                del self.metadata[partition]
 
 
 class SimCluster:

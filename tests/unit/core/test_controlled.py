@@ -159,6 +159,13 @@ def test_the_whole_truth_drops_what_it_does_not_name(harness: Harness, controlle
     assert not harness.broker.view.topics
 
 
+def test_the_whole_truth_of_a_topic_takes_no_partition_from_it(harness: Harness, controller: Controlling) -> None:
+    """A controller that was deposed since has told of one more, which the next one has yet to find."""
+    controller.makes("u", 3)
+    controller.tells({"u": 2}, is_full=True)
+    assert len(harness.broker.view.topics[TopicName("u")].partitions) == 3
+
+
 def test_a_partition_that_the_controller_did_not_tell_of_is_not_told_of(harness: Harness) -> None:
     """None of its replicas has lived yet."""
     controller = Controlling(harness)

@@ -50,7 +50,8 @@ class PartitionMetadata(NamedTuple):
 class UpdateMetadata(NamedTuple):
     """UpdateMetadata: all brokers that live, and the partitions that have changed.
 
-    With `is_full` there are no others: what a controller that has died did not come to tell of may be gone.
+    With `is_full` there are no other topics: what a controller that has died did not come to tell of may be gone.
+    Partitions of a topic never go: one that is not among them was made a moment ago, and is told of soon.
     """
 
     partitions: Mapping[TopicPartition, PartitionMetadata]
