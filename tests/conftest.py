@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +21,6 @@ settings.load_profile("odradek")
 # Brokers and clients that tests start find their modules compiled, as they do where pip has installed them, whatever
 # the shell that runs the tests has set: compiling takes as long as all else that a broker does before it is ready.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-# Until all tests are there nothing is garbage (pytest_collection_finish).
-gc.disable()
 
 # What a shell starts in the background ignores Ctrl-C, and so do all whom that starts: by it they are told to end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -100,11 +98,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Has the thousands of tests passed over whenever garbage is looked for: a sixth of their time went into that."""
-    gc.enable()
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

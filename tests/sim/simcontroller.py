@@ -421,6 +421,9 @@ class SimCluster:
     def topics(self) -> Mapping[TopicName, TopicAssignment]:
         return self._topics.get()
 
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(name, index) for name, topic in self.topics().items() for index in topic.partitions]
+
     def _find_topics(self) -> Mapping[TopicName, TopicAssignment]:
         return {TopicName(name): self.assignment(name) for name in self.admin.children(layout.TOPICS)}
 
@@ -542,7 +545,7 @@ class SimCluster:
             for index, replicas in topic.partitions.items():
                 if name not in marked:
                     self._check_partition(TopicPartition(name, index), replicas, alive)
-        there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
+        there = set(self.partitions())
         for member in self.alive:
             assert set(member.brokers) == alive, f"{member.id} knows {member.brokers} of {alive}"
             strange = [one for one in member.metadata if one not in there or one.topic in marked]

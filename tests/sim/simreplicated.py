@@ -166,15 +166,13 @@ class SimReplicated(SimControlled):
 
     def wrote_states(self) -> None:
         """Checks and keeps what it has just written to the tree, before Kafka 2.7, of a failed disk too."""
-        for name, topic in self.cluster.topics().items():
-            for partition in (TopicPartition(name, index) for index in topic.partitions):
-                state = self.cluster.state(*partition)
-                if state is None or state.leader != self.id:
-                    continue
-                self.cluster.check_follows(partition, state)
-                known = self.states.get(partition)
-                if known is not None and state[:2] == known.state[:2]:
-                    self.states[partition] = known._replace(state=state)
+        for partition in self.cluster.partitions():
+            state, known = self.cluster.state(*partition), self.states.get(partition)
+            if state is None or state.leader != self.id:
+                continue
+            self.cluster.check_follows(partition, state)
+            if known is not None and state[:2] == known.state[:2]:
+                self.states[partition] = known._replace(state=state)
 
     # What is in its logs.
 
