@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
@@ -12,6 +11,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 from odradek.api import allocate_producer_ids, controlled_shutdown, leader_and_isr, stop_replica, update_metadata
 from odradek.api.alter_partition_ask import to_message
 from odradek.api.call import Call, Peer
+from odradek.api.table import IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, CorrelationId, TimestampMs
 from odradek.core.broker import Broker
@@ -35,7 +35,7 @@ CODES = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER, Error
 def test_kafka_refuses_with_the_same_bytes() -> None:
     lines, expected, versions = list[str](), list[bytes](), list[tuple[ApiKey, int]]()
     for key, version, code, body in requests():
-        answer = import_module(f"odradek.api.{key.name.lower()}").refuse(call(version), body, code)
+        answer = IN_CLUSTER[key].refuse(call(version), body, code)
         lines.append(f"{int(key)}\t{version}\t{int(code)}\t{encode(body, version).hex()}")
         expected.append(encode(answer, version))
         versions.append((key, version))

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.api.gate import Admission
 from odradek.api.parts import whole
-from odradek.api.table import BY_KEY, Api
+from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName
 from odradek.core.access import Operation, Principal
@@ -40,8 +40,8 @@ CASES = [(key, version) for key in KEYS for version in range(LAST_VERSIONS[key] 
 
 
 def extend_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, last in LAST_VERSIONS.items():
-        monkeypatch.setitem(BY_KEY, int(key), Api(key, 0, last))
+    for key in KEYS:
+        monkeypatch.setitem(BY_KEY, int(key), IN_CLUSTER[int(key)])
 
 
 class BetweenBrokers:

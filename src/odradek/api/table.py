@@ -1,7 +1,7 @@
 """Every API that this broker answers, in the versions it answers.  Dispatch and ApiVersions both come from here.
 
-What answers an API is in the module of its name, and its messages are in another: they are imported when they are first
-needed, so that a broker is there before its code for everything is.
+Each row names the module of its handler; the messages are in wire/messages, in the module of the API's name.  Both are
+imported when first needed, so that a broker starts before the code for every API is loaded.
 """
 
 from __future__ import annotations
@@ -24,28 +24,33 @@ Refuser = Callable[[Call, Any, ErrorCode], object | None]
 
 
 class Api:
-    """One API.  `versions` are those answered; `advertised_from` is what ApiVersions says instead of their first."""
+    """One API and the module that handles it.
 
-    def __init__(self, key: ApiKey, first: int, last: int, advertised_from: int | None = None) -> None:
+    `versions` are answered; `advertised_from` is what ApiVersions reports instead of the first of them.
+    """
+
+    def __init__(self, key: ApiKey, module: str, first: int, last: int, advertised_from: int | None = None) -> None:
         self.key = key
+        self.module = module
         self.versions = range(first, last + 1)
         self.advertised_from = advertised_from
 
     @cached_property
     def request(self) -> type:
-        return cast(type, getattr(import_module(f"odradek.wire.messages.{self._module}"), f"{self.key.title}Request"))
+        messages = import_module(f"odradek.wire.messages.{self.key.name.lower()}")
+        return cast(type, getattr(messages, f"{self.key.title}Request"))
 
     @cached_property
     def handle(self) -> Handler:
-        return cast(Handler, import_module(f"odradek.api.{self._module}").handle)
+        return cast(Handler, import_module(self.module).handle)
 
     @cached_property
     def refuse(self) -> Refuser:
-        return cast(Refuser, import_module(f"odradek.api.{self._module}").refuse)
+        return cast(Refuser, import_module(self.module).refuse)
 
     def up_to(self, last: int) -> Api:
         """Returns the API in the versions up to `last`."""
-        return Api(self.key, self.versions.start, last, self.advertised_from)
+        return Api(self.key, self.module, self.versions.start, last, self.advertised_from)
 
     def load(self) -> None:
         """Loads the API's code now: its first request does not wait for that, nor fail for want of a descriptor.
@@ -53,11 +58,7 @@ class Api:
         A module with more to load has a function `load` of its own.
         """
         _ = self.request, self.handle, self.refuse
-        getattr(import_module(f"odradek.api.{self._module}"), "load", _nothing)()
-
-    @property
-    def _module(self) -> str:
-        return self.key.name.lower()
+        getattr(import_module(self.module), "load", _nothing)()
 
     @property
     def is_own(self) -> bool:
@@ -77,61 +78,61 @@ def _nothing() -> None:
 _APIS = (
     # librdkafka before 2.11 takes a broker without Produce v0 for one without compression, so Kafka 4 and we say 0
     # (KAFKA-18659).  What comes in v0 to v2 is not answered yet.
-    Api(ApiKey.PRODUCE, 3, 13, advertised_from=0),
-    Api(ApiKey.FETCH, 4, 18),
-    Api(ApiKey.LIST_OFFSETS, 1, 11),
-    Api(ApiKey.METADATA, 0, 13),
-    Api(ApiKey.API_VERSIONS, 0, 5),
-    Api(ApiKey.CREATE_TOPICS, 2, 7),
-    Api(ApiKey.DELETE_TOPICS, 1, 6),
-    Api(ApiKey.DELETE_RECORDS, 0, 2),
-    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
-    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
-    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
-    Api(ApiKey.CREATE_PARTITIONS, 0, 3),
-    Api(ApiKey.ELECT_LEADERS, 0, 2),
-    Api(ApiKey.ALTER_CONFIGS, 0, 2),
-    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
-    Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
-    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
-    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
-    Api(ApiKey.JOIN_GROUP, 0, 9),
-    Api(ApiKey.SYNC_GROUP, 0, 5),
-    Api(ApiKey.HEARTBEAT, 0, 4),
-    Api(ApiKey.LEAVE_GROUP, 0, 5),
-    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1),
-    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
-    Api(ApiKey.DESCRIBE_GROUPS, 0, 6),
-    Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
-    Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
-    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
-    Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
-    Api(ApiKey.END_TXN, 0, 5),
-    Api(ApiKey.FIND_COORDINATOR, 0, 6),
-    Api(ApiKey.INIT_PRODUCER_ID, 0, 6),
-    Api(ApiKey.LIST_TRANSACTIONS, 0, 2),
-    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2),
-    Api(ApiKey.OFFSET_COMMIT, 2, 10),
-    Api(ApiKey.OFFSET_FETCH, 1, 10),
-    Api(ApiKey.OFFSET_DELETE, 0, 0),
+    Api(ApiKey.PRODUCE, "odradek.api.produce", 3, 13, advertised_from=0),
+    Api(ApiKey.FETCH, "odradek.api.fetch", 4, 18),
+    Api(ApiKey.LIST_OFFSETS, "odradek.api.list_offsets", 1, 11),
+    Api(ApiKey.METADATA, "odradek.api.metadata", 0, 13),
+    Api(ApiKey.API_VERSIONS, "odradek.api.api_versions", 0, 5),
+    Api(ApiKey.CREATE_TOPICS, "odradek.api.create_topics", 2, 7),
+    Api(ApiKey.DELETE_TOPICS, "odradek.api.delete_topics", 1, 6),
+    Api(ApiKey.DELETE_RECORDS, "odradek.api.delete_records", 0, 2),
+    Api(ApiKey.DESCRIBE_CONFIGS, "odradek.api.describe_configs", 1, 4),
+    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, "odradek.api.alter_replica_log_dirs", 1, 2),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, "odradek.api.describe_log_dirs", 1, 5),
+    Api(ApiKey.CREATE_PARTITIONS, "odradek.api.create_partitions", 0, 3),
+    Api(ApiKey.ELECT_LEADERS, "odradek.api.elect_leaders", 0, 2),
+    Api(ApiKey.ALTER_CONFIGS, "odradek.api.alter_configs", 0, 2),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "odradek.api.incremental_alter_configs", 0, 1),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, "odradek.api.list_config_resources", 0, 1),
+    Api(ApiKey.DESCRIBE_CLUSTER, "odradek.api.describe_cluster", 0, 2),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "odradek.api.describe_topic_partitions", 0, 0),
+    Api(ApiKey.JOIN_GROUP, "odradek.api.join_group", 0, 9),
+    Api(ApiKey.SYNC_GROUP, "odradek.api.sync_group", 0, 5),
+    Api(ApiKey.HEARTBEAT, "odradek.api.heartbeat", 0, 4),
+    Api(ApiKey.LEAVE_GROUP, "odradek.api.leave_group", 0, 5),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "odradek.api.consumer_group_heartbeat", 0, 1),
+    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "odradek.api.consumer_group_describe", 0, 1),
+    Api(ApiKey.DESCRIBE_GROUPS, "odradek.api.describe_groups", 0, 6),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, "odradek.api.add_offsets_to_txn", 0, 4),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "odradek.api.add_partitions_to_txn", 0, 5),
+    Api(ApiKey.DESCRIBE_PRODUCERS, "odradek.api.describe_producers", 0, 0),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, "odradek.api.describe_transactions", 0, 0),
+    Api(ApiKey.END_TXN, "odradek.api.end_txn", 0, 5),
+    Api(ApiKey.FIND_COORDINATOR, "odradek.api.find_coordinator", 0, 6),
+    Api(ApiKey.INIT_PRODUCER_ID, "odradek.api.init_producer_id", 0, 6),
+    Api(ApiKey.LIST_TRANSACTIONS, "odradek.api.list_transactions", 0, 2),
+    Api(ApiKey.WRITE_TXN_MARKERS, "odradek.api.write_txn_markers", 1, 2),
+    Api(ApiKey.OFFSET_COMMIT, "odradek.api.offset_commit", 2, 10),
+    Api(ApiKey.OFFSET_FETCH, "odradek.api.offset_fetch", 1, 10),
+    Api(ApiKey.OFFSET_DELETE, "odradek.api.offset_delete", 0, 0),
     # Kafka 4 says 2, and so do we; older brokers ask in versions 0 and 1 without having been told.
-    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, advertised_from=2),
-    Api(ApiKey.LIST_GROUPS, 0, 5),
-    Api(ApiKey.DELETE_GROUPS, 0, 2),
-    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
-    Api(ApiKey.COMPACT_PARTITIONS, 0, 0),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "odradek.api.offset_for_leader_epoch", 0, 4, advertised_from=2),
+    Api(ApiKey.LIST_GROUPS, "odradek.api.list_groups", 0, 5),
+    Api(ApiKey.DELETE_GROUPS, "odradek.api.delete_groups", 0, 2),
+    Api(ApiKey.TXN_OFFSET_COMMIT, "odradek.api.txn_offset_commit", 0, 5),
+    Api(ApiKey.COMPACT_PARTITIONS, "odradek.api.compact_partitions", 0, 0),
 )
 
 # What brokers of a cluster ask each other; a broker that is alone has none of them.
 _INTER_BROKER = (
-    Api(ApiKey.LEADER_AND_ISR, 0, 7),
-    Api(ApiKey.STOP_REPLICA, 0, 4),
-    Api(ApiKey.UPDATE_METADATA, 0, 8),
-    Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3),
-    Api(ApiKey.ALTER_PARTITION, 0, 3),
-    Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0),
+    Api(ApiKey.LEADER_AND_ISR, "odradek.api.leader_and_isr", 0, 7),
+    Api(ApiKey.STOP_REPLICA, "odradek.api.stop_replica", 0, 4),
+    Api(ApiKey.UPDATE_METADATA, "odradek.api.update_metadata", 0, 8),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, "odradek.api.controlled_shutdown", 0, 3),
+    Api(ApiKey.ALTER_PARTITION, "odradek.api.alter_partition", 0, 3),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "odradek.api.allocate_producer_ids", 0, 0),
     # Version 0 is that of brokers whose inter.broker.protocol.version is below 2.8.
-    Api(ApiKey.WRITE_TXN_MARKERS, 0, 2),
+    Api(ApiKey.WRITE_TXN_MARKERS, "odradek.api.write_txn_markers", 0, 2),
 )
 
 

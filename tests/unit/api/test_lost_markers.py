@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.outcome import Encoded
-from odradek.api.table import BY_KEY, Api
+from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition
 from odradek.core.parked import Parked
@@ -26,7 +26,8 @@ VERSIONS = (0, 1, 2)
 @pytest.fixture(autouse=True)
 def between_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the broker answer as it does where there are others."""
-    monkeypatch.setitem(BY_KEY, int(ApiKey.WRITE_TXN_MARKERS), Api(ApiKey.WRITE_TXN_MARKERS, *VERSIONS[::2]))
+    key = int(ApiKey.WRITE_TXN_MARKERS)
+    monkeypatch.setitem(BY_KEY, key, IN_CLUSTER[key])
 
 
 def ends(led: Led, version: int) -> Encoded | Parked[Encoded]:
