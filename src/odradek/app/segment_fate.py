@@ -44,7 +44,6 @@ class Fate(NamedTuple):
     until: int | None
     why: str
     is_due: bool = False
-    is_from_future: bool = False
 
 
 def fates(segments: Sequence[SegmentFacts], retention: Retention, bounds: Bounds, now_ms: int) -> list[Fate]:
@@ -105,8 +104,9 @@ def _by_age(one: SegmentFacts, retention: Retention, now_ms: int, or_by_size: st
         return Fate(until, f"{writes}its newest record is older than retention.ms: {retention.goes}", is_due=True)
     if one.newest > now_ms:
         when = f"{age_text(one.newest - now_ms)} in the future, {time_text(one.newest)}"
-        text = f"a record has a timestamp {when}: it holds the segment {_until(until, now_ms)}"
-        return Fate(until, f"{writes}{text}{or_by_size}", is_from_future=True)
+        record = "a record" if one.newest_offset is None else f"the record at {one.newest_offset}"
+        text = f"{record} has a timestamp {when}: it holds the segment {_until(until, now_ms)}"
+        return Fate(until, f"{writes}{text}{or_by_size}")
     dated = "its newest record" if one.has_timestamps else "the last write to its file, as no record has a timestamp"
     return Fate(until, f"{writes}it goes {time_text(until)}, retention.ms after {dated}{or_by_size}")
 

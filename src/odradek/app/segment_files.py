@@ -34,6 +34,7 @@ class SegmentFacts(NamedTuple):
     newest: TimestampMs
     has_timestamps: bool
     is_active: bool
+    newest_offset: int | None = None  # Of the record with the greatest timestamp, where somebody has looked for it.
 
 
 def segments_of(directory: Path) -> list[SegmentFacts]:

@@ -58,11 +58,16 @@ def test_each_goes_when_its_newest_record_is_old_enough() -> None:
 def test_a_record_from_the_future_holds_all_that_follow() -> None:
     expired, future, behind, active = told(log_of(3 * DAY_MS, -DAY_MS, 5 * DAY_MS, DAY_MS), DAYS)
     assert NEXT_CHECK in expired.why
-    assert future.is_from_future
     assert "a record has a timestamp 1 day 0 h in the future" in future.why and "until 2027-01-18" in future.why
     assert behind.until == active.until == future.until == NOW + 3 * DAY_MS
     assert "waits for the segment at 10, until 2027-01-18" in behind.why
     assert active.why.startswith("it is being written to; the oldest go first")
+
+
+def test_the_record_from_the_future_is_named_where_its_offset_is_known() -> None:
+    (segment,) = log_of(-DAY_MS)
+    (fate,) = told([segment._replace(newest_offset=7)], DAYS)
+    assert "the record at 7 has a timestamp 1 day 0 h in the future" in fate.why
 
 
 def test_one_from_far_in_the_future_is_for_ever() -> None:

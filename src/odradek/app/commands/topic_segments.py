@@ -75,7 +75,7 @@ def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> in
     rows: list[dict[str, object]] = []
     for log in logs:
         if log.directory is not None:
-            found = segments_of(log.directory)
+            found = [with_newest_offset(one, now_ms) for one in segments_of(log.directory)]
             told = fates(found, retention, log.bounds, now_ms)
             rows += [row(log.partition, one, fate, now_ms) for one, fate in zip(found, told, strict=True)]
     if as_json:
@@ -88,10 +88,12 @@ def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> in
     return 1 if unread else 0
 
 
+def with_newest_offset(one: SegmentFacts, now_ms: int) -> SegmentFacts:
+    """Look up which record has a timestamp in the future, as it may hold the segment; others are not worth the read."""
+    return one._replace(newest_offset=offset_of_newest(one)) if one.newest > now_ms else one
+
+
 def row(partition: TopicPartition, one: SegmentFacts, fate: Fate, now_ms: int) -> dict[str, object]:
-    why = fate.why
-    if fate.is_from_future and (offset := offset_of_newest(one)) is not None:
-        why = why.replace("a record has", f"the record at {offset} has", 1)
     return {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -103,7 +105,7 @@ def row(partition: TopicPartition, one: SegmentFacts, fate: Fate, now_ms: int) -
         "age_ms": now_ms - one.newest,
         "is_active": one.is_active,
         "until": fate.until,
-        "why": why,
+        "why": fate.why,
     }
 
 
