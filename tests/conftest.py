@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+from support.durations import TABLE, Durations
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
@@ -21,6 +26,14 @@ settings.load_profile("odradek")
 # Brokers and clients that tests start find their modules compiled, as they do where pip has installed them, whatever
 # the shell that runs the tests has set: compiling takes as long as all else that a broker does before it is ready.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Tests have their files in memory where there is room: few are about the disk, and syncs of a shared one would
+# couple them all.  Tests marked `disk` have a real one.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 8 << 30
+DISK = tempfile.gettempdir()
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # What a shell starts in the background ignores Ctrl-C, and so do all whom that starts: by it they are told to end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -82,6 +95,30 @@ LONGEST_FIRST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long tests too")
+    parser.addoption("--durations-table", action="store_true", help="write tests/durations.tsv from this run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_whole = not config.getoption("keyword") and not config.getoption("markexpr") and config.args == ["tests"]
+    table = TABLE if config.getoption("--durations-table") else None
+    config.pluginmanager.register(Durations(table, is_whole), "durations")
+
+
+@pytest.fixture(scope="module")
+def disk_path() -> Iterator[Path]:
+    """Return a folder on a disk for the tests of one file."""
+    with tempfile.TemporaryDirectory(prefix="odradek-test-", dir=DISK, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Return a folder for this test: in memory, or on a disk if the test is marked so."""
+    if request.node.get_closest_marker("disk") is None:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="odradek-test-", dir=DISK, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -28,6 +28,8 @@ TRANSACTIONS, VALUES, VALUE_BYTES = 100, 6, 10_000
 BYTES_MAX = 100_000
 READ_COMMITTED = 1
 SEGMENTS_MIN = 5  # More of them than the waits that a fetch would need for its records alone.
+pytestmark = pytest.mark.disk
+
 TEST_LOOP = "odradek-testing"  # The thread of a broker's loop.
 
 

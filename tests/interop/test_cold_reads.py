@@ -29,6 +29,8 @@ BYTES_MAX = 100_000  # Of a fetch: what ends inside a segment.
 READ_COMMITTED = 1
 FILLED_MAX = 3
 
+pytestmark = pytest.mark.disk
+
 
 def values() -> list[bytes]:
     draw = random.Random(7)

@@ -41,7 +41,10 @@ from support.serving import Serving, serving
 from support.small_disk import fill, small_disk
 from support.waiting import until
 
-pytestmark = pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
+pytestmark = [
+    pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores"),
+    pytest.mark.disk,
+]
 
 NO_ERROR = ErrorCode.NONE
 

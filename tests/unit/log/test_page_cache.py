@@ -25,6 +25,8 @@ from odradek.log.page_cache import (
 )
 from support.logs import T0, put
 
+pytestmark = pytest.mark.disk
+
 DISK = RealDisk()
 SIZE, MIB = 1_000_000, 1 << 20
 LOADS_MAX = 6

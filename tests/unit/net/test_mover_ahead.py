@@ -16,6 +16,8 @@ if not HAS_MOVER:  # pragma: no cover
 
 from support.moving import Held, Moving, nothing, pair, read, until
 
+pytestmark = pytest.mark.disk
+
 MIB = 1 << 20
 FILE_BYTES = 16 * MIB
 

@@ -29,15 +29,15 @@ from support.limits import descriptors
 from support.moving import COLD_THREADS, SECONDS_MAX, THREADS, Held, Moving, beside, nothing, pair, read, until
 from support.slow_disk import SlowFile, slow_file
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 MIB = 1 << 20
 BYTES = 8 * MIB
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("content") / "file"
+def content(disk_path: Path) -> Path:
+    path = disk_path / "file"
     path.write_bytes(Random(1).randbytes(BYTES))
     return path
 

@@ -1,0 +1,125 @@
+"""Seconds that each test file takes: processor time, its child processes' included, and wall time.
+
+`tests/durations.tsv` has them for the default tests.  A whole run compares itself with it, so that a file does not grow
+dearer unseen; `scripts/test --durations-table` writes the table again.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+TABLE = Path(__file__).parents[1] / "durations.tsv"
+HEADER = "file\tprocessor_s\twall_s"
+GROWTH_MAX = 1.5
+GROWTH_SECONDS_MIN = 5.0  # Below it a busy neighbour is seen, not a change of the file.
+FILES_MIN = 100  # Fewer files are a part of the tests, whose machine can't be judged.
+COMPARABLE_SECONDS_MIN = 0.5
+_KEY = "seconds"
+
+
+class Seconds(NamedTuple):
+    """What one file takes."""
+
+    processor: float
+    wall: float
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of the children that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def read_table(path: Path = TABLE) -> dict[str, Seconds]:
+    """Return the committed table by file, empty where there is none."""
+    if not path.exists():
+        return {}
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    return {file: Seconds(float(processor), float(wall)) for file, processor, wall in rows}
+
+
+def grown(table: dict[str, Seconds], measured: dict[str, Seconds]) -> list[str]:
+    """Return a sentence for each file that takes half as much again as in the table, scaled to this machine.
+
+    The scale is the median ratio over all files: a machine that is slower, or busy, slows most of them alike.
+    """
+    both = [file for file in measured if file in table and table[file].processor >= COMPARABLE_SECONDS_MIN]
+    if len(measured) < FILES_MIN or not both:
+        return []
+    scale = statistics.median(measured[file].processor / table[file].processor for file in both)
+    found = []
+    for file, now in sorted(measured.items()):
+        allowed = GROWTH_MAX * scale * table.get(file, Seconds(0, 0)).processor + GROWTH_SECONDS_MIN
+        if now.processor > allowed:
+            found.append(f"{file} takes {now.processor:.1f} s of processor time, at most {allowed:.1f} s are expected")
+    return found
+
+
+class Durations:
+    """The pytest plugin: measures each test, adds up files, and compares them at the end of a whole run."""
+
+    def __init__(self, writes_to: Path | None, is_whole: bool) -> None:
+        self._writes_to = writes_to
+        self._is_whole = is_whole
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._complaints: list[str] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        item.stash[_BEGAN] = (processor_seconds(), time.monotonic())
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "teardown" and (began := item.stash.get(_BEGAN, None)) is not None:
+            spent = (processor_seconds() - began[0], time.monotonic() - began[1])
+            report.user_properties.append((_KEY, spent))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for key, spent in report.user_properties:
+            if key == _KEY and isinstance(spent, list | tuple):
+                total = self._sums[report.nodeid.partition("::")[0]]
+                total[0] += float(spent[0])
+                total[1] += float(spent[1])
+
+    def measured(self) -> dict[str, Seconds]:
+        """Return what was measured so far, by file."""
+        return {file: Seconds(*total) for file, total in self._sums.items()}
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            return
+        found = self.measured()
+        if self._writes_to is not None:
+            rows = [f"{file}\t{one.processor:.1f}\t{one.wall:.1f}" for file, one in sorted(found.items())]
+            self._writes_to.write_text("\n".join([HEADER, *rows]) + "\n")
+        elif self._is_whole:
+            self._complaints = grown(read_table(), found)
+            if self._complaints and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        found = self.measured()
+        if len(found) < FILES_MIN:
+            return
+        dearest = sorted(found.items(), key=lambda each: -each[1].processor)[:20]
+        total = Seconds(sum(one.processor for one in found.values()), sum(one.wall for one in found.values()))
+        terminalreporter.section(f"files: {total.processor:.0f} s of processor time, {total.wall:.0f} s in a row")
+        for file, one in dearest:
+            terminalreporter.write_line(f"{one.processor:8.1f} s of processor time {one.wall:8.1f} s  {file}")
+        for complaint in self._complaints:
+            terminalreporter.write_line(f"grown: {complaint}; make it cheaper, or run scripts/test --durations-table")
+
+
+_BEGAN = pytest.StashKey[tuple[float, float]]()

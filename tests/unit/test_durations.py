@@ -1,0 +1,39 @@
+"""The table of durations finds files that have grown, and no file on a machine that is slower as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.durations import FILES_MIN, Seconds, grown, read_table
+
+TABLE = {f"tests/test_{number}.py": Seconds(10.0, 20.0) for number in range(FILES_MIN)}
+ONE = "tests/test_7.py"
+
+
+def test_a_file_that_has_grown_by_half_is_named() -> None:
+    (complaint,) = grown(TABLE, TABLE | {ONE: Seconds(21.0, 20.0)})
+    assert complaint.startswith(f"{ONE} takes 21.0 s of processor time, at most 20.0 s")
+    assert not grown(TABLE, TABLE | {ONE: Seconds(19.0, 20.0)})
+
+
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_a_slower_machine_grows_nothing(factor: float) -> None:
+    assert not grown(TABLE, {file: Seconds(one.processor * factor, one.wall) for file, one in TABLE.items()})
+
+
+def test_a_new_file_is_named_if_it_is_dear() -> None:
+    assert len(grown(TABLE, TABLE | {"tests/test_new.py": Seconds(6.0, 6.0)})) == 1
+    assert not grown(TABLE, TABLE | {"tests/test_new.py": Seconds(4.0, 40.0)})
+
+
+def test_a_part_of_the_tests_is_not_judged() -> None:
+    assert not grown(TABLE, {ONE: Seconds(100.0, 100.0)})
+
+
+def test_a_table_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "durations.tsv"
+    assert read_table(path) == {}
+    path.write_text("file\tprocessor_s\twall_s\ntests/test_7.py\t1.5\t2.0\n")
+    assert read_table(path) == {ONE: Seconds(1.5, 2.0)}
