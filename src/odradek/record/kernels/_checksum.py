@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from odradek.record.crc import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
