@@ -68,13 +68,13 @@ def _rates(results: Results) -> Iterator[Verdict]:
 
 def _shared(results: Results) -> Iterator[Verdict]:
     pairs = [pair for group in LOADED for pair in results.pairs(group) if not pair.is_synced]
-    yield from _at_most("broker CPU for the same work", CPU_MAX, pairs, lambda pair: pair.cpu)
+    yield from _at_most("broker CPU per record", CPU_MAX, pairs, lambda pair: pair.cpu)
     for group, said in AT_LEAST_LEVEL.items():
         of_group = results.pairs(group)
         yield from _at_least(said, LEVEL, of_group)
         yield from _at_most(f"{said}, broker CPU", LEVEL, of_group, lambda pair: pair.cpu)
         pairs += of_group
-    yield from _at_most("p99 no worse", P99_MAX, pairs, lambda pair: pair.p99)
+    yield from _at_most("p99", P99_MAX, pairs, lambda pair: pair.p99)
 
 
 def _coordinated(results: Results) -> Iterator[Verdict]:
@@ -104,7 +104,7 @@ def _at_least(what: str, aim: float, pairs: list[Pair]) -> Iterator[Verdict]:
         good = sum(ratio >= aim for ratio, _ in ratios)
         worst, pair = min(ratios, key=lambda found: found[0])
         yield Verdict(
-            f"{what}: at least {aim:g} times Kafka", _spread(ratios, worst, pair), _in_words(good, len(ratios))
+            f"{what}: at least {aim:g} times Kafka's rate", _spread(ratios, worst, pair), _in_words(good, len(ratios))
         )
 
 
@@ -122,7 +122,7 @@ def _spread(ratios: list[tuple[float, Pair]], worst: float, pair: Pair) -> str:
     if len(ratios) == 1:
         return f"{worst:.2f}"
     mean = typical([ratio for ratio, _ in ratios])
-    return f"{mean:.2f} in the mean of {len(ratios)}; worst {worst:.2f} ({pair.group}: {pair.label})"
+    return f"mean {mean:.2f} of {len(ratios)} cases; worst {worst:.2f} ({pair.group}: {pair.label})"
 
 
 def _in_words(good: int, count: int) -> str:

@@ -39,15 +39,15 @@ class Aim(NamedTuple):
         if len(self.found) == 1:
             return f"{worst.ratio:.2f}"
         mean = typical([ratio for ratio, _ in self.found])
-        return f"{mean:.2f} in the mean of {len(self.found)}; worst {worst.ratio:.2f} ({worst.label})"
+        return f"mean {mean:.2f} of {len(self.found)} cases; worst {worst.ratio:.2f} ({worst.label})"
 
 
 def aims(results: Results) -> Iterator[Aim]:
     settled = [one for pair in results.pairs("groups") for one in _settled(pair)]
-    yield Aim("groups: 200 members settle in at most {} times Kafka's time", SETTLED_MAX, False, settled)
+    yield Aim("groups: 200 members get their assignment in at most {} times Kafka's time", SETTLED_MAX, False, settled)
     for name in ("p50", "p99"):
-        for beside, said in (("alone", "without"), ("elsewhere", "beside the same commits to another broker")):
-            text = f"commits: produce {name} beside 1,000 commits/s at most {{}} times that {said}"
+        for beside, said in (("alone", "without commits"), ("elsewhere", "with the same commits to another broker")):
+            text = f"commits: produce {name} with 1,000 commits/s at most {{}} times that {said}"
             yield Aim(text, BESIDE_COMMITS_MAX, False, list(_beside_commits(results, name, beside)))
     shares = [Found(share(numbers), case) for case, numbers in _ours(results, "idempotent")]
     yield Aim("idempotent: at least {} of the rate without sequence numbers", IDEMPOTENT_MIN, True, shares)

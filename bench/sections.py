@@ -16,22 +16,26 @@ BEHIND_MIN = 0.97  # Closer is level: repetitions differ by as much.
 
 def opening(results: Results) -> str:
     machine = results.machine
-    short = "" if results.mode == "full" else f"\nThis was a short run (`--{results.mode}`); its numbers are rough."
+    short = (
+        ""
+        if results.mode == "full"
+        else f"\nThis was a short run (`--{results.mode}`), so its numbers are approximate."
+    )
     return f"""# Benchmarks
 
-Made by `bench/report` from one run of `bench/run.py`; do not edit.
+This page compares Odradek ({machine["Odradek"]}) to Apache Kafka {machine["Apache Kafka"]} and to a minimal program,
+the lower bound. It is for users who want to estimate the performance of Odradek. All ran the same work on one machine
+with {machine["cores"]} cores in one run ({machine["date"]}).{short}
 
-Odradek ({machine["Odradek"]}), Apache Kafka {machine["Apache Kafka"]} and a bare lower bound did the same work on one
-machine with {machine["cores"]} cores in one run ({machine["date"]}).{short}
-
-Ratios are to Kafka: 2 is twice as fast, or, for CPU, twice the processor time for the same records. The raw numbers are
-in [benchmarks/results.json](benchmarks/results.json)."""
+Ratios are relative to Kafka. A ratio of 2 means twice the rate or, for CPU and latency, twice the time. The raw
+numbers are in [benchmarks/results.json](benchmarks/results.json). `bench/report` generates this page from them. Do not
+edit it."""
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return ""
-    return "## Aims\n\n" + table(("aim", "measured", ""), [(row.aim, row.found, row.verdict) for row in verdicts])
+    return "## Aims\n\n" + table(("Aim", "Measured", "Result"), [(row.aim, row.found, row.verdict) for row in verdicts])
 
 
 def behind(results: Results) -> str:
@@ -40,7 +44,7 @@ def behind(results: Results) -> str:
     rows = [row for group in groups for pair in results.pairs(group) for row in _behind(pair)]
     if not rows:
         return ""
-    return f"{BEHIND.strip()}\n\n" + table(("case", "rate", "p99", "CPU", "why"), rows)
+    return f"{BEHIND.strip()}\n\n" + table(("Case", "Rate", "p99", "CPU", "Reason"), rows)
 
 
 def _behind(pair: Pair) -> Iterator[tuple[str, ...]]:
@@ -57,7 +61,8 @@ def _behind(pair: Pair) -> Iterator[tuple[str, ...]]:
 
 def body(group: str, results: Results, plots: Sequence[str]) -> str:
     parts = [f"## {TITLES[group]}", INTRODUCTIONS[group].strip("\n")]
-    parts += [f"![{TITLES[group]}](benchmarks/{name})" for name in plots]
+    if plots:
+        parts.append("\n".join(f"![{TITLES[group]}](benchmarks/{name})" for name in plots))
     if group == "start":
         parts += [_start(found) for _, found in results.of(group)]
     elif group in sections_coordinated.TABLES:
@@ -78,23 +83,23 @@ def _start(found: dict[str, Numbers]) -> str:
         ("first second: produce 1 KiB", "cold_produce_1k_per_s", per_second),
     )
     lines = [(label, *(form(numbers[name]) for numbers in found.values())) for label, name, form in rows]
-    return table(("", *found), lines)
+    return table(("Measurement", *found), lines)
 
 
 def _rows(group: str, results: Results) -> str:
     pairs = results.pairs(group)
     header = (
-        "",
+        "Case",
         "Odradek",
         "Kafka",
-        "lower bound",
-        "ratio",
+        "Lower bound",
+        "Ratio",
         "CPU s per M records",
-        "ratio",
+        "CPU ratio",
         "p50",
         "p99",
         "p99.9",
-        "MB resident",
+        "Resident MB",
     )
     if pairs:
         return table(header, [_pair(pair) for pair in pairs])
@@ -109,7 +114,7 @@ def _rows(group: str, results: Results) -> str:
         for case, found in results.of(group)
         for target, numbers in found.items()
     ]
-    return table(("", "", "records", "CPU s per M records", "p50 / p99 / p99.9"), lines)
+    return table(("Case", "Broker", "Records", "CPU s per M records", "p50 / p99 / p99.9"), lines)
 
 
 def _pair(pair: Pair) -> tuple[str, ...]:
@@ -132,8 +137,8 @@ def failures(results: Results) -> str:
     errors = results.errors()
     if not errors:
         return ""
-    return "## What failed\n\n" + "\n".join(f"- {' '.join(error.split())[:300]}" for error in errors)
+    return "## Failures\n\n" + "\n".join(f"- {' '.join(error.split())[:300]}" for error in errors)
 
 
 def machine(results: Results) -> str:
-    return "## Machine and versions\n\n" + table(("", ""), results.machine.items())
+    return "## Machine and versions\n\n" + table(("Component", "Value"), results.machine.items())

@@ -12,7 +12,7 @@ from work import Numbers
 
 
 def _groups(results: Results) -> str:
-    header = ("", "", "Odradek", "Kafka", "ratio", "CPU", "ratio", "MB resident")
+    header = ("Case", "Event", "Odradek", "Kafka", "Ratio", "CPU", "CPU ratio", "Resident MB")
     return _of_pairs("groups", results, header, _group) or _plain("groups", results, _group_alone)
 
 
@@ -37,8 +37,10 @@ def _ms(milliseconds: float) -> str:
 
 def _commits(results: Results) -> str:
     """With and without beside each other: a line for each target, not for each pair."""
-    times = [column for name in ("p50", "p99") for column in (f"{name} alone", "elsewhere", "here", "ratio")]
-    header = ("", "", *times, "commits", "their p50", "cores")
+    times = [
+        column for name in ("p50", "p99") for column in (f"{name} alone", f"{name} elsewhere", f"{name} here", "Ratio")
+    ]
+    header = ("Case", "Broker", *times, "Commits", "Commit p50", "Cores alone → here")
     lines = [
         (case["name"], target, *_commit(numbers))
         for case, found in results.of("commits")
@@ -60,8 +62,11 @@ def _commit(numbers: Numbers) -> Iterator[str]:
 
 
 def _idempotent(results: Results) -> str:
-    sides = ("Odradek", "without", "ratio", "CPU ratio", "Kafka", "without", "ratio", "CPU ratio")
-    header = ("", *sides, "Odradek : Kafka", "CPU s per M records")
+    sides = (
+        *("Odradek", "Odradek without", "Ratio", "CPU ratio"),
+        *("Kafka", "Kafka without", "Ratio", "CPU ratio"),
+    )
+    header = ("Case", *sides, "Odradek : Kafka", "CPU s per M records")
     return _of_pairs("idempotent", results, header, _idempotent_pair) or _plain("idempotent", results, _rate_alone)
 
 
@@ -84,7 +89,7 @@ def _rate_alone(numbers: Numbers) -> Iterator[tuple[str, str]]:
 
 
 def _transactions(results: Results) -> str:
-    header = ("", "Odradek", "Kafka", "ratio", "CPU for each", "ratio", "p50", "p99", "MB resident")
+    header = ("Case", "Odradek", "Kafka", "Ratio", "CPU per transaction", "CPU ratio", "p50", "p99", "Resident MB")
     pairs = _of_pairs("transactions", results, header, _transactions_pair)
     return pairs or _plain("transactions", results, _transactions_alone)
 
@@ -132,7 +137,7 @@ def _plain(group: str, results: Results, cells: Callable[[Numbers], Iterator[tup
         for target, numbers in found.items()
         for text, value in cells(numbers)
     ]
-    return table(("", "", "", ""), lines)
+    return table(("Case", "Broker", "Measurement", "Value"), lines)
 
 
 TABLES: dict[str, Callable[[Results], str]] = {

@@ -151,7 +151,7 @@ def main() -> None:
     print(f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} processors\n")
     print(f"import odradek.testing.broker: {import_ms('odradek.testing.broker'):.0f} ms")
     print(f"import confluent_kafka: {import_ms('confluent_kafka.admin'):.0f} ms\n")
-    print("| | up, first | up, median | up, fastest | stopped, median | memory |")
+    print("| Broker | First startup | Median startup | Fastest startup | Median shutdown | Memory |")
     print("|---|--:|--:|--:|--:|--:|")
     for kind, (title, _) in KINDS.items():
         if kind == "kafka" and missing() is not None:

@@ -153,6 +153,8 @@ class PartedCluster:
 
     def until_deposed(self, broker: int) -> None:
         """Waits until others lead what a broker has led, and know it: they may follow it for some time still."""
+        # A leader that the tree no longer names may still acknowledge, and nothing is lost: until the new leader
+        # learns of its election, it follows and has the record.
         until(lambda: broker not in {state.leader for state in self.states().values()})
         for number in BROKERS:
             if number != broker:

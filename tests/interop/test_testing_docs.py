@@ -1,4 +1,4 @@
-"""Every example of docs/TESTING.md, run as it stands there: each section in a pytest of its own."""
+"""Run every example of docs/TESTING.md and docs/TESTING_FAULTS.md: each section in a pytest of its own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from test_testing_plugin import run
 
-PAGE = Path(__file__).parents[2] / "docs" / "TESTING.md"
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("TESTING.md", "TESTING_FAULTS.md")]
 BLOCK = re.compile(r"^```(python|ini)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def sections() -> dict[str, list[tuple[str, str]]]:
-    """By title: the language and the text of its examples."""
-    parts = re.split(r"^## (.+)$", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    """Return the language and the text of the examples by title."""
+    parts = [part for page in PAGES for part in re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)[1:]]
     found = {title: BLOCK.findall(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     return {title: blocks for title, blocks in found.items() if blocks}
 

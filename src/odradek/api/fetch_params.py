@@ -59,6 +59,8 @@ class FetchParams:
 
     def is_served_by(self, partition: Partition) -> bool:
         """True if the replica has the role to be read from, and its log."""
+        # A fetch without a leader epoch keeps waiting when this broker stops leading: since version 11 any replica may
+        # answer, and this broker still is one.  Consumers send the epoch.
         return partition.leading is not None or (not self.only_leader and partition.is_online)
 
     def preferred(self, partition: Partition, offset: int) -> BrokerId | None:

@@ -91,6 +91,8 @@ class Adoption:
 
         def partition(index: int) -> PartitionInfo:
             # The epoch goes on as it was, neither above nor below: who wrote the logs may serve them again.
+            # Markers carry the leader epoch of the partition of __transaction_state, and Kafka rejects one below the
+            # last. With a higher epoch here, that producer's transactions could never end again in Kafka.
             epoch = max(LeaderEpoch(0), epochs.get(index, NO_EPOCH), found.epochs.get(index, NO_EPOCH))
             return PartitionInfo(broker_id, epoch, ours, ours)
 

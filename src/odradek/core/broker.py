@@ -270,6 +270,8 @@ class Broker:
         if not all(directory.clean_shutdown for directory in self.storage):
             logs = (log for directory in self.storage for log in directory.logs.values())
             self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
+        # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would
+        # take a partition that is not open for a deleted one, and an acknowledged commit would be lost.
         self.coordinators.begin(now)
 
     def registered(self, epoch: int) -> None:

@@ -168,6 +168,8 @@ class Following:
         elif answer.end_offset != asked.next_end:
             self._cut(EpochEnd(LeaderEpoch(asked.leader_epoch + 1), asked.next_end), now)
         else:
+            # Compaction may hide a divergence: once it has removed all first batches of an epoch, no epoch shows that
+            # the follower has other records in that gap.  Apache Kafka has the same limitation.
             log = self.partition.log
             _, end = log.epochs.end_offset_for(asked.leader_epoch, log.end_offset)
             cut_log_at(self.partition, max(end, log.start_offset), now)

@@ -40,6 +40,8 @@ class UnableLeaders:
         self._alter_partition = alter_partition
         self._lost = lost
         self._forget = forget
+        # A leader that resigned for want of room stays away until there is room.  Two of them would otherwise hand the
+        # partition back and forth, each in sync at once, because nothing is written that it could lack.
         self._awaiting: dict[Partition, LogDirectory] = {}  # Replicas that come back when there is room.
         self.changes = 0  # How many went, and came back: the controller is to hear of each.
 
@@ -50,6 +52,8 @@ class UnableLeaders:
     def hand_over(self, now: Moment) -> Iterator[None]:
         """Has the controller find other leaders.  Yields after each; about once a second."""
         manager = self._alter_partition
+        # The controller learns only of failed directories.  With one failed log, this broker would otherwise stay the
+        # leader and reject every write, with healthy replicas in the ISR.
         unable, manager.unable = manager.unable, {}
         for name in unable:
             partition = self._partitions.get(name)

@@ -26,6 +26,8 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TEMPORARY = ".tmp"
+# Apache Kafka fails at startup on a directory in log.dirs whose name it cannot parse, but ignores files with unknown
+# suffixes, here and in a partition's directory.
 ASIDE = ".aside"  # A second one of the same name is .aside.2.
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"

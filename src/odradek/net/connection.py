@@ -96,6 +96,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self._shell.traffic.bytes_in += nbytes
         # A read that does not fill its space has emptied the socket, and the others have their turns.
+        # A limit per turn must be reset with each turn: counted over its life, every connection would be paused once
+        # it had sent 1 MiB, and a client with one request in flight would run at 0.6 times the rate.
         self._read_in_turn = self._read_in_turn + nbytes if nbytes == self._space_bytes else 0
         if self._read_in_turn > SHARED_BYTES_PER_TURN and not self._has_read_enough and self._has_had_its_turn():
             self._has_read_enough = True

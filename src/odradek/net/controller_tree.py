@@ -88,6 +88,8 @@ class ControllerTree:
         self._may_be_unclean = may_be_unclean
         self._tell = tell
         self._changes = ControllerChanges(tree)
+        # Per session: a lone broker is elected by its registration, and an epoch remembered from an earlier session
+        # would be fenced forever.
         self._epoch: int | None = None  # In which this broker was elected last, by this session.
         self._session = 0
 

@@ -74,6 +74,8 @@ class FromController:
         self._metadata = metadata
         self._unless_closed = unless_closed
         self._updated = updated
+        # A new controller sends UpdateMetadata with everything first, and LeaderAndIsr after it.  Clients that connect
+        # in between are sent here and rejected (NOT_LEADER_OR_FOLLOWER), so a lone broker accepts clients after both.
         self._told: deque[Told] = deque()
         self._is_telling = self._knows = False
         self._waiting: tuple[Told, asyncio.TimerHandle] | None = None  # For the tree.

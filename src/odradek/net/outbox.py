@@ -287,6 +287,8 @@ class Outbox:
         if self.makes_way and not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
             self._make_way(head)
             return True
+        # A Fetch response of a flexible version ends in three bytes.  A mover that sends only the records would have
+        # the loop woken again for those.
         end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], IN_MEMORY) else b""
         transfer = self._loop.movers.send(
             self._descriptor,

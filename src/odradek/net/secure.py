@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS_MAX = 30.0
 LINGER_SECONDS = 2  # For the peer to read why it is refused.
+# SSLObject.write takes, and read returns, one TLS record (16 KiB) at a time, however large the buffer is: a megabyte
+# takes 64 calls.  Received records are gathered before the connection is called.
 READ_BYTES = 256 * 1024
 FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as its largest piece.
 RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then the others have their turn.

@@ -192,6 +192,8 @@ class Shell:
         Nothing new may be taken in any more.  A broker that stops sooner tells an idempotent producer to send again
         what the next start finds in the log.  It gives up when a disk hangs.
         """
+        # Logs that come from Kafka know only the last batch of each producer after their first start, as its snapshots
+        # contain no more.  So the responses must be sent before the connections close.
         self._all_finished = self.loop.create_future()
         self.settle()
         await asyncio.wait([self._all_finished], timeout=FINISH_SECONDS_MAX)

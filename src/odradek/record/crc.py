@@ -13,4 +13,5 @@ from fastcrc.crc32 import iscsi
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
+# The package crc32c takes any buffer, too, but is under the LGPL, and its import spends 50 ms in importlib.metadata.
 crc32c: Callable[[Buffer], int] = iscsi

@@ -23,13 +23,13 @@ def version_of(name: str) -> str:
 
 def groups() -> dict[str, list[str]]:
     """Ways, whether static, and whether with transactions, by client."""
-    _, *body = _table("Members of groups, and transactions")
+    _, *body = _table("Group membership and transactions")
     return {name: rest for name, *rest in body}
 
 
 def spoken(name: str) -> Versions:
     """The versions of each API that the client speaks."""
-    (_, *names), *body = _table("Versions of the protocol that they speak")
+    (_, *names), *body = _table("Protocol versions")
     column = names.index(name)
     return {api: found for api, *cells in body if (found := [int(one) for one in re.findall(r"\d+", cells[column])])}
 
