@@ -54,8 +54,10 @@ def _notes(api: Api) -> str:
 
 
 def source_of(api: Api) -> Path:
-    name = api.refuse.__module__.rpartition(".")[2]
-    return Path(__file__).with_name(f"{name}.py")
+    """Return the file of the API's handler."""
+    package, *folders = api.module.split(".")
+    root = next(parent for parent in Path(__file__).parents if parent.name == package)
+    return root.joinpath(*folders).with_suffix(".py")
 
 
 if __name__ == "__main__":
