@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from support.durations import TABLE, Durations
+from support.seeds import NIGHTLY
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
@@ -94,11 +95,14 @@ LONGEST_FIRST = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="run the long tests too")
+    parser.addoption("--nightly", action="store_true", help="run all seeds, and tests that a change hardly ever breaks")
+    parser.addoption("--soak", action="store_true", help="run the tests that take hours, too")
     parser.addoption("--durations-table", action="store_true", help="write tests/durations.tsv from this run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--nightly") or config.getoption("--soak"):
+        os.environ[NIGHTLY] = "1"
     is_whole = not config.getoption("keyword") and not config.getoption("markexpr") and config.args == ["tests"]
     table = TABLE if config.getoption("--durations-table") else None
     config.pluginmanager.register(Durations(table, is_whole), "durations")
@@ -127,12 +131,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "interop" in item.path.parts and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(INTEROP_SECONDS_MAX))
-    if config.getoption("--soak"):
-        return
-    skip = pytest.mark.skip(reason="long; run with --soak")
-    for item in items:
-        if "soak" in item.keywords:
-            item.add_marker(skip)
+    left_out = [
+        tier for tier in ("nightly", "soak") if not (config.getoption("--soak") or config.getoption(f"--{tier}"))
+    ]
+    for tier in left_out:
+        skip = pytest.mark.skip(reason=f"long; run with --{tier}")
+        for item in items:
+            if tier in item.keywords:
+                item.add_marker(skip)
 
 
 @pytest.hookimpl(wrapper=True)

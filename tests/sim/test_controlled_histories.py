@@ -11,8 +11,9 @@ from odradek.core.controlled import Controlled
 from odradek.core.storage import Storage
 from sim.simcontrolled import ControlledCluster, SimControlled
 from sim.test_controller_histories import ACTIONS_OF_HISTORY, BROKERS, History, check, check_all
+from support.seeds import seeds
 
-SEEDS, SOAK_SEEDS = range(100), range(100, 10_000)
+SEEDS, SOAK_SEEDS = seeds(range(100)), range(100, 10_000)
 FOUND_WITHIN = 300
 
 

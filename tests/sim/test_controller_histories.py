@@ -23,13 +23,14 @@ from odradek.net import controller_tree
 from odradek.net.controller_changes import ControllerChanges
 from odradek.net.controller_tree import ControllerTree
 from sim.simcontroller import SESSION_MS, SimCluster, SimMember
+from support.seeds import seeds
 
 BROKERS = 3
 ACTIONS = 25
 NOWHERE = TopicPartition(TopicName(""), 0)
 CALM_SECONDS = 3 * SESSION_MS / 1000
 REBALANCED_SECONDS = 0.5
-SEEDS, SOAK_SEEDS = range(150), range(150, 20_000)
+SEEDS, SOAK_SEEDS = seeds(range(150)), range(150, 20_000)
 FOUND_WITHIN = 2_000
 
 

@@ -22,6 +22,7 @@ from odradek.record.compaction import BatchFilter, Rules
 from odradek.record.crc import Buffer
 from sim import logcompaction
 from sim.logplay import LogPlay, failure
+from support.seeds import seeds
 
 Breaks = Callable[[pytest.MonkeyPatch], None]
 
@@ -56,7 +57,7 @@ def test_histories_that_failed_once(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(TESTS))
+@pytest.mark.parametrize("hundred", seeds(range(TESTS)))
 def test_histories(hundred: int) -> None:
     for seed in range(hundred * SEEDS_PER_TEST, (hundred + 1) * SEEDS_PER_TEST):
         check(seed)

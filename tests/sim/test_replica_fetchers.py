@@ -25,6 +25,7 @@ from odradek.core.timers import Timers
 from odradek.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from support.seeds import seeds
 from support.without_followers import MANAGER
 
 LEADER, EPOCH, NOW = BrokerId(1), LeaderEpoch(0), TimestampMs(1_700_000_000_000)
@@ -162,7 +163,7 @@ class World:
 
 
 @pytest.mark.parametrize("per_leader", [1, 3])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(60)))
 def test_all_is_fetched_in_the_end(seed: int, per_leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_fetchers, "MOVED_PER_SLICE", 2)
     random = Random(seed)

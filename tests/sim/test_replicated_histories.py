@@ -29,8 +29,9 @@ from sim.bugs import (
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster, SimReplicated
 from sim.test_controller_histories import BROKERS, CALM_SECONDS, History, check, check_all
+from support.seeds import seeds
 
-SEEDS, SOAK_SEEDS = range(400), range(400, 20_000)
+SEEDS, SOAK_SEEDS = seeds(range(400)), range(400, 20_000)
 FOUND_WITHIN = 300
 HOUR_MS = 3_600_000
 

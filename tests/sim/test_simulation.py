@@ -22,10 +22,11 @@ from sim.play import World
 from sim.simbroker import Prepare
 from sim.simkeys import is_tombstone
 from sim.simshell import SimShell, clean
+from support.seeds import seeds
 
 TESTS = Path(__file__).parents[1]
 HASH_SEEDS = ("0", "1", "4711")
-SEEDS, SOAK_SEEDS = range(24), range(24, 4_000)
+SEEDS, SOAK_SEEDS = seeds(range(24)), range(24, 4_000)
 COMPACTED_SEED = 1
 FOUND_WITHIN = 12
 

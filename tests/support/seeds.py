@@ -1,0 +1,39 @@
+"""Seeds of simulated histories: a tenth of each range in the default tests, all of it with --nightly.
+
+A range that is played whole in each run finds nothing new after the first one.  The tenth follows from the source tree:
+each change is tried with other seeds, and everybody who tests the same tree plays the same ones.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+
+NIGHTLY = "ODRADEK_TESTS_NIGHTLY"  # Set by --nightly and --soak before tests are collected.
+SHARE = 10
+ROOT = Path(__file__).parents[2]
+
+
+def is_nightly() -> bool:
+    """Return whether the long tests run, too."""
+    return NIGHTLY in os.environ
+
+
+def seeds(every: Sequence[int], known: Iterable[int] = ()) -> list[int]:
+    """Return the seeds of `every` to play in this run, and those that once found a defect."""
+    chosen = every if is_nightly() else Random(_tree()).sample(every, -(-len(every) // SHARE))
+    return sorted({*chosen, *known})
+
+
+@cache
+def _tree() -> str:
+    """Return the hash of the committed sources, empty where there is no repository."""
+    line = ["git", "rev-parse", "HEAD:src"]
+    try:
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
