@@ -1,8 +1,8 @@
 """Regular expressions that clients send, in RE2's syntax, as Apache Kafka has it.
 
 RE2 needs time in proportion to the pattern and to the text, never more, and what a pattern is compiled to is bounded.
-Python's own `re` is no substitute: another syntax, and one pattern could occupy the broker for ever.  RE2 comes with the
-extra `regex`, because it has no wheels for musl and most brokers never see an expression.
+Python's own `re` is no substitute: its syntax is another, and one pattern could occupy the broker for ever.  RE2 comes
+with the extra `regex`, because it has no wheels for musl and most brokers never see an expression.
 """
 
 from __future__ import annotations
