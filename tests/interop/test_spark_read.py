@@ -186,11 +186,11 @@ def test_what_cannot_be_streamed_is_said_in_one_sentence(options: dict[str, str]
 
 
 def test_a_damaged_batch_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with Serving(tmp_path / "broker") as broker:
+    with Serving(tmp_path) as broker:
         kafka = Kafka(broker.address, is_odradek=True)
         topic = kafka.topic()
         kafka.numbers(topic, 0, 100)
-        (log,) = (tmp_path / "broker").rglob(f"{topic}-0/*.log")
+        (log,) = tmp_path.rglob(f"{topic}-0/*.log")
         with log.open("r+b") as file:
             file.seek(-1, os.SEEK_END)
             file.write(bytes([log.read_bytes()[-1] ^ 0xFF]))
