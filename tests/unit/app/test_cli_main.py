@@ -65,7 +65,7 @@ def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("arguments", [[], ["topic"], ["log"], ["group"], ["txn"]])
 def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *arguments)
-    assert status == 2
+    assert status in {0, 2}  # 0 where typer, before 0.26, stands on a click before 8.2.
     assert "Usage: odradek" in out + err
 
 
