@@ -47,11 +47,12 @@ OF_OTHERS = ("PYTHONPATH", "ODRADEK_ROOMS", "CFLAGS", "CXX")
 
 
 class Installed:
-    """A wheel that pip has installed in a folder of its own, and the errors of which its build told."""
+    """A wheel that pip has installed in a folder of its own, and what its build told, of errors above all."""
 
-    def __init__(self, wheel: Path, folder: Path, errors: str) -> None:
+    def __init__(self, wheel: Path, folder: Path, told: str) -> None:
         self.wheel = wheel
-        self.errors = errors
+        self.told = told
+        self.errors = "\n".join(line for line in told.splitlines() if "error:" in line)
         self.environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
         self._program = folder / "bin" / "odradek"
         pip("install", "-q", "--no-deps", "--no-compile", "--target", str(folder), str(wheel), at=wheel.parent)
@@ -108,7 +109,7 @@ def installed(source: Path, folder: Path, script: str) -> Installed:
     options = ["-v", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     told = pip("wheel", ".", *options, at=source, CC=compiler(folder, script))
     (wheel,) = folder.glob("*.whl")
-    return Installed(wheel, folder / "installed", "\n".join(line for line in told.splitlines() if "error:" in line))
+    return Installed(wheel, folder / "installed", told)
 
 
 def assert_works(one: Installed, folder: Path) -> None:
@@ -188,6 +189,13 @@ def test_it_runs_interpreted_where_no_compiler_is(interpreted: Installed, tmp_pa
     assert interpreted.version() == f"odradek {__version__} (interpreted)\n"
     assert {Path(name).suffix for name in names(interpreted.wheel)} == ENDINGS_IN_WHEELS
     assert_works(interpreted, tmp_path)
+
+
+def test_without_a_compiler_nothing_is_prepared_for_one(interpreted: Installed) -> None:
+    """Neither Cython nor mypyc is called, which would take longer than all the rest."""
+    assert "compiler does not compile a module with Python.h: Odradek will run interpreted" in interpreted.told
+    assert "Cythonizing" not in interpreted.told
+    assert "building 'odradek" not in interpreted.told
 
 
 def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path, tmp_path: Path) -> None:
