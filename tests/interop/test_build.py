@@ -72,6 +72,11 @@ class Installed:
 
 def finished(command: list[str], at: Path, given: str = "", **environment: str) -> str:
     """Returns the standard output of a process that has to succeed."""
+    return succeeded(command, at, given, **environment).stdout
+
+
+def succeeded(command: list[str], at: Path, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Returns the process when it has ended, which has to be well."""
     done = subprocess.run(
         command,
         cwd=at,
@@ -83,12 +88,13 @@ def finished(command: list[str], at: Path, given: str = "", **environment: str) 
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done
 
 
 def pip(command: str, *arguments: str, at: Path, **environment: str) -> str:
+    """Returns what pip writes to standard error, which with -v is what the build says."""
     alone = ["--no-index", "--disable-pip-version-check"]
-    return finished([sys.executable, "-m", "pip", command, *alone, *arguments], at=at, **environment)
+    return succeeded([sys.executable, "-m", "pip", command, *alone, *arguments], at=at, **environment).stderr
 
 
 def names(wheel: Path) -> list[str]:
