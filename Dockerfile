@@ -7,7 +7,7 @@ FROM python:${PYTHON}-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[metrics]'
+RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[metrics,regex]'
 
 FROM python:${PYTHON}-slim
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \

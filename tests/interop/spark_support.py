@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka
 from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 from kafka_peer import CACHE  # noqa: E402
+from pyspark.errors import PySparkException  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 from quick_spark import soon_up  # noqa: E402
 
@@ -143,6 +146,16 @@ class Kafka:
     def stream(self, **options: str) -> DataFrame:
         options = {"kafka.bootstrap.servers": self.address, "startingOffsets": "earliest", **options}
         return spark().readStream.format("odradek").options(**options).load()
+
+
+@contextmanager
+def told_in_a_sentence(says: str) -> Iterator[None]:
+    """Expects an error of Spark's in which nothing but Spark's own words, or a line of them, precedes the sentence."""
+    with pytest.raises(PySparkException, match=says) as failed:
+        yield
+    text = str(failed.value)
+    assert "Traceback" not in text
+    assert re.search(says, "\n".join(text.splitlines()[:2]).partition("odradek.")[2]), text
 
 
 def values(frame: DataFrame) -> list[bytes | None]:

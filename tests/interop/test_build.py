@@ -47,11 +47,12 @@ OF_OTHERS = ("PYTHONPATH", "ODRADEK_ROOMS", "CFLAGS", "CXX")
 
 
 class Installed:
-    """A wheel that pip has installed in a folder of its own, and the errors of which its build told."""
+    """A wheel that pip has installed in a folder of its own, and what its build told, of errors above all."""
 
-    def __init__(self, wheel: Path, folder: Path, errors: str) -> None:
+    def __init__(self, wheel: Path, folder: Path, told: str) -> None:
         self.wheel = wheel
-        self.errors = errors
+        self.told = told
+        self.errors = "\n".join(line for line in told.splitlines() if "error:" in line)
         self.environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
         self._program = folder / "bin" / "odradek"
         pip("install", "-q", "--no-deps", "--no-compile", "--target", str(folder), str(wheel), at=wheel.parent)
@@ -71,6 +72,11 @@ class Installed:
 
 def finished(command: list[str], at: Path, given: str = "", **environment: str) -> str:
     """Returns the standard output of a process that has to succeed."""
+    return succeeded(command, at, given, **environment).stdout
+
+
+def succeeded(command: list[str], at: Path, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Returns the process when it has ended, which has to be well."""
     done = subprocess.run(
         command,
         cwd=at,
@@ -82,12 +88,13 @@ def finished(command: list[str], at: Path, given: str = "", **environment: str) 
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done
 
 
 def pip(command: str, *arguments: str, at: Path, **environment: str) -> str:
+    """Returns what pip writes to standard error, which with -v is what the build says."""
     alone = ["--no-index", "--disable-pip-version-check"]
-    return finished([sys.executable, "-m", "pip", command, *alone, *arguments], at=at, **environment)
+    return succeeded([sys.executable, "-m", "pip", command, *alone, *arguments], at=at, **environment).stderr
 
 
 def names(wheel: Path) -> list[str]:
@@ -108,7 +115,7 @@ def installed(source: Path, folder: Path, script: str) -> Installed:
     options = ["-v", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     told = pip("wheel", ".", *options, at=source, CC=compiler(folder, script))
     (wheel,) = folder.glob("*.whl")
-    return Installed(wheel, folder / "installed", "\n".join(line for line in told.splitlines() if "error:" in line))
+    return Installed(wheel, folder / "installed", told)
 
 
 def assert_works(one: Installed, folder: Path) -> None:
@@ -190,6 +197,13 @@ def test_it_runs_interpreted_where_no_compiler_is(interpreted: Installed, tmp_pa
     assert_works(interpreted, tmp_path)
 
 
+def test_without_a_compiler_nothing_is_prepared_for_one(interpreted: Installed) -> None:
+    """Neither Cython nor mypyc is called, which would take longer than all the rest."""
+    assert "compiler does not compile a module with Python.h: Odradek will run interpreted" in interpreted.told
+    assert "Cythonizing" not in interpreted.told
+    assert "building 'odradek" not in interpreted.told
+
+
 def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path, tmp_path: Path) -> None:
     """Python would import it, and not the source beside it."""
     ending = sysconfig.get_config_var("EXT_SUFFIX")
@@ -213,6 +227,10 @@ def test_without_extras_what_needs_one_is_refused_in_a_sentence(interpreted: Ins
     assert refused.stderr.count("\n") == 1
     imported = bare.run("python", "-c", "from odradek.spark.session import session")
     assert imported.stderr.splitlines()[-1].startswith("ModuleNotFoundError: pyspark is not installed: uv pip install ")
+    pattern = bare.run("python", "-c", "from odradek.core.patterns import Pattern; Pattern('a')")
+    assert pattern.stderr.splitlines()[-1].endswith(
+        f"re2 is not installed: uv pip install --python {tmp_path}/bin/python 'google-re2>=1.1.20240702'"
+    )
 
 
 def test_each_part_of_the_spark_extra_that_is_missing_is_named(interpreted: Installed, tmp_path: Path) -> None:

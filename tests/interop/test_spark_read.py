@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,7 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from spark_brokers import BROKERS, apache_kafka, odradek
-from spark_support import SECONDS_MAX, Kafka, Message, spark, values
+from spark_support import SECONDS_MAX, Kafka, Message, spark, told_in_a_sentence, values
+
+from support.serving import Serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -128,11 +131,11 @@ def test_offsets_and_times(kafka: Kafka) -> None:
     assert read(endingTimestamp="99999") == list(range(20)), "no record so late: up to the end"
     assert read(startingOffsetsByTimestamp=json.dumps({topic: {"0": 1009, "1": 1005}})) == [11, 13, 15, 17, 18, 19]
     assert read(startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest") == []
-    with pytest.raises(PySparkException, match="has no record at or after time 5000"):
+    with told_in_a_sentence("has no record at or after time 5000"):
         read(startingTimestamp="5000")
-    with pytest.raises(PySparkException, match=f"{topic}-0 cannot be read from offset 100 to offset 10, where its log"):
+    with told_in_a_sentence(f"{topic}-0 cannot be read from offset 100 to offset 10, where its log"):
         read(startingOffsets=json.dumps({topic: {"0": 100, "1": -2}}))
-    with pytest.raises(PySparkException, match=f"{topic}-0 cannot be read from offset 8 to offset 2"):
+    with told_in_a_sentence(f"{topic}-0 cannot be read from offset 8 to offset 2"):
         read(startingTimestamp="1008", endingTimestamp="1002")
 
 
@@ -160,8 +163,41 @@ def test_what_cannot_be_read_is_said_in_one_sentence() -> None:
         ({"subscribe": "a/b"}, "a/b"),
         ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "Option kafka.security.protocol=SASL_SSL is not"),
     ):
-        with pytest.raises(PySparkException, match=says):
+        with told_in_a_sentence(says):
             kafka.read(**options).count()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on these brokers."),
+        ({}, "exactly one of assign, subscribe or subscribePattern; none was given"),
+        ({"subscribe": "t", "endingOffsets": "latest"}, "Option endingOffsets is for batch queries"),
+        ({"subscribe": "t", "includeKey": "perhaps"}, "Option includeKey must be true or false, not 'perhaps'"),
+        (
+            {"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "100"},
+            "nothing answers at 127.0.0.1:1: connection refused",
+        ),
+    ],
+)
+def test_what_cannot_be_streamed_is_said_in_one_sentence(options: dict[str, str], says: str, tmp_path: Path) -> None:
+    with told_in_a_sentence(says):
+        run(odradek().stream(**options), tmp_path)
+
+
+def test_a_damaged_batch_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with Serving(tmp_path) as broker:
+        kafka = Kafka(broker.address, is_odradek=True)
+        topic = kafka.topic()
+        kafka.numbers(topic, 0, 100)
+        (log,) = tmp_path.rglob(f"{topic}-0/*.log")
+        with log.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([log.read_bytes()[-1] ^ 0xFF]))
+        with told_in_a_sentence("CORRUPT_MESSAGE"):
+            kafka.read(subscribe=topic).collect()
+        with told_in_a_sentence("CORRUPT_MESSAGE"):
+            run(kafka.stream(subscribe=topic), tmp_path)
 
 
 def test_sql_needs_no_python() -> None:
@@ -302,7 +338,7 @@ def test_a_checkpoint_of_another_topic_is_refused(tmp_path: Path) -> None:
     kafka.numbers(first, 0, 10)
     kafka.numbers(second, 0, 10)
     run(kafka.stream(subscribe=first), tmp_path)
-    with pytest.raises(PySparkException, match=f"holds offsets of {first}-0, which this query does not read"):
+    with told_in_a_sentence(f"holds offsets of {first}-0, which this query does not read"):
         run(kafka.stream(subscribe=second), tmp_path)
 
 
@@ -314,7 +350,7 @@ def test_a_topic_that_was_created_again(kafka: Kafka, tmp_path: Path) -> None:
     wait_for(lambda: topic not in kafka.admin.list_topics(timeout=SECONDS_MAX).topics)
     kafka.topic(1, topic)
     kafka.numbers(topic, 1_000, 30)
-    with pytest.raises(PySparkException, match=f"{topic}-0 was read up to offset 100 and is now another log"):
+    with told_in_a_sentence(f"{topic}-0 was read up to offset 100 and is now another log"):
         run(kafka.stream(subscribe=topic), tmp_path)
     run(kafka.stream(subscribe=topic, failOnDataLoss="false"), tmp_path)
     assert written(tmp_path) == [*range(100), *range(1_000, 1_030)]
@@ -328,9 +364,7 @@ def test_records_that_were_removed_before_they_were_read(tmp_path: Path) -> None
     reading = kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}))
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, 60)]).values():
         done.result(SECONDS_MAX)
-    with pytest.raises(
-        PySparkException, match=rf"{topic}-0: 50 offsets \(10 to 59\) were removed before they were read"
-    ):
+    with told_in_a_sentence(rf"{topic}-0: 50 offsets \(10 to 59\) were removed before they were read"):
         run(reading, tmp_path / "strict")
     run(
         kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}), failOnDataLoss="false"),

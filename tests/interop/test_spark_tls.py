@@ -9,9 +9,8 @@ from uuid import uuid4
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import PySparkException
 from rich.console import Console
-from spark_support import spark
+from spark_support import spark, told_in_a_sentence
 from tls_brokers import EXPIRED, MUTUAL, Secured, behind_proxies, keystore, trusting
 
 from odradek.spark.load import LoadOptions, run
@@ -80,5 +79,5 @@ def test_stores_in_files_are_read_where_a_task_runs(secured: Secured, tmp_path: 
 
 def test_a_certificate_that_is_wrong_is_a_sentence_at_once(secured: Secured) -> None:
     given = options(secured) | {"kafka.bootstrap.servers": secured.addresses[EXPIRED]}
-    with pytest.raises(PySparkException, match="the broker's certificate is not trusted: certificate has expired"):
+    with told_in_a_sentence("the broker's certificate is not trusted: certificate has expired"):
         spark().read.format("odradek").options(**given, subscribe="any").load().count()

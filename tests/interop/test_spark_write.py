@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from spark_brokers import BROKERS, odradek
-from spark_support import SECONDS_MAX, Kafka, Message, spark, values
+from spark_support import SECONDS_MAX, Kafka, Message, spark, told_in_a_sentence, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -102,14 +102,14 @@ def test_what_cannot_be_written_is_said_in_one_sentence(query: str, options: dic
     kafka = odradek()
     if options.get("topic") == "HERE":
         options = {"topic": kafka.topic()}
-    with pytest.raises(PySparkException, match=says):
+    with told_in_a_sentence(says):
         write(kafka, query, **options)
 
 
 def test_a_topic_is_never_overwritten() -> None:
     kafka = odradek()
     frame = spark().sql("SELECT 'x' AS value").write.format("odradek").mode("overwrite")
-    with pytest.raises(PySparkException, match="cannot be overwritten"):
+    with told_in_a_sentence("cannot be overwritten"):
         frame.options(**{"kafka.bootstrap.servers": kafka.address, "topic": "t"}).save()
 
 

@@ -1,11 +1,17 @@
 """Regular expressions that clients send, in RE2's syntax, as Apache Kafka has it.
 
 RE2 needs time in proportion to the pattern and to the text, never more, and what a pattern is compiled to is bounded.
+Python's own `re` is no substitute: its syntax is another, and one pattern could occupy the broker for ever.  RE2 comes
+with the extra `regex`, because it has no wheels for musl and most brokers never see an expression.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.extras import not_installed
 from odradek.base.units import KIB
 
 # Some thousands of instructions.  With ten thousand topics the worst pattern that was found takes half a second; with
@@ -14,13 +20,15 @@ PATTERN_MEMORY_BYTES = 256 * KIB
 
 
 class Pattern:
-    """One expression.  Raises Refused(INVALID_REGULAR_EXPRESSION) for a text that is none, or needs too much memory."""
+    """A compiled expression.
+
+    Raises Refused(INVALID_REGULAR_EXPRESSION) for an invalid one, for one that needs too much memory, and without RE2.
+    """
 
     __slots__ = ("_compiled",)
 
     def __init__(self, text: str) -> None:
-        import re2  # Here, as most brokers never see an expression, and each start would pay for the import.
-
+        re2 = _imported_re2(text)
         options = re2.Options()
         options.max_mem = PATTERN_MEMORY_BYTES
         options.never_capture = True
@@ -34,6 +42,20 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """True if the expression matches the whole text."""
         return self._compiled.fullmatch(text) is not None
+
+
+def _imported_re2(text: str) -> Any:
+    """Import RE2 for this expression: on first use, so that a broker's start does not pay for it."""
+    try:
+        import re2
+    except ImportError:
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"`{text}` cannot be used: {_no_re2()}") from None
+    return re2
+
+
+@cache  # It reads the metadata of installed packages, and clients may ask as often as they like.
+def _no_re2() -> str:
+    return f"regular expressions need the extra regex on this broker, and {not_installed(['re2'], 'regex')}"
 
 
 def _text(error: Exception) -> str:

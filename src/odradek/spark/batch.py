@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
 from odradek.spark.offsets import LATEST, OffsetRange
 from odradek.spark.options import BadOption, Everywhere, ReadOptions
@@ -22,6 +23,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
+    @told_in_a_sentence()
     def partitions(self) -> list[InputPartition]:
         with Kafka(self._options.reading.client) as kafka:
             found = find(kafka, self._options.selection)
@@ -32,7 +34,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        return read_task(partition, self._options.reading)
+        with told_in_a_sentence():
+            yield from read_task(partition, self._options.reading)
 
 
 def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[OffsetRange]:

@@ -17,6 +17,7 @@ from odradek.base.units import TopicPartition
 from odradek.client.config import ClientConfig, addresses
 from odradek.client.errors import ConfigurationError
 from odradek.record.compression import Codec
+from odradek.spark.failures import PipelineError
 from odradek.spark.kafka import client_config
 from odradek.spark.offsets import EARLIEST, LATEST, BadOffsets, assignment_from_text, from_text
 
@@ -41,7 +42,7 @@ IGNORED = {"kafka.group.id", "kafka.compression.type", "kafka.acks"}
 ACCEPTED_NUMBERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 
 
-class BadOption(ValueError):
+class BadOption(PipelineError, ValueError):
     """An option or a combination of options that makes no sense; the text is one sentence."""
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
+from odradek.spark.failures import PipelineError
 
 
 class Topic(NamedTuple):
@@ -15,7 +16,7 @@ class Topic(NamedTuple):
     partitions: tuple[int, ...]
 
 
-class NoSuchTopic(Exception):
+class NoSuchTopic(PipelineError):
     """Raised for a topic that does not exist; the text is one sentence that names it."""
 
 

@@ -24,6 +24,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import OffsetOutOfRange
 from odradek.client.fetch import EARLIEST, LATEST, Fetched, Fetcher, list_offsets
 from odradek.record.arrow import ArrowDecoder, Portion, Wanted
+from odradek.spark.failures import PipelineError
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import Columns, Reading
 
@@ -35,11 +36,11 @@ PORTION = Portion(rows=32_768, data_bytes=4 * MIB)
 _log = logging.getLogger(__name__)
 
 
-class DataLoss(Exception):
+class DataLoss(PipelineError):
     """Raised if records are gone that should have been read; the text says of which partition and how many."""
 
 
-class Stuck(Exception):
+class Stuck(PipelineError):
     """Raised if a partition did not get to the end it was planned to."""
 
 

@@ -22,6 +22,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.partitioner import Sticky
 from odradek.client.producer import Producer
 from odradek.record.arrow_encode import RowEncoder, partitions_of
+from odradek.spark.failures import PipelineError, told_in_a_sentence
 from odradek.spark.options import BadOption, WriteOptions
 from odradek.spark.reading import freeze_once
 from odradek.spark.schema import HEADERS
@@ -36,7 +37,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
 }
 
 
-class BadRow(Exception):
+class BadRow(PipelineError):
     """Raised for a row that cannot become a record; one sentence."""
 
 
@@ -70,6 +71,7 @@ class BatchWriter(DataSourceArrowWriter):
         check_columns(schema, options)
         self._options = options
 
+    @told_in_a_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return Written(write_rows(iterator, self._options))
 
@@ -79,6 +81,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_columns(schema, options)
         self._options = options
 
+    @told_in_a_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return Written(write_rows(iterator, self._options))
 

@@ -17,10 +17,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from odradek.spark.batch import BatchReader
+from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.options import BadOption, Mode, ReadOptions, columns_of, read_options, write_options
 from odradek.spark.schema import schema_of
 from odradek.spark.sink import BatchWriter, StreamWriter
-from odradek.spark.stream import StreamReader
+from odradek.spark.stream import Misconfigured, StreamReader
 
 
 class OdradekDataSource(DataSource):
@@ -30,20 +31,27 @@ class OdradekDataSource(DataSource):
     def name(cls) -> str:
         return "odradek"
 
+    @told_in_a_sentence()
     def schema(self) -> StructType:
         return schema_of(columns_of(self.options))
 
+    @told_in_a_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._read_options(schema, Mode.BATCH))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name.
-        return StreamReader(self._read_options(schema, Mode.STREAM))
+        try:
+            return StreamReader(self._read_options(schema, Mode.STREAM))
+        except BadOption as error:
+            return Misconfigured(error)
 
+    @told_in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadOption("A topic cannot be overwritten; use mode append.")
         return BatchWriter(write_options(self.options), schema)
 
+    @told_in_a_sentence()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         # overwrite is outputMode("complete"): every batch writes all groups again, as with Spark's own sink.
         return StreamWriter(write_options(self.options), schema)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,6 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
 from odradek.spark.offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
 from odradek.spark.options import AtOffsets, BadOption, Everywhere, ReadOptions
@@ -62,6 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What Spark calls in the driver.
 
+    @told_in_a_sentence()
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name.
         if self._initial is None:  # Asked twice; latest must mean the same both times.
             kafka, options = self._connected(), self._options
@@ -78,9 +80,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(pace.max_offsets)
         return ReadAllAvailable() if pace.min_offsets is None else ReadMinRows(pace.min_offsets)
 
+    @told_in_a_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._ask_latest()
 
+    @told_in_a_sentence()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
         advise_once()
         begun = self._checked(start)
@@ -106,6 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
         return to_json(self._latest) if self._latest else None
 
+    @told_in_a_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = ranges_between(self._checked(start), self._checked(end))
         return list(plan_tasks(tasks_of(ranges, self._options.split, cores()), self._topic_ids))
@@ -122,7 +127,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        return read_task(partition, self._options.reading)
+        with told_in_a_sentence():
+            yield from read_task(partition, self._options.reading)
 
     def _within_logs(self, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Reports starting offsets beyond the ends of their logs; with failOnDataLoss=false those begin at the ends."""
@@ -221,3 +227,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name for name, now in found.topic_ids.items() if self._topic_ids.get(name, now) not in (now, ZERO_UUID)
         }
         self._topic_ids.update(found.topic_ids)
+
+
+class Misconfigured(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader that raises its BadOption as soon as Spark asks it anything.
+
+    An error of DataSource.streamReader itself never arrives: Spark 4.3 stops the reader it has not got, and shows the
+    UnboundLocalError of that.
+    """
+
+    def __init__(self, error: BadOption) -> None:
+        self._error = error
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name, as those below.
+        self._fail()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        self._fail()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._fail()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        self._fail()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self._fail()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        self._fail()
+
+    @told_in_a_sentence()
+    def _fail(self) -> NoReturn:
+        raise self._error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,17 @@ def test_what_cannot_be_done_leaves_no_group(
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (None, 0, 0)
     assert answer.assignment is None
     assert broker.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_without_re2_a_regex_is_refused_and_nothing_else(broker: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    refused = broker.join("a", subscribed_topic_regex="t.*")
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message is not None
+    assert "need the extra regex on this broker, and re2 is not installed: " in refused.error_message
+    joined = broker.join("b", "t")
+    assert joined.assignment is not None
+    assert broker.named(joined.assignment.topic_partitions) == {"t": [0, 1]}
 
 
 def test_version_0_is_given_a_member_id(broker: Consumers) -> None:

@@ -65,7 +65,7 @@ def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("arguments", [[], ["topic"], ["log"], ["group"], ["txn"]])
 def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *arguments)
-    assert status == 2
+    assert status in {0, 2}  # 0 where typer, before 0.26, stands on a click before 8.2.
     assert "Usage: odradek" in out + err
 
 
@@ -79,7 +79,7 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["topic", "create", "t", "--config", "x"], "write --config name=value"),
         (["topic", "list", "--bootstrap-server", "somewhere"], "write host:port"),
         (["consume", "t", "--format", "xml"], "Invalid value for '--format'"),
-        (["consume", "t", "--no-such-option"], "No such option: --no-such-option"),
+        (["consume", "t", "--no-such-option"], "No such option"),
         (["produce", "t", "--json", "--key-separator", ":"], "leave out --key-separator"),
         (["produce", "t", "--key-separator", ""], "must not be empty"),
         (["consume", "t", "--from", "soon", "--group", "g"], "give beginning, end, an offset"),
@@ -106,7 +106,7 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["txn", "abort", "--topic", "t"], "say which"),
         (["txn", "abort", "x", "--topic", "t"], "not both"),
         (["serve", "--override"], "requires an argument"),
-        (["serve", "--port", "9092"], "No such option: --port"),
+        (["serve", "--port", "9092"], "No such option"),
         (["load", "--lake", "x"], "either --topics or --pattern"),
         (["produce", "bad name"], "has characters other than ASCII letters, digits, '.', '_' and '-'\n"),
         (["produce", "."], "a topic name may not be '.' or '..'"),

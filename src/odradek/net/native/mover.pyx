@@ -91,8 +91,19 @@ cdef extern from "<sys/uio.h>" nogil:
     cdef struct iovec:
         void *iov_base
         size_t iov_len
+
+cdef extern from *:
+    # musl has neither before 1.2.5, which came to Alpine with 3.20; the system call is as old as Linux 4.6.
+    """
+    #include <sys/syscall.h>
+    #ifndef RWF_NOWAIT
+    #define RWF_NOWAIT 8
+    #endif
+    #define READ_WITH_FLAGS(file, parts, count, position, flags) \\
+        syscall(SYS_preadv2, file, parts, count, (long)(position), (long)((position) >> 32), flags)
+    """
     int RWF_NOWAIT
-    ssize_t preadv2(int file, const iovec *parts, int count, int64_t position, int flags)
+    long READ_WITH_FLAGS(int file, const iovec *parts, int count, int64_t position, int flags) nogil
 
 cdef extern from "<sys/vfs.h>" nogil:
     cdef struct FileSystem "statfs":
@@ -646,7 +657,7 @@ cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
     cdef int64_t end = position + size
     part.iov_base, part.iov_len = &octet, 1
     while position < end:
-        if preadv2(file, &part, 1, position, RWF_NOWAIT) < 0:
+        if READ_WITH_FLAGS(file, &part, 1, position, RWF_NOWAIT) < 0:
             return ABSENT if errno == EAGAIN else UNKNOWN
         position = end - 1 if position < end - 1 < position + STRETCH_BYTES else position + STRETCH_BYTES
     return CACHED

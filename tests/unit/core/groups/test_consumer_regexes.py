@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,3 +64,16 @@ def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
     except Refused as refused:
         assert refused.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert matching(pattern, TOPICS) <= set(TOPICS)
+
+
+def test_without_re2_every_pattern_is_refused_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)  # As where it is not installed: the import fails.
+    with pytest.raises(Refused) as refused:
+        check_pattern("news.*")
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    detail = refused.value.detail
+    assert detail.startswith("`news.*` cannot be used: regular expressions need the extra regex on this broker, and")
+    assert f"re2 is not installed: {sys.executable} -m pip install" in detail
+    assert matching("news.*", TOPICS) == frozenset()  # Of a group that another broker, or this one, had before.
