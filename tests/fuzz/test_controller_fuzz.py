@@ -1,0 +1,172 @@
+"""Whatever a controller, or a broker, says: it is answered, and afterwards the broker still obeys its controller."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from odradek.api import alter_partition, controlled_shutdown
+from odradek.api.parts import whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName, TopicPartition
+from odradek.core.cluster import BrokerInfo
+from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker
+from odradek.core.making import make_replicas
+from odradek.core.parked import Parked
+from odradek.core.replicas import Errors
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.catalog import APIS
+from odradek.wire.messages.alter_partition import AlterPartitionRequest
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from sim.simcontroller import SimCluster
+from support.asking import ALL, PRODUCE, produce_request
+from support.between_brokers import LAST_VERSIONS, BetweenBrokers, extend_table, frame
+from support.controlling import OTHER, Controlling, name_of, topic_id
+from support.forge import Forge
+from support.in_memory import NOW_MS, US, Harness
+from support.invariants import check
+
+REQUESTS = 150
+TO_BROKERS = [
+    (key, version)
+    for key in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA)
+    for version in range(LAST_VERSIONS[key] + 1)
+]
+STRINGS = ["t", "u", "../../evil", "..", ".", "", "a/b", "é" * 300, "x" * 249, "x" * 250, "\0", "__consumer_offsets"]
+EXTREMES = [-INT32_MAX - 1, -3, -2, -1, 0, 1, 2, 3, INT32_MAX - 1, INT32_MAX]
+BROKERS = [[], [1], [1, 2], [2, 1], [1, 1], [2], [-1, 1], [1, INT32_MAX], list(range(1, 40))]
+
+
+def forge_for(random: Random, uuids: list[bytes]) -> Forge:
+    """Half of what is made could be right; the rest is anything, and extremes of all."""
+    favourites: dict[str, list[object]] = {
+        "controller_id": [1, 2, *EXTREMES],
+        "controller_epoch": [1, 2, 3, -1, 0],  # In a broker the tree bounds it.
+        "broker_epoch": [-1, 10, 10, 10, 11, 0, INT64_MAX, -INT64_MAX - 1],
+        "topic_name": [*STRINGS, "t", "t", "u"],
+        "name": STRINGS,
+        "topic_id": list(uuids),
+        "partition_index": [0, 0, 1, 2, *EXTREMES, 199_999, 200_000],
+        "leader": [1, 1, 2, *EXTREMES],
+        "leader_epoch": [0, 1, 2, 3, *EXTREMES],
+        "isr": [*BROKERS],
+        "replicas": [*BROKERS, [1], [1, 2]],
+        "adding_replicas": [*BROKERS],
+        "removing_replicas": [*BROKERS],
+        "offline_replicas": [*BROKERS],
+        "partition_epoch": [0, 1, *EXTREMES],
+        "zk_version": [0, 1, *EXTREMES],
+        "leader_recovery_state": [0, 0, 1, -1, 2, 127],
+        "port": [9092, 0, -1, 65_535, 65_536, INT32_MAX],
+        "host": ["h", "", "\0", "x" * 300, "a b"],
+        "id": [1, 2, *EXTREMES],
+    }
+    return Forge(random, STRINGS, uuids, [None], favourites)
+
+
+def told(between: BetweenBrokers, sent: ToBroker) -> Errors | Refused:
+    """Has the broker do it as in a process: files are made first, and then all is applied in slices."""
+    harness = between.harness
+    overrides: dict[TopicName, dict[str, str]] = {name: {} for name in harness.broker.controlled.names(sent)}
+    if isinstance(sent.request, BecomeLeaderOrFollower):
+        make_replicas(harness.broker, sent.request, overrides, harness.now.wall)
+    try:
+        return whole(harness.broker.told(sent, overrides, harness.now))
+    except Refused as refused:
+        return refused
+
+
+def check_obeys(harness: Harness, topic: str, ourselves: BrokerInfo) -> None:
+    """A topic is made, written to, led by another broker, led here again, and deleted."""
+    controller = Controlling(harness, harness.broker.controlled.controller_epoch + 1)
+    controller.broker_epoch = max(harness.broker.controlled.broker_epoch, 10)
+    both = (US, OTHER)
+    assert controller.leads(topic, is_new=True) == {}
+    harness.broker.view.brokers = {US: ourselves}  # Whoever spoke before may have told of others.
+    controller.tells({topic: 1})
+    outcome = harness.send(produce_request(topic, b"v", acks=ALL, timestamp_ms=NOW_MS), PRODUCE)
+    assert harness.finished(outcome)
+    assert controller.leads(topic, leader=OTHER, epoch=1, replicas=both) == {}
+    assert harness.broker.partitions[name_of(topic)].leading is None
+    assert controller.leads(topic, epoch=2, replicas=both) == {}
+    assert harness.broker.partitions[name_of(topic)].leading is not None
+    assert controller.deletes(topic) == {}
+    assert name_of(topic) not in harness.broker.partitions
+    check(harness.broker)
+
+
+@pytest.mark.parametrize(("key", "version"), TO_BROKERS, ids=lambda case: getattr(case, "name", str(case)))
+def test_what_a_controller_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int
+) -> None:
+    extend_table(monkeypatch)
+    random = Random(f"{key.name} {version}")
+    between = BetweenBrokers(Harness(tmp_path / "data"))
+    harness = between.harness
+    ourselves = harness.broker.view.brokers[US]
+    between.keeps = False
+    Controlling(harness).makes("t", 2)
+    uuids = [topic_id("t"), topic_id("u"), bytes(16), bytes([255]) * 16]
+    with caplog.at_level(logging.ERROR):
+        for number in range(REQUESTS):
+            data = frame(forge_for(random, uuids).message(APIS[key][0], version), version)
+            outcome = harness.send_frame(data)
+            while isinstance(outcome, Parked) and between.take_in(lambda sent: told(between, sent)):
+                pass
+            harness.decoded(harness.finished(outcome), version, APIS[key][1])
+            if not number % 50:
+                check_obeys(harness, f"after-{number}", ourselves)
+    check_obeys(harness, "after", ourselves)
+    assert not caplog.records, caplog.text
+    assert [one.name for one in tmp_path.iterdir()] == ["data"], "nothing is written elsewhere"
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_what_brokers_ask_of_the_controller(version: int) -> None:
+    """ISRs, broker ids and epochs of any kind; then a topic is made and a leader dies as if nothing had been."""
+    random = Random(version)
+    cluster = SimCluster(1, 3)
+    for member in cluster.members.values():
+        member.start()
+    cluster.run(1)
+    cluster.create_topic("t", [[0, 1], [1, 2]])
+    cluster.run(1)
+    names = {topic_id("t"): TopicName("t"), topic_id("?"): TopicName("../../evil")}
+    lists = [*BROKERS, [0], [0, 1], [1, 0], [1, 2]]
+    favourites: dict[str, list[object]] = {
+        "broker_id": [0, 1, 2, *EXTREMES],
+        "broker_epoch": [member.epoch for member in cluster.members.values()],
+        "topic_name": STRINGS,
+        "topic_id": list(names),
+        "partition_index": [0, 1, *EXTREMES],
+        "leader_epoch": [0, 0, *EXTREMES],
+        "partition_epoch": [0, 0, 1, *EXTREMES],
+        "new_isr": [*lists],
+        "leader_recovery_state": [0, 1, 2, -1],
+    }
+    forge = Forge(random, STRINGS, [*names], [None], favourites)
+    for _ in range(REQUESTS):
+        request = forge.message(AlterPartitionRequest, version)
+        assert isinstance(request, AlterPartitionRequest)
+        ask = alter_partition.from_message(request, version, names).ask  # type: ignore[arg-type]
+        cluster.controllers[0].tell(ask)
+        cluster.run(0.2)
+        assert ask.error or ask.answer is not None
+    for broker in (*EXTREMES, 99):
+        if broker not in cluster.members:
+            stop = controlled_shutdown.from_message(ControlledShutdownRequest(broker_id=broker, broker_epoch=-1))
+            cluster.controllers[0].tell(stop)
+            cluster.run(0.2)
+            assert stop.error is ErrorCode.BROKER_NOT_AVAILABLE
+    cluster.run(1)
+    cluster.create_topic("after", [[2, 1]])
+    cluster.run(1)
+    assert cluster.state("after", 0) is not None
+    cluster.members[BrokerId(2)].kill()
+    cluster.run(30)
+    state = cluster.state("after", 0)
+    assert state is not None and state.leader == 1
+    assert TopicPartition(TopicName("after"), 0) in cluster.members[BrokerId(1)].states
