@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -41,25 +42,22 @@ BROKERS = [[], [1], [1, 2], [2, 1], [1, 1], [2], [-1, 1], [1, INT32_MAX], list(r
 
 
 def forge_for(random: Random, uuids: list[bytes]) -> Forge:
-    """Half of what is made could be right; the rest is anything, and extremes of all."""
+    """Returns what makes anything, and extremes of all."""
     favourites: dict[str, list[object]] = {
-        "controller_id": [1, 2, *EXTREMES],
-        "controller_epoch": [1, 2, 3, -1, 0],  # In a broker the tree bounds it.
-        "broker_epoch": [-1, 10, 10, 10, 11, 0, INT64_MAX, -INT64_MAX - 1],
         "topic_name": [*STRINGS, "t", "t", "u"],
         "name": STRINGS,
         "topic_id": list(uuids),
         "partition_index": [0, 0, 1, 2, *EXTREMES, 199_999, 200_000],
-        "leader": [1, 1, 2, *EXTREMES],
-        "leader_epoch": [0, 1, 2, 3, *EXTREMES],
-        "isr": [*BROKERS],
-        "replicas": [*BROKERS, [1], [1, 2]],
+        "leader": [1] * 8 + EXTREMES,
+        "leader_epoch": [0, 1, 2, 3] * 4 + EXTREMES,
+        "isr": BROKERS + [[1], [1, 2]] * 3,
+        "replicas": BROKERS + [[1], [1, 2]] * 3,
         "adding_replicas": [*BROKERS],
         "removing_replicas": [*BROKERS],
         "offline_replicas": [*BROKERS],
-        "partition_epoch": [0, 1, *EXTREMES],
+        "partition_epoch": [0, 1] * 6 + EXTREMES,
         "zk_version": [0, 1, *EXTREMES],
-        "leader_recovery_state": [0, 0, 1, -1, 2, 127],
+        "leader_recovery_state": [0] * 6 + [1, -1, 2, 127],
         "port": [9092, 0, -1, 65_535, 65_536, INT32_MAX],
         "host": ["h", "", "\0", "x" * 300, "a b"],
         "id": [1, 2, *EXTREMES],
@@ -67,14 +65,57 @@ def forge_for(random: Random, uuids: list[bytes]) -> Forge:
     return Forge(random, STRINGS, uuids, [None], favourites)
 
 
-def told(between: BetweenBrokers, sent: ToBroker) -> Errors | Refused:
+def softened(random: Random, body: Any, controller_epoch: int) -> Any:
+    """Has most of a request right, so that what is wrong is found among what is applied."""
+    body.controller_id = random.choice([1, 2] * 8 + EXTREMES)
+    # In a broker the tree bounds it.
+    body.controller_epoch = random.choice([controller_epoch] * 12 + [controller_epoch + 1, controller_epoch - 1, -1])
+    body.broker_epoch = random.choice([-1, 10] * 8 + [11, 0, INT64_MAX, -INT64_MAX - 1])
+    for state in states_of(body):
+        if random.random() < 0.8:
+            wrong = random.choice([name for name in SOUND if hasattr(state, name)]) if random.random() < 0.5 else ""
+            for name, values in SOUND.items():
+                if hasattr(state, name) and name != wrong:
+                    setattr(state, name, random.choice(values))
+    for topic in getattr(body, "topic_states", ()):
+        if random.random() < 0.7:
+            topic.topic_name = random.choice("tuv")
+            if hasattr(topic, "topic_id"):
+                topic.topic_id = topic_id(topic.topic_name)
+    return body
+
+
+SOUND: dict[str, list[Any]] = {
+    "partition_index": [0, 1],
+    "controller_epoch": [1],
+    "leader": [1, 1, 1, -1],
+    "leader_epoch": [0, 1, 2, 3],
+    "isr": [[1], [1, 2], [2, 1]],
+    "replicas": [[1], [1, 2]],
+    "adding_replicas": [[]],
+    "removing_replicas": [[]],
+    "offline_replicas": [[]],
+    "partition_epoch": [0, 1],
+    "zk_version": [0, 1],
+    "leader_recovery_state": [0],
+}
+
+
+def states_of(body: Any) -> list[Any]:
+    grouped = [state for topic in getattr(body, "topic_states", ()) for state in topic.partition_states]
+    return [*getattr(body, "ungrouped_partition_states", ()), *grouped]
+
+
+def told(between: BetweenBrokers, sent: ToBroker, taken: list[int]) -> Errors | Refused:
     """Has the broker do it as in a process: files are made first, and then all is applied in slices."""
     harness = between.harness
     overrides: dict[TopicName, dict[str, str]] = {name: {} for name in harness.broker.controlled.names(sent)}
     if isinstance(sent.request, BecomeLeaderOrFollower):
         make_replicas(harness.broker, sent.request, overrides, harness.now.wall)
     try:
-        return whole(harness.broker.told(sent, overrides, harness.now))
+        failed = whole(harness.broker.told(sent, overrides, harness.now))
+        taken.append(len(sent.request.partitions) - len(failed))
+        return failed
     except Refused as refused:
         return refused
 
@@ -107,20 +148,23 @@ def test_what_a_controller_says(
     between = BetweenBrokers(Harness(tmp_path / "data"))
     harness = between.harness
     ourselves = harness.broker.view.brokers[US]
-    between.keeps = False
+    between.keeps, taken = False, list[int]()
     Controlling(harness).makes("t", 2)
     uuids = [topic_id("t"), topic_id("u"), bytes(16), bytes([255]) * 16]
     with caplog.at_level(logging.ERROR):
         for number in range(REQUESTS):
-            data = frame(forge_for(random, uuids).message(APIS[key][0], version), version)
+            body = forge_for(random, uuids).message(APIS[key][0], version)
+            data = frame(softened(random, body, harness.broker.controlled.controller_epoch), version)
+            harness.pass_time(1)  # Two logs of one name are never set aside in the same millisecond.
             outcome = harness.send_frame(data)
-            while isinstance(outcome, Parked) and between.take_in(lambda sent: told(between, sent)):
+            while isinstance(outcome, Parked) and between.take_in(lambda sent: told(between, sent, taken)):
                 pass
             harness.decoded(harness.finished(outcome), version, APIS[key][1])
             if not number % 50:
                 check_obeys(harness, f"after-{number}", ourselves)
     check_obeys(harness, "after", ourselves)
     assert not caplog.records, caplog.text
+    assert sum(map(bool, taken)) > REQUESTS // 20, "enough of them change something"
     assert [one.name for one in tmp_path.iterdir()] == ["data"], "nothing is written elsewhere"
 
 
