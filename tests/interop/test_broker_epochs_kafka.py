@@ -15,7 +15,7 @@ from kafka_zookeeper import OLD_KAFKA, V3
 from mixed_cluster import OURS, THEIRS, MixedCluster
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import INT64_MAX, BrokerId, TopicName
+from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.wire.client import decode_response, encode_request
@@ -117,6 +117,12 @@ class Asking:
         messages = (self._message(_api(name), version, broker, epoch) for epoch in sent(self.own))
         return tuple(_code(client, message, version, answer) for message in messages)
 
+    def of_later_controllers(self) -> set[ErrorCode]:
+        """Return how the broker answers controllers of epochs in which nobody was elected."""
+        later = (self._controller_epoch + 1, INT32_MAX)
+        asked = [LeaderAndIsrRequest(controller_id=CONTROLLER, controller_epoch=one, live_leaders=[]) for one in later]
+        return {_code(self._broker, message, 7, LeaderAndIsrResponse) for message in asked}
+
     def _message(self, api: str, version: int, broker: int, epoch: int) -> object:
         told = {"controller_id": CONTROLLER, "controller_epoch": self._controller_epoch, "broker_epoch": epoch}
         match api:
@@ -176,6 +182,8 @@ def test_broker_epochs(tmp_path: Path, kind: str) -> None:
         asking = Asking(cluster)
         stack.callback(asking.close)
         assert asking.own > 2, "or 1 would be the epoch before"
+        if kind == OURS:  # Apache Kafka believes them, and is deaf to its controller from then on.
+            assert asking.of_later_controllers() == {ErrorCode.STALE_CONTROLLER_EPOCH}
         found = asking.table()
         assert cluster.leaders(TOPIC) == [CONTROLLER], "the broker has handed over"
     for name, versions in found.items():
