@@ -119,6 +119,7 @@ class FromController:
 
     def _read(self, sent: ToBroker, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
         """Return what is set on topics.  Raise Refused for a controller epoch that is new here and not in the tree."""
+        self._broker.controlled.check(sent)  # What is stale makes no files; it is looked at again when it is applied.
         if is_new:
             self._metadata.check_controller_epoch(sent.controller_epoch)
         overrides = {name: self._metadata.overrides(name) for name in names}

@@ -16,7 +16,13 @@ from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.tree import TreeFailed
 from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.requests import PartitionMetadata, ToBroker, UpdateMetadata
+from odradek.core.controller.requests import (
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    ToBroker,
+    UpdateMetadata,
+)
 from odradek.core.moment import Moment
 from odradek.core.replicas import Errors
 from odradek.net import from_controller
@@ -36,6 +42,10 @@ class Shell(AtOnce):
     def __init__(self, now: Moment) -> None:
         super().__init__(lambda: now, nullcontext)
         self.loop = asyncio.get_running_loop()
+
+    def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
+        """What a thread fails with comes back in its future, as in a broker."""
+        self._tell(done_here(work), then)
 
 
 class Unanswered:
@@ -110,19 +120,12 @@ class Tree(Unanswered):
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"{epoch}")
 
 
-class Real(Shell):
-    """What a thread fails with comes back in its future, as in a broker."""
-
-    def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
-        self._tell(done_here(work), then)
-
-
 def ends_of(harness: Harness, tree: Tree, *sent: ToBroker) -> list[Errors | Refused]:
     """Return how requests end that follow one another."""
     ends: list[Errors | Refused] = []
 
     async def play() -> None:
-        shell = Real(harness.now)
+        shell = Shell(harness.now)
         told = FromController(
             shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), updated=lambda: None
         )
@@ -182,3 +185,14 @@ def test_an_epoch_that_no_controller_has_does_not_make_the_broker_deaf(tmp_path:
     stale = ErrorCode.STALE_CONTROLLER_EPOCH
     assert [code_of(end) for end in ends] == [ErrorCode.NONE, stale, stale, ErrorCode.NONE, stale]
     assert harness.broker.controlled.controller_epoch == 7
+
+
+def test_a_stale_request_makes_no_files(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    state = AssignedState(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), is_new=True)
+    become = BecomeLeaderOrFollower({TopicPartition(TOPIC, 0): state}, {TOPIC: Uuid(bytes(range(16)))}, ())
+    stale = ToBroker(US, 0, US, 5, become)
+    ends = ends_of(harness, Tree(), stale)
+    assert [code_of(end) for end in ends] == [ErrorCode.STALE_BROKER_EPOCH]
+    assert sorted(tmp_path.iterdir()) == before
