@@ -32,7 +32,7 @@ class AtOnce:
         """`callback` stands around what a loop would do without a pause."""
         self.now = now
         self.callback = callback
-        self._slices: deque[Iterator[None]] = deque()
+        self.slices: deque[Iterator[None]] = deque()
 
     def settle(self) -> None:
         """Nothing: see above."""
@@ -49,12 +49,12 @@ class AtOnce:
     def _tell(self, future: Future[T], then: Callable[[Future[T]], None]) -> None:
         with self.callback():
             then(future)
-        while self._slices:
-            self.do(self._slices.popleft())
+        while self.slices:
+            self.do(self.slices.popleft())
 
     def add_slices(self, work: Iterator[None]) -> None:
         """Has it done behind the callback that adds it."""
-        self._slices.append(work)
+        self.slices.append(work)
 
     def do(self, work: Iterator[None]) -> None:
         """Does long work, each slice in a callback of its own."""

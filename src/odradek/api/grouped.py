@@ -64,6 +64,25 @@ def by_partition(
     return values
 
 
+class GroupedRequest(Protocol[State_co]):
+    """What a controller says of partitions, in either form."""
+
+    @property
+    def ungrouped_partition_states(self) -> Sequence[State_co]: ...
+
+    @property
+    def topic_states(self) -> Sequence[TopicStates[State_co]]: ...
+
+
+def states_and_ids(
+    request: GroupedRequest[State], value: Callable[[State], T]
+) -> Parts[tuple[dict[TopicPartition, T], dict[TopicName, Uuid]]]:
+    """Return the values of a request's partitions, and the ids of its topics; older requests have none."""
+    partitions = yield from by_partition(request.ungrouped_partition_states, request.topic_states, value)
+    ids = yield from topic_ids(request.topic_states)
+    return partitions, ids
+
+
 class LedState(Protocol):
     """What a request says of who leads a partition."""
 
@@ -115,6 +134,16 @@ def by_topic(states: Mapping[TopicPartition, T]) -> dict[TopicName, list[T]]:
     for partition, state in states.items():
         grouped.setdefault(partition.topic, []).append(state)
     return grouped
+
+
+def topic_states(
+    states: Mapping[TopicPartition, State], ids: Mapping[TopicName, Uuid], make: Callable[..., T]
+) -> list[T]:
+    """Return what `make` makes of each topic: of its name, its id and its partitions' states."""
+    return [
+        make(topic_name=name, topic_id=ids.get(name, ZERO_UUID), partition_states=some)
+        for name, some in by_topic(states).items()
+    ]
 
 
 def told(answers: Iterable[tuple[str, PartitionError]]) -> Errors:

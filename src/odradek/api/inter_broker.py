@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from odradek.api.call import Call
 from odradek.api.outcome import Short, Wait
 from odradek.api.parts import ANSWERED_AT_ONCE, nothing
-from odradek.base.errors import Refused
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId
 from odradek.core.access import Operation, ResourceType
+from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
 from odradek.core.controller_asks import ControllerAsks
 from odradek.core.parked import Parked
 from odradek.core.promise import Promise
@@ -26,6 +28,23 @@ def checked_asks(call: Call) -> ControllerAsks:
     asks = call.broker.controller_asks
     assert asks is not None, "who has nobody to take them has none of these APIs"
     return asks
+
+
+class FromController(Protocol):
+    """What every request of a controller has."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+def to_broker(
+    call: Call, body: FromController, request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
+) -> ToBroker:
+    """Return the request with its epochs.  Raise Refused with INVALID_REQUEST for a controller id that none can be."""
+    if body.controller_id < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"controller id {body.controller_id}")
+    return ToBroker(call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request)
 
 
 def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from odradek.api.call import Call
-from odradek.api.grouped import Errors, brokers, by_partition, by_topic, each, leader_and_isr, told, topic_ids
-from odradek.api.inter_broker import by_length, carried_out, checked_asks
+from odradek.api.controller_checks import assigned_error, sound_partitions
+from odradek.api.grouped import Errors, brokers, each, leader_and_isr, states_and_ids, told, topic_states
+from odradek.api.inter_broker import by_length, carried_out, checked_asks, to_broker
 from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode
@@ -38,12 +39,11 @@ _error = maker(LeaderAndIsrPartitionError)
 def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
     asks = checked_asks(call)
     become = yield from parsed(body, call.peer.listener)
-    sent = ToBroker(
-        call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request=become
-    )
-    call.leave(sent)
+    sound, refused = yield from sound_partitions(become.partitions, become.topic_ids, assigned_error)
+    sent = to_broker(call, body, become._replace(partitions=sound))
+    call.leave((sent, become))
     failed = yield from carried_out(asks.told.ask(sent), call)
-    answer = yield from _answer(become, failed, call.version)
+    answer = yield from _answer(become, {**failed, **refused}, call.version)
     return by_length(answer, len(become.partitions))
 
 
@@ -111,10 +111,7 @@ def to_message(sent: ToBroker, become: BecomeLeaderOrFollower, version: int, lis
     if version < GROUPED_FROM:
         request.ungrouped_partition_states = list(states.values())
         return request
-    request.topic_states = [
-        LeaderAndIsrTopicState(topic_name=name, topic_id=become.topic_ids.get(name, ZERO_UUID), partition_states=some)
-        for name, some in by_topic(states).items()
-    ]
+    request.topic_states = topic_states(states, become.topic_ids, LeaderAndIsrTopicState)
     return request
 
 
@@ -152,8 +149,7 @@ def parsed(request: LeaderAndIsrRequest, listener: str) -> Parts[BecomeLeaderOrF
     def leader(one: LeaderAndIsrLiveLeader) -> BrokerInfo:
         return BrokerInfo(BrokerId(one.broker_id), (Endpoint(listener, one.host_name, one.port),))
 
-    partitions = yield from by_partition(request.ungrouped_partition_states, request.topic_states, _assigned)
-    ids = yield from topic_ids(request.topic_states)
+    partitions, ids = yield from states_and_ids(request, _assigned)
     return BecomeLeaderOrFollower(partitions, ids, (yield from each(request.live_leaders, leader)))
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek.api.call import Call
+from odradek.api.controller_checks import no_error, sound_partitions
 from odradek.api.grouped import Errors, by_topic, told
-from odradek.api.inter_broker import by_length, carried_out, checked_asks
+from odradek.api.inter_broker import by_length, carried_out, checked_asks, to_broker
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode
-from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.controller.requests import StopReplicas, ToBroker
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -38,15 +39,15 @@ def handle(call: Call, body: StopReplicaRequest) -> Slices:
     asks = checked_asks(call)
     stops = yield from parsed(body)
     call.leave(stops)
-    promises = [
-        asks.told.ask(
-            ToBroker(call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, stop)
-        )
-        for stop in stops
-    ]
+    sent, all_refused = [], []
+    for stop in stops:
+        sound, refused = yield from sound_partitions(stop.partitions, {}, no_error)
+        sent.append(to_broker(call, body, stop._replace(partitions=sound)))
+        all_refused.append(refused)
+    promises = [asks.told.ask(one) for one in sent]
     ends = []
-    for stop, promise in zip(stops, promises, strict=True):
-        failed = yield from carried_out(promise, call)
+    for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
+        failed = {**(yield from carried_out(promise, call)), **refused}
         for number, one in enumerate(stop.partitions, 1):
             code = failed.get(one, ErrorCode.NONE)
             ends.append(_error(topic_name=one.topic, partition_index=one.partition, error_code=code))

@@ -1,19 +1,20 @@
 """UpdateMetadata, versions 0 to 8: which brokers there are, and who leads what, as clients are told of it.
 
 The controller's value (core/controller/requests) as a message and back, and a broker's answer.  Version 0 knows one
-address of a broker, and before version 5 partitions are not grouped by topic.
+address of a broker, and before version 5 partitions are not grouped by topic.  The answer has room for one error: that
+of the first partition or broker that can't be, while all others are applied.
 """
 
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.grouped import brokers, by_partition, by_topic, each, leader_and_isr, topic_ids
-from odradek.api.inter_broker import by_length, carried_out, checked_asks
+from odradek.api.controller_checks import metadata_error, sound_brokers, sound_partitions
+from odradek.api.grouped import brokers, each, leader_and_isr, states_and_ids, topic_states
+from odradek.api.inter_broker import by_length, carried_out, checked_asks, to_broker
 from odradek.api.outcome import Slices
 from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
-from odradek.base.uuids import ZERO_UUID
 from odradek.core.cluster import PLAINTEXT, BrokerInfo, Endpoint
 from odradek.core.controller.requests import PartitionMetadata, ToBroker, UpdateMetadata
 from odradek.wire.messages.update_metadata import (
@@ -33,12 +34,14 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # By the number
 def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
     asks = checked_asks(call)
     update = yield from parsed(body)
-    sent = ToBroker(
-        call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request=update
-    )
-    call.leave(sent)
+    sound, refused = yield from sound_partitions(update.partitions, update.topic_ids, metadata_error)
+    known = yield from sound_brokers(update.brokers)
+    sent = to_broker(call, body, update._replace(partitions=sound, brokers=known))
+    call.leave((sent, update))
     yield from carried_out(asks.told.ask(sent), call)
-    return by_length(UpdateMetadataResponse(error_code=ErrorCode.NONE), len(update.partitions))
+    bad_broker = ErrorCode.NONE if len(known) == len(update.brokers) else ErrorCode.INVALID_REQUEST
+    code = next(iter(refused.values()), bad_broker)
+    return by_length(UpdateMetadataResponse(error_code=code), len(update.partitions))
 
 
 def refuse(call: Call, body: UpdateMetadataRequest, code: ErrorCode) -> UpdateMetadataResponse:
@@ -58,10 +61,7 @@ def to_message(sent: ToBroker, update: UpdateMetadata, version: int) -> UpdateMe
     if version < GROUPED_FROM:
         request.ungrouped_partition_states = list(states.values())
         return request
-    request.topic_states = [
-        UpdateMetadataTopicState(topic_name=name, topic_id=update.topic_ids.get(name, ZERO_UUID), partition_states=some)
-        for name, some in by_topic(states).items()
-    ]
+    request.topic_states = topic_states(states, update.topic_ids, UpdateMetadataTopicState)
     return request
 
 
@@ -107,8 +107,7 @@ def from_message(request: UpdateMetadataRequest) -> UpdateMetadata:
 
 def parsed(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
     """Returns what the controller tells; of topics without an id, which older ones don't tell, there is none."""
-    partitions = yield from by_partition(request.ungrouped_partition_states, request.topic_states, _metadata)
-    ids = yield from topic_ids(request.topic_states)
+    partitions, ids = yield from states_and_ids(request, _metadata)
     brokers = yield from each(request.live_brokers, _broker)
     return UpdateMetadata(partitions, ids, brokers, is_full=request.type == FULL)
 

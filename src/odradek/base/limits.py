@@ -80,6 +80,9 @@ SEARCHES_PER_LOOKUP_MAX = 64  # A thread costs ten times what a search of a smal
 
 # Names.
 TOPIC_NAME_CHARACTERS_MAX = 249
+# A cluster of Apache Kafka under ZooKeeper has at most about as many partitions in all.  A controller that names a
+# greater number is not believed: the view of the cluster has room for all partitions below it.
+PARTITIONS_PER_TOPIC_MAX = 200_000
 
 # Answers.
 ANSWER_BYTES_INLINE_MAX = 1 * MIB  # A group leader's JoinGroup answer; a larger one is made by a thread: 2 ms a MiB.

@@ -41,10 +41,10 @@ class Controlled:
     def check(self, sent: ToBroker) -> None:
         """Raises Refused for what a deposed controller says, or what was said to who this broker was before.
 
-        A broker epoch above ours is of a registration that we have not heard the end of yet.  What is stale in both is
-        told of its broker epoch, as by Apache Kafka.
+        A broker epoch above ours is of a registration that we have not heard the end of yet, and controllers before
+        Kafka 2.2 send none.  What is stale in both is told of its broker epoch, as by Apache Kafka.
         """
-        if 0 <= sent.broker_epoch < self.broker_epoch:
+        if NO_EPOCH != sent.broker_epoch < self.broker_epoch:
             text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"
             raise Refused(ErrorCode.STALE_BROKER_EPOCH, text)
         if sent.controller_epoch < self.controller_epoch:

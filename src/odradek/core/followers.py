@@ -57,9 +57,14 @@ class Follower:
         if self._last_fetch_ms > NEVER_MS and self.log_end_offset >= self._last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, at)
 
-    def check_broker_epoch(self, broker_epoch: int, eligible: Eligible) -> None:
-        """Raises Refused for a fetch of the process that the broker was before it restarted (KIP-903)."""
-        latest = max(self.broker_epoch, eligible.get(self.broker, NO_BROKER_EPOCH))
+    def check_broker_epoch(self, broker_epoch: int, eligible: Eligible, now: int, lag_ms_max: int) -> None:
+        """Raise Refused for a fetch of the process that the broker was before it restarted (KIP-903).
+
+        An epoch that a fetch claimed, and that was not fetched in for replica.lag.time.max.ms, is no process's: one
+        fetch with an absurd epoch would keep the follower out for good.
+        """
+        claimed = self.broker_epoch if now - self._last_fetch_ms <= lag_ms_max else NO_BROKER_EPOCH
+        latest = max(claimed, eligible.get(self.broker, NO_BROKER_EPOCH))
         if NO_BROKER_EPOCH != broker_epoch < latest:
             text = f"broker {self.broker} fetched with broker epoch {broker_epoch}, now {latest}"
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)

@@ -96,7 +96,7 @@ class InSync:
         """
         assert offset <= leader_end, "nothing is replicated that is not written"
         known = self.replica(follower, leader_epoch)
-        known.check_broker_epoch(broker_epoch, eligible)
+        known.check_broker_epoch(broker_epoch, eligible, now, self._lag_ms_max)
         before = known.log_end_offset
         known.fetched(offset, log_start, leader_end, now, broker_epoch)
         return offset != before

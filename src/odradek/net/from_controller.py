@@ -1,6 +1,10 @@
-"""What the controller says to this broker, its own or another one: taken in one after the other.
+"""The queue of the controller's requests to this broker, of its own controller or of another: applied one by one.
 
 ToBroker ──> a thread reads what is set on topics that are new here, and makes files ──> Broker.told, in slices
+        └──> of a controller epoch that is new here: the tree has to know it
+
+A request that fails is answered, and the next one begins: a broker that stopped here would be deaf to its controller
+until its next start.
 """
 
 from __future__ import annotations
@@ -8,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from odradek.base.errors import Refused
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker import Broker
@@ -22,6 +26,7 @@ from odradek.core.making import make_replicas
 from odradek.core.metadata_update import Overrides
 from odradek.core.moment import Moment
 from odradek.core.replicas import Errors
+from odradek.core.storage import NoDirectory
 from odradek.net.metadata import Metadata
 
 log = logging.getLogger(__name__)
@@ -106,13 +111,19 @@ class FromController:
     def _prepare(self, told: Told) -> None:
         """Has a thread read what has to be known, and make the files of new replicas."""
         self._waiting = None
-        names = self._broker.controlled.names(told.sent)
-        if names or isinstance(told.sent.request, BecomeLeaderOrFollower):
-            self._shell.in_order(partial(self._read, told.sent, names), partial(self._prepared, told))
+        sent, controlled = told.sent, self._broker.controlled
+        names = controlled.names(sent)
+        is_new = sent.controller_epoch > controlled.controller_epoch
+        if names or is_new or isinstance(sent.request, BecomeLeaderOrFollower):
+            self._shell.in_order(partial(self._read, sent, names, is_new=is_new), partial(self._prepared, told))
         else:  # Not within `take`, which every slice calls.
             self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
 
-    def _read(self, sent: ToBroker, names: Sequence[TopicName]) -> Overrides:
+    def _read(self, sent: ToBroker, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
+        """Return what is set on topics.  Raise Refused for a controller epoch that is new here and not in the tree."""
+        self._broker.controlled.check(sent)  # What is stale makes no files; it is looked at again when it is applied.
+        if is_new:
+            self._metadata.check_controller_epoch(sent.controller_epoch)
         overrides = {name: self._metadata.overrides(name) for name in names}
         if isinstance(sent.request, BecomeLeaderOrFollower):
             make_replicas(self._broker, sent.request, overrides, self._shell.now().wall)
@@ -124,17 +135,36 @@ class FromController:
             log.warning("what the controller says waits for the metadata tree: %s", failure)
             later = self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, told)
             self._waiting = told, later
-        elif failure is not None:
-            raise failure
         else:
-            self._shell.add_slices(self._tell(told, done.result()))
+            self._shell.add_slices(self._tell(told, done.result() if failure is None else failure))
 
-    def _tell(self, told: Told, overrides: Overrides) -> Iterator[None]:
-        answer: Errors | Refused
+    def _tell(self, told: Told, read: Overrides | BaseException) -> Iterator[None]:
         try:
-            answer = yield from self._broker.told(told.sent, overrides, self._shell.now())
+            answer = yield from self._applied(told.sent, read)
+        except Exception:  # The process ends for it; where it does not, as in tests, the next request begins.
+            self._end(told, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+            raise
+        self._end(told, answer)
+
+    def _applied(self, sent: ToBroker, read: Overrides | BaseException) -> Generator[None, None, Errors | Refused]:
+        """Return the failures by partition, or why the whole request was refused.
+
+        Raise what the process ends for: a broken invariant, or the failure of the last data directory.
+        """
+        try:
+            if isinstance(read, BaseException):
+                raise read
+            return (yield from self._broker.told(sent, read, self._shell.now()))
         except Refused as refused:
-            answer = Refused(refused.code, refused.detail)
+            return Refused(refused.code, refused.detail)
+        except (AssertionError, NoDirectory):
+            raise
+        except Exception:
+            text = "a request of controller %d in epoch %d failed, and the next one begins: %.2000s"
+            log.exception(text, sent.controller, sent.controller_epoch, sent.request)
+            return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _end(self, told: Told, answer: Errors | Refused) -> None:
         self._is_telling = False
         told.ended(answer)
         if isinstance(told.sent.request, UpdateMetadata):

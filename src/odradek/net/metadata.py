@@ -15,7 +15,18 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
 from odradek.coordination import claims, layout
 from odradek.coordination.fields import BadZnodeError
-from odradek.coordination.tree import NodeExists, NoNode, SessionExpired, Tree, TreeFailed, Unavailable
+from odradek.coordination.tree import (
+    BadVersion,
+    Check,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    Stat,
+    Tree,
+    TreeFailed,
+    Unavailable,
+)
 from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.effects import TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
@@ -216,6 +227,36 @@ class Metadata:
             raise Refused(ErrorCode.STALE_BROKER_EPOCH)
         block = claims.producer_ids(self._tree, broker_id)
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
+
+    # The controller.
+
+    def check_controller_epoch(self, epoch: int) -> None:
+        """Raise Refused with STALE_CONTROLLER_EPOCH for an epoch above the latest: no controller is elected in it yet.
+
+        Who is elected writes the epoch before all else.  A ZooKeeper server may lag behind, so that a lower epoch is
+        believed only when a write has confirmed that it is the latest.
+        """
+        while True:
+            try:
+                data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
+            except NoNode:
+                latest, stat = 0, None
+            else:
+                latest = layout.decode_controller_epoch(data) if data else 0
+            if epoch <= latest:
+                return
+            if stat is None or self._is_latest(stat):
+                text = f"controller epoch {epoch}, the latest in {self.where} is {latest}"
+                raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
+
+    def _is_latest(self, controller_epoch: Stat) -> bool:
+        try:
+            self._tree.multi([Check(layout.CONTROLLER_EPOCH, controller_epoch.version)])
+        except MultiFailed as failed:
+            if not isinstance(failed.error, BadVersion | NoNode):
+                raise
+            return False
+        return True
 
     def check_controller(self) -> int:
         """Returns the version of /controller_epoch in which this broker was elected.  Raises Refused."""

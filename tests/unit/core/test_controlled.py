@@ -336,8 +336,9 @@ def test_what_was_said_to_who_this_broker_was_before_is_refused(harness: Harness
     update = UpdateMetadata({}, {}, (), is_full=True)
     for epoch in (20, 21, -1):  # A newer one is ours, too, and brokers before 2.2 have none.
         assert controller.says(update, broker_epoch=epoch) == {}
-    with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
-        controller.says(update, broker_epoch=19)
+    for epoch in (19, 1, 0, -2, -(2**63)):
+        with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
+            controller.says(update, broker_epoch=epoch)
     controller.epoch -= 1  # And deposed since: Apache Kafka looks at the broker epoch first.
     with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
         controller.says(update, broker_epoch=19)

@@ -156,6 +156,22 @@ def test_a_fetch_of_a_process_that_is_no_more_is_refused() -> None:
     assert leader.advanced() == 5
 
 
+def test_an_absurd_epoch_does_not_keep_a_follower_out_for_good() -> None:
+    """Nobody fetches with it again, and the follower's own fetches are accepted after replica.lag.time.max.ms."""
+    leader = Leader(LEADER, SECOND)
+    leader.fetch(SECOND, 5, broker_epoch=20)
+    leader.fetch(SECOND, 5, broker_epoch=2**63 - 1)
+    for leader.now in (0, LAG_MS):
+        with pytest.raises(Refused):
+            leader.fetch(SECOND, 6, broker_epoch=20)
+    leader.now = LAG_MS + 1
+    assert leader.fetch(SECOND, 6, broker_epoch=20)
+    leader.eligible[SECOND] = 21  # One that the cluster tells does not get old.
+    leader.now *= 10
+    with pytest.raises(Refused):
+        leader.fetch(SECOND, 7, broker_epoch=20)
+
+
 def test_the_low_watermark_is_the_least_start_of_those_that_live() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     own = Offset(50)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from odradek.base.units import INT64_MAX, BrokerId, LeaderEpoch, ProducerId, Tim
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.tree import Stat, Tree
 from odradek.core.cluster import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from odradek.core.effects import CreateTopics, TakeProducerIds
 from odradek.net.lone_metadata import LoneMetadata
@@ -187,6 +189,40 @@ def test_who_leads_is_not_read_here(us: TreeMember, path: Path) -> None:
     view = us.metadata.view()
     assert not view.unreadable
     assert [partition.replicas for partition in view.topics[T].partitions] == [(US,), (US,)]
+
+
+# Controller epochs.
+
+
+def test_an_epoch_in_which_nobody_was_elected_is_refused(us: TreeMember, other: TreeMember) -> None:
+    for epoch in (1, INT64_MAX):
+        with pytest.raises(Refused) as refused:
+            other.metadata.check_controller_epoch(epoch)
+        assert refusal(refused.value) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert us.is_elected()
+    other.metadata.check_controller_epoch(1)
+    with pytest.raises(Refused):
+        other.metadata.check_controller_epoch(2)
+
+
+def test_a_server_that_lags_behind_is_asked_again(us: TreeMember, other: TreeMember) -> None:
+    assert us.is_elected()
+    get = other.tree.get
+    reads: list[str] = []
+
+    class Lagging:
+        """The first read has what was there before the election."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(other.tree, name)
+
+        def get(self, path: str) -> tuple[bytes, Stat]:
+            reads.append(path)
+            data, stat = get(path)
+            return (b"", stat._replace(version=stat.version - 1)) if len(reads) == 1 else (data, stat)
+
+    Metadata(cast(Tree, Lagging())).check_controller_epoch(1)
+    assert reads == [layout.CONTROLLER_EPOCH] * 2
 
 
 # Producer ids.

@@ -17,7 +17,7 @@ from odradek.core.controller.steps import Finding, Steps, WriteStates
 
 def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, batch: RequestBatch) -> Steps:
     """Has others lead what a broker leads, takes it out of ISRs, and stops its followers."""
-    if not _is_from_who_lives(event, context):
+    if not _is_from_live_broker(event, context):
         return
     broker = event.broker
     context.shutting_down.add(broker)
@@ -50,7 +50,7 @@ def alter_partitions(
     event: AlterPartitions, context: ControllerContext, leaders: Leaders, batch: RequestBatch
 ) -> Steps:
     """Writes ISRs that leaders have proposed, each if it follows from the state that is there."""
-    if not _is_from_who_lives(event, context):
+    if not _is_from_registered_broker(event, context):
         return
     answers: dict[TopicPartition, AlteredPartition] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
@@ -124,11 +124,27 @@ def _has_restarted(known: BrokerEpochs, wanted: LeaderAndIsr, context: Controlle
     return any(known.get(one, NO_EPOCH) not in (NO_EPOCH, context.brokers[one].epoch) for one in wanted.isr)
 
 
-def _is_from_who_lives(ask: ShutDown | AlterPartitions, context: ControllerContext) -> bool:
-    """True if the broker that asks is the one that is registered; else the error is set."""
+def _is_from_live_broker(ask: ShutDown, context: ControllerContext) -> bool:
+    """Return whether the broker that asks is registered; set the error if it is not.
+
+    As in Apache Kafka, an epoch above the known one belongs to a registration of which the controller learns next,
+    and -1 is sent by brokers that do not know theirs.
+    """
     live = context.brokers.get(ask.broker)
     if live is None:
-        ask.error = ErrorCode.BROKER_NOT_AVAILABLE if ask.broker_epoch < 0 else ErrorCode.STALE_BROKER_EPOCH
-    elif 0 <= ask.broker_epoch < live.epoch:
+        ask.error = ErrorCode.BROKER_NOT_AVAILABLE if ask.broker_epoch == NO_EPOCH else ErrorCode.STALE_BROKER_EPOCH
+    elif NO_EPOCH != ask.broker_epoch < live.epoch:
+        ask.error = ErrorCode.STALE_BROKER_EPOCH
+    return not ask.error
+
+
+def _is_from_registered_broker(ask: AlterPartitions, context: ControllerContext) -> bool:
+    """Return whether the request carries exactly the epoch of the broker's registration; set the error if not.
+
+    Leaders of every version that sends AlterPartition know their epoch.  One that has just registered again retries
+    until the controller has learned of it.
+    """
+    live = context.brokers.get(ask.broker)
+    if live is None or live.epoch != ask.broker_epoch:
         ask.error = ErrorCode.STALE_BROKER_EPOCH
     return not ask.error

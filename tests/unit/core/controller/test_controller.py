@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.core.controller.events import AlterPartitions
+from odradek.core.controller.events import AlterPartitions, ShutDown
 from sim.simcontroller import SESSION_MS, SimCluster
 
 CALM_SECONDS = 1.0
@@ -265,6 +265,27 @@ def test_a_follower_that_was_seen_to_catch_up_has_restarted_since() -> None:
             assert leader_epoch_isr(cluster, "flights") == (0, 1, (0, 1, 2))
             assert cluster.propose_isr(cluster.members[leader], partition, map(BrokerId, (0, 2)))
             calm(cluster)
+
+
+def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> None:
+    """What Apache Kafka 3.9.1 answers; interop/test_broker_epochs_kafka asks one."""
+    cluster = started()
+    cluster.create_topic("flights", [[0, 1]])
+    calm(cluster)
+    own = cluster.members[BrokerId(0)].epoch
+    epochs = (-(2**63), -2, -1, 0, own - 1, own, own + 1, 10**15, 2**63 - 1)
+    stale, unknown = ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE
+    alters = [AlterPartitions(BrokerId(broker), epoch, {}) for broker in (0, 99) for epoch in epochs]
+    stops = [ShutDown(BrokerId(broker), epoch) for broker in (0, 99) for epoch in epochs]
+    for ask in (*alters, *stops):
+        cluster.controllers[0].tell(ask)
+        cluster.run(CALM_SECONDS)  # Who is to shut down has stopped its replicas, and runs on here.
+    accepted = [ask.broker_epoch for ask in alters if not ask.error]
+    assert accepted == [own]
+    assert {ask.error for ask in alters} == {ErrorCode.NONE, stale}
+    accepted = [ask.broker_epoch for ask in stops if not ask.error]
+    assert accepted == [-1, own, own + 1, 10**15, 2**63 - 1]
+    assert [ask.broker_epoch for ask in stops if ask.error is unknown] == [-1]
 
 
 def test_a_failed_directory_takes_its_replicas_offline_alone() -> None:
