@@ -28,6 +28,7 @@ from odradek.base.limits import (
     RECEIVE_BUFFER_KEPT_BYTES_MAX,
     REQUEST_BYTES_MAX,
     REQUESTS_PER_READ_TO_GROW_MAX,
+    TAGGED_FIELDS_MAX,
 )
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
 from odradek.wire.budget import Share
@@ -379,7 +380,8 @@ class _HeaderEnd:
             if version >= 1:
                 self._take_client_id()
             if version >= 2:
-                self.rest = self.rest[skip_tags(self.rest, 0) :]
+                end, _ = skip_tags(self.rest, 0, TAGGED_FIELDS_MAX)
+                self.rest = self.rest[end:]
         except (Malformed, IndexError, struct_error) as error:
             if api_key in FLEXIBLE_FROM and api_key != ApiKey.API_VERSIONS:
                 raise Malformed(f"the header of API {api_key} version {api_version} is cut short") from error
