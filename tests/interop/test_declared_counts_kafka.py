@@ -8,7 +8,6 @@ fields of a request together at 100,000.  Beyond its bound each closes the conne
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from struct import pack
 
 import pytest

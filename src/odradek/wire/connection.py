@@ -33,6 +33,7 @@ from odradek.base.limits import (
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
 from odradek.wire.budget import Share
 from odradek.wire.errors import Malformed, cut_short
+from odradek.wire.kafka_0_7 import explain_frame
 from odradek.wire.pages import Pages
 from odradek.wire.primitives import Buffer, Chunk
 from odradek.wire.request import Request
@@ -353,7 +354,10 @@ class Connection:
             return None
         api_key, api_version, correlation_id = _unpack_header(self._buffer, at + _SIZE_BYTES)
         header = _HeaderEnd(self._view[at + _SIZE_BYTES + _HEADER_BYTES_MIN : stop])
-        header.parse(api_key, api_version)
+        try:
+            header.parse(api_key, api_version)
+        except Malformed as malformed:
+            raise explain_frame(self._view[at + _SIZE_BYTES : stop], malformed) from None
         request = Request(
             api_key, api_version, correlation_id, header.client_id, header.rest, stop - at, self._next_request
         )
