@@ -117,8 +117,8 @@ _APIS = (
     # Kafka 4 says 2, and so do we; older brokers ask in versions 0 and 1 without having been told.
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, advertised_from=2),
     Api(ApiKey.LIST_GROUPS, 0, 5),
-    Api(ApiKey.DELETE_GROUPS, 0, 2),
-    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
+    Api(ApiKey.DELETE_GROUPS, 0, 3),
+    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 6),
     Api(ApiKey.COMPACT_PARTITIONS, 0, 0),
 )
 
