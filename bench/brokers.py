@@ -208,7 +208,7 @@ class Relaxed(Odradek):
 
 
 class Kafka(Broker):
-    """Apache Kafka 4.3.0, KRaft, broker and controller in one process."""
+    """Apache Kafka 4.4.0, KRaft, broker and controller in one process."""
 
     name = "kafka"
     settings: ClassVar[dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Three brokers of Apache Kafka 4.3.0, KRaft, each broker and controller in one process."""
+"""Three brokers of Apache Kafka 4.4.0, KRaft, each broker and controller in one process."""
 
 from __future__ import annotations
 

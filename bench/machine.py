@@ -29,7 +29,7 @@ def describe(folder: Path) -> dict[str, str]:
         "Python": platform.python_version(),
         "uvloop": _version("uvloop"),
         "Odradek": f"{_version('odradek')}, {'interpreted' if is_interpreted() else 'compiled'}, {_commit()}",
-        "Apache Kafka": "4.3.0",
+        "Apache Kafka": "4.4.0",
         "Java": _output("java", "-version").partition("\n")[0],
         "librdkafka": _librdkafka(),
         "load at the start": f"{os.getloadavg()[0]:.2f}",

@@ -3,7 +3,7 @@
     python bench/replicas.py [--targets odradek,odradek-zookeeper,kafka,kafka-3.9] [--parts PART,...]
                              [--cases PATTERN] [--seconds 5] [--repeat 3] [--out FILE]
 
-Odradek as `serve --brokers 3` and on a ZooKeeper, Kafka 4.3.0 as three combined KRaft processes, 3.9.1 on a ZooKeeper.
+Odradek as `serve --brokers 3` and on a ZooKeeper, Kafka 4.4.0 as three combined KRaft processes, 3.9.1 on a ZooKeeper.
 All run at a time; cases go in turn from one to the next, so that the machine's moods hit all of them, and those that
 have nothing to do wait.  Settings are the defaults of each, session timeouts too, but for files that are deleted soon.
 

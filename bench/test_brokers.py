@@ -123,7 +123,7 @@ KINDS: dict[str, tuple[str, Callable[[], Round]]] = {
     "odradek": ("`odradek.testing`, in the test's process", in_process),
     "serve": ("`odradek serve`, a process", as_a_process),
     "mock": ("librdkafka's mock cluster, in the test's process", mock_cluster),
-    "kafka": ("Apache Kafka 4.3.0, its process without a container", apache_kafka),
+    "kafka": ("Apache Kafka 4.4.0, its process without a container", apache_kafka),
 }
 
 

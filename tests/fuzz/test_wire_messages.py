@@ -1,15 +1,23 @@
-"""Garbage is parsed or Malformed, never anything else; what was parsed can be written again."""
+"""Garbage is parsed or Malformed, never anything else; what was parsed can be written again.
+
+Counts that lie are of their own kind: nothing is made of them, however they follow each other.
+"""
 
 from __future__ import annotations
+
+import tracemalloc
+from contextlib import suppress
+from struct import pack
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.wire.catalog import APIS, HEADERS
-from odradek.wire.compile import decode, encode
+from odradek.wire.compile import decode, encode, reader
 from odradek.wire.errors import Malformed
 from odradek.wire.schema import schema_of
+from odradek.wire.varint import uvarint
 
 CASES = [
     (cls, version)
@@ -18,6 +26,17 @@ CASES = [
 ]
 # Small numbers make plausible counts and lengths; the rest is noise.
 plausible = st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5, 0x7F, 0x80, 0xFF]), max_size=300).map(bytes)
+# Counts at and beyond each bound, in both forms, among what leads from one to the next.
+COUNTS = [1, 2, 127, 1_000, 10_000, 10_001, 99_999, 1_000_000, 1_000_001, (1 << 31) - 1]
+declared = st.lists(
+    st.one_of(
+        st.sampled_from(COUNTS).map(uvarint),
+        st.sampled_from(COUNTS).map(lambda count: pack(">i", count)),
+        st.sampled_from([b"", b"\0", b"\1", bytes(16), b"\2x", b"\0\1x"]),
+    ),
+    max_size=30,
+).map(b"".join)
+DECODED_BYTES_PER_BYTE_MAX = 1_000  # An object with a few lists, for one byte.
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
@@ -32,3 +51,23 @@ def test_garbage(cls: type, version: int) -> None:
         assert decode(cls, version, encode(message, version)) == message
 
     check()
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_declared_counts(cls: type, version: int) -> None:
+    @settings(max_examples=20, deadline=None, database=None)
+    @given(declared)
+    def check(data: bytes) -> None:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        with suppress(Malformed):
+            decode(cls, version, data)
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak - before < 100_000 + DECODED_BYTES_PER_BYTE_MAX * len(data)
+
+    reader(cls, version)  # Compiled before memory is looked at.
+    tracemalloc.start()
+    try:
+        check()
+    finally:
+        tracemalloc.stop()

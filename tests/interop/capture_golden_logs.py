@@ -1,4 +1,4 @@
-"""Writes tests/golden/kafka-4.3.0: a data directory made by a real Apache Kafka, and what was put into it.
+"""Writes tests/golden/kafka-4.4.0: a data directory made by a real Apache Kafka, and what was put into it.
 
     python tests/interop/capture_golden_logs.py
 
@@ -107,8 +107,8 @@ def text(raw: object) -> str | None:
 
 
 def keep(data: Path, records: dict[str, list[dict[str, object]]]) -> None:
-    shutil.rmtree(GOLDEN, ignore_errors=True)
-    GOLDEN.mkdir(parents=True)
+    shutil.rmtree(GOLDEN / "data", ignore_errors=True)  # Recordings of others lie beside it.
+    GOLDEN.mkdir(parents=True, exist_ok=True)
     for path in data.iterdir():
         if path.name.rpartition("-")[0] in TOPICS:
             shutil.copytree(path, GOLDEN / "data" / path.name)

@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests:tests/interop python tests/interop/capture_golden_moved.py
 
-Run once; the results are kept in the repository, so that tests need no java.  And into tests/golden/kafka-4.3.0 the
-metadata log of a cluster of 4.3.0 with the same topics, in which some were changed, grown and deleted.
+Run once; the results are kept in the repository, so that tests need no java.  And into tests/golden/kafka-4.4.0 the
+metadata log of a cluster of 4.4.0 with the same topics, in which some were changed, grown and deleted.
 """
 
 from __future__ import annotations

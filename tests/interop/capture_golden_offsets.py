@@ -1,4 +1,4 @@
-"""Writes tests/golden/kafka-4.3.0/offsets: a partition of __consumer_offsets, and what Apache Kafka says is in it.
+"""Writes tests/golden/kafka-4.4.0/offsets: a partition of __consumer_offsets, and what Apache Kafka says is in it.
 
     PYTHONPATH=tests:tests/interop python tests/interop/capture_golden_offsets.py
 

@@ -23,7 +23,7 @@ import quick_java
 
 from support.ports import free_port
 
-VERSION = "4.3.0"
+VERSION = "4.4.0"
 CACHE = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers"))
 START_SECONDS_MAX = 300
 STOP_SECONDS_MAX = 120

@@ -13,7 +13,7 @@ from kafka_peer import TOOL_SECONDS_MAX, jars, java_options, run_tool
 TOOLS = "org.apache.kafka.tools"
 API_VERSIONS = f"{TOOLS}.BrokerApiVersionsCommand"
 CLUSTER = f"{TOOLS}.ClusterTool"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = f"{TOOLS}.ConfigCommand"  # kafka.admin.ConfigCommand until 4.3.
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
 CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
 CONSUMER_GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"

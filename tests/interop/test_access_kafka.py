@@ -1,4 +1,4 @@
-"""A real Apache Kafka 4.3.0 with its StandardAuthorizer still answers as the recording says that it does.
+"""A real Apache Kafka 4.4.0 with its StandardAuthorizer still answers as the recording says that it does.
 
 With ODRADEK_RECORD=1 in the environment the recording is made anew from it.  That Odradek answers so, too, is tested in
 unit/api/test_access.py.

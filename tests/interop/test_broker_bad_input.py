@@ -21,6 +21,7 @@ from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support import kafka_0_7
 from support.raw_client import Closed, RawClient, frame, raw_frame
 from support.waiting import until
 
@@ -267,6 +268,18 @@ def test_thousands_of_requests_with_large_answers_at_once(broker: Broker, client
         client.ping()
     assert memory_kib() - before < 30 * 1024
     glutton.close()
+
+
+@pytest.mark.parametrize("topic", [b"top", b"test", b"a-topic", b"a-topic-with-a-long-name"])
+@pytest.mark.parametrize("kind", range(5))
+def test_a_client_of_kafka_0_7_is_named_in_the_log(
+    client: RawClient, kind: int, topic: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.send(kafka_0_7.request(kind, topic))
+    assert client.is_closed()
+    (line,) = caplog.messages
+    assert line.endswith("the client speaks the protocol of Kafka 0.7, which this listener does not support")
+    assert line.startswith("127.0.0.1:")
 
 
 def test_requests_are_bounded_in_elements(broker: Broker, client: RawClient, bystander: RawClient) -> None:

@@ -1,4 +1,4 @@
-"""The same requests to Odradek as were played to Apache Kafka 4.3.0: the answers are equal, field by field.
+"""The same requests to Odradek as were played to Apache Kafka 4.4.0: the answers are equal, field by field.
 
 What Kafka answered is recorded (differential/recording.py), so this needs no java; test_broker_differential_kafka.py
 holds the recording against a real Kafka, and makes it.  Where the answers differ for a reason, docs/DIFFERENCES.md has

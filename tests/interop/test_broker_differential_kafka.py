@@ -1,4 +1,4 @@
-"""A real Apache Kafka 4.3.0 still answers as the recording says that it does.
+"""A real Apache Kafka 4.4.0 still answers as the recording says that it does.
 
 It could only answer otherwise if it was asked otherwise, which test_broker_differential.py notices: so this is one of
 the long tests.  With ODRADEK_RECORD=1 in the environment the recording is made anew from it.

@@ -1,4 +1,4 @@
-"""odradek topic config and odradek broker config against a real Apache Kafka 4.3.0."""
+"""odradek topic config and odradek broker config against a real Apache Kafka 4.4.0."""
 
 from __future__ import annotations
 

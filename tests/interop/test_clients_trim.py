@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as TopicPartitionOfKafkaPython
 from kafka.admin import KafkaAdminClient
-from kafka_peer import REAL_KAFKA, TOOL_SECONDS_MAX, run_tool
+from kafka_peer import REAL_KAFKA, TOOL_SECONDS_MAX, VERSION, run_tool
 from kafka_tools import TOOLS
 from kafka_zookeeper import OLD_KAFKA, V3, old_java
 
@@ -101,7 +101,7 @@ def by_tool_of_3(folder: Path, main_class: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize(
     "ran",
-    [pytest.param(by_tool_of_4, id="4.3.0", marks=REAL_KAFKA), pytest.param(by_tool_of_3, id="3.9.1", marks=OLD_KAFKA)],
+    [pytest.param(by_tool_of_4, id=VERSION, marks=REAL_KAFKA), pytest.param(by_tool_of_3, id="3.9.1", marks=OLD_KAFKA)],
 )
 def test_kafkas_own_tools(address: str, ran: Callable[..., str], tmp_path: Path) -> None:
     topic = filled(address)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka_peer import REAL_KAFKA, run_tool
+from kafka_peer import REAL_KAFKA, VERSION, run_tool
+from kafka_tools import CONFIGS
 
 from support.asking import created
 from support.configuring import TOPIC, described
@@ -29,14 +30,14 @@ def client(serving: Serving) -> Iterator[RawClient]:
         yield client
 
 
-@pytest.mark.parametrize("version", ["4.3.0", "3.9.1"])
-def test_kafkas_own_tool(serving: Serving, client: RawClient, tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(("version", "tool"), [(VERSION, CONFIGS), ("3.9.1", "kafka.admin.ConfigCommand")])
+def test_kafkas_own_tool(serving: Serving, client: RawClient, tmp_path: Path, version: str, tool: str) -> None:
     topic = f"tool-{version}"
     created(client, topic)
 
     def configs(*arguments: str) -> str:
         where = ("--bootstrap-server", serving.address)
-        return run_tool(tmp_path, "kafka.admin.ConfigCommand", *where, *arguments, version=version)
+        return run_tool(tmp_path, tool, *where, *arguments, version=version)
 
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     assert "Completed updating" in configs(*of_topic, "--alter", "--add-config", "retention.ms=5000,segment.ms=9000")

@@ -1,4 +1,4 @@
-"""odradek.record.validation=records beside a real Apache Kafka 4.3.0: the same batches are refused, mended and stored.
+"""odradek.record.validation=records beside a real Apache Kafka 4.4.0: the same batches are refused, mended and stored.
 
 What every version of Produce says of them is recorded (test_broker_differential_validated.py); here are more batches.
 """

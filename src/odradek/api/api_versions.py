@@ -34,8 +34,9 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
         if not all(map(SOFTWARE.fullmatch, names)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
         call.peer.software = " ".join(names)
-    if call.version >= CLUSTER_NAMED_SINCE and _meant_another(call, body):
-        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
+    code = _check_meant(call, body) if call.version >= CLUSTER_NAMED_SINCE else ErrorCode.NONE
+    if code:
+        return ApiVersionsResponse(error_code=code, api_keys=[])
     protocol = call.broker.protocol
     # What clients go by: from level 2 of transaction.version on, each transaction has an epoch of its own (KIP-890).
     features = protocol.features
@@ -64,6 +65,11 @@ def unknown_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def _meant_another(call: Call, body: ApiVersionsRequest) -> bool:
-    broker = call.broker
-    return body.cluster_id not in (None, broker.view.cluster_id) or body.node_id not in (-1, broker.id)
+def _check_meant(call: Call, body: ApiVersionsRequest) -> ErrorCode:
+    """Return what is wrong with the cluster and broker that the client names: both or neither, and these."""
+    if body.cluster_id is None and body.node_id == -1:
+        return ErrorCode.NONE
+    if body.cluster_id is None or body.node_id == -1:
+        return ErrorCode.INVALID_REQUEST
+    is_this = (body.cluster_id, body.node_id) == (call.broker.view.cluster_id, call.broker.id)
+    return ErrorCode.NONE if is_this else ErrorCode.REBOOTSTRAP_REQUIRED

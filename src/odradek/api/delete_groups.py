@@ -1,6 +1,7 @@
-"""DeleteGroups, versions 0 to 2: groups without members go, with their offsets (KIP-229).
+"""DeleteGroups, versions 0 to 3: groups without members go, with their offsets (KIP-229).
 
-v1: throttled after the answer.  v2: flexible.  A group that is named twice is answered once.
+v1: throttled after the answer.  v2: flexible.  v3: says why a group was not deleted.
+A group that is named twice is answered once.
 
 Each group is deleted, or is not, by itself; others may have their turn between two of them.
 """
@@ -42,7 +43,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
             written[leading] = None
             yield from pauses(WRITE_PARTS)
         except Refused as refused:
-            result.error_code = refused.code
+            result.error_code, result.error_message = refused.code, refused.detail or None
         results.append(result)
         yield PAUSE
     writes = Settled(written)

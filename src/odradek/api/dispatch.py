@@ -43,6 +43,7 @@ from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.compile import decode, decode_small
 from odradek.wire.errors import Malformed, TooManyElements
+from odradek.wire.kafka_0_7 import explain_request
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.produce import ProduceRequest
@@ -96,6 +97,8 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
         body: object = decode_small(api.request, request.api_version, received, REQUEST_ELEMENTS_INLINE_MAX)
     except TooManyElements:
         return _read_beside(_Asked(api, call, request, received))
+    except Malformed as malformed:
+        raise explain_request(request, received, malformed) from None
     return _Asked(api, call, request, received).handle(body)
 
 
@@ -118,6 +121,8 @@ def _read_beside(asked: _Asked) -> Steps:
         work = Work(partial(decode, asked.api.request, request.api_version, asked.received))
         turn.waits(work)
         resumed = yield work
+        if isinstance(resumed.error, Malformed):
+            raise explain_request(request, asked.received, resumed.error)
         if resumed.error is not None:
             raise resumed.error
         call.now, call.admission = resumed.now, call.peer.admission
@@ -268,7 +273,7 @@ class _Asked:
 def _unsupported(request: Request, api: Api | None) -> Encoded:
     if request.api_key != ApiKey.API_VERSIONS:
         # As Kafka does: some clients know by an error code what is missing, but no answer suits all of them.
-        raise Malformed(_why_not(request, api))
+        raise explain_request(request, request.body, Malformed(_why_not(request, api)))
     asked_again = Request(request.api_key, 0, request.correlation_id, request.client_id, NO_BODY, 0, request.sequence)
     return encode_response(asked_again, api_versions.unknown_version())
 

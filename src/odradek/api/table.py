@@ -118,8 +118,8 @@ _APIS = (
     # Kafka 4 says 2, and so do we; older brokers ask in versions 0 and 1 without having been told.
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "odradek.api.offset_for_leader_epoch", 0, 4, advertised_from=2),
     Api(ApiKey.LIST_GROUPS, "odradek.api.list_groups", 0, 5),
-    Api(ApiKey.DELETE_GROUPS, "odradek.api.delete_groups", 0, 2),
-    Api(ApiKey.TXN_OFFSET_COMMIT, "odradek.api.txn_offset_commit", 0, 5),
+    Api(ApiKey.DELETE_GROUPS, "odradek.api.delete_groups", 0, 3),
+    Api(ApiKey.TXN_OFFSET_COMMIT, "odradek.api.txn_offset_commit", 0, 6),
     Api(ApiKey.COMPACT_PARTITIONS, "odradek.api.compact_partitions", 0, 0),
 )
 

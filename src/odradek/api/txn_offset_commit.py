@@ -1,8 +1,8 @@
-"""TxnOffsetCommit, versions 0 to 5: offsets that count when the producer's transaction commits.
+"""TxnOffsetCommit, versions 0 to 6: offsets that count when the producer's transaction commits.
 
 v2: leader epochs; knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).  v3: flexible; generation, member and instance, to
 fence an old consumer (KIP-447).  v4: knows TRANSACTION_ABORTABLE.  v5: the group's partition joins the transaction with
-this request, without AddOffsetsToTxn (KIP-890).
+this request, without AddOffsetsToTxn (KIP-890).  v6: topics by id.
 
 Otherwise it is as OffsetCommit, but the group must have a name.
 """
@@ -22,6 +22,7 @@ from odradek.api.txn_verification import answered
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId
+from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
@@ -42,7 +43,8 @@ from odradek.wire.schema import maker
 LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 JOINS_SINCE = 5
-FENCED_NEVER = JOINS_SINCE + 1
+TOPIC_IDS_SINCE = 6
+FENCED_NEVER = TOPIC_IDS_SINCE + 1
 
 # What a transaction's coordinator elsewhere is the reason for, as clients are told it; they try all of it again.
 _TOLD_AS = {
@@ -57,9 +59,9 @@ _partition = maker(TxnOffsetCommitResponsePartition)
 def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
-    asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
+    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[TxnOffsetCommitRequestPartition] = Partitions()
-    yield from partitions.look(call.broker.view, call.rights, asked, by_id=False)
+    yield from partitions.look(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
     if not partitions.known:
         return (yield from _answer(partitions, ()))
     try:
@@ -82,6 +84,7 @@ def refuse(call: Call, body: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffs
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
                     for part in topic.partitions
@@ -180,6 +183,6 @@ def _answer(
             parts.append(_partition(partition_index=index, error_code=code))
             if not len(parts) % CHEAP:
                 yield
-        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts))
+        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.id, partitions=parts))
         yield
     return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)

@@ -10,7 +10,8 @@ from odradek.base.units import GIB, INT32_MAX, KIB, MIB
 # Requests.
 REQUEST_BYTES_MAX = 100 * MIB  # socket.request.max.bytes
 REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX = 512 * KIB
-# One byte on the wire (an empty tagged struct) can become a few hundred in Python.
+# One byte on the wire (an empty tagged struct) can become a few hundred in Python.  Apache Kafka 4.4 has the same bound
+# for each array (CVE-2026-111108); here array elements and tagged fields of the whole message count together.
 DECODED_ELEMENTS_MAX = 1_000_000
 # A request must not hold up the others while it is decoded: so many elements take a tenth of a second.
 REQUEST_ELEMENTS_MAX = 100_000
@@ -24,7 +25,7 @@ LARGE_REQUEST_BYTES = 128 * KIB
 LARGE_REQUESTS_AT_ONCE = 1
 MIDDLING_REQUESTS_AT_ONCE = 8
 TURN_STUCK_MS = 1_000
-TAGGED_FIELDS_MAX = 1_000
+TAGGED_FIELDS_MAX = 10_000  # In one section, as in Apache Kafka 4.4 (CVE-2026-111115); none is kept.
 # A connection's receive buffer begins with the first size, grows to the second while reads fill it with few requests,
 # and may keep the third for a peer whose requests are that large.  Larger buffers last for one request.  A read never
 # takes more than the second size beyond the request it completes: a request of 14 bytes weighs 340 in memory.
@@ -95,6 +96,7 @@ PARTITIONS_PER_FETCH_SESSION_MAX = 50_000  # Freeing them takes 5 ms.
 FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 
 assert REQUEST_ELEMENTS_INLINE_MAX < REQUEST_ELEMENTS_MAX <= DECODED_ELEMENTS_MAX
+assert TAGGED_FIELDS_MAX <= REQUEST_ELEMENTS_MAX, "one section must fit into one message"
 assert SEARCHED_UNPACKED_BYTES_MAX < UNPACKED_BYTES_MAX <= BATCH_DECOMPRESSED_BYTES_MAX
 assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX

@@ -85,9 +85,9 @@ class Planner(NamedTuple):
         """Returns the partitions to append so that the topic has `count`.  Raises Refused."""
         present = len(topic.partitions)
         _check_count(topic.name, present, count)
+        _check_added(count - present)
         racks = _racks(view)
         if assignments is None:
-            _check_added(count - present)
             replicas = topic.partitions[0].replicas
             # The round goes on that began with the first partition's first replica, as in Apache Kafka.
             start = sum(broker < replicas[0] for broker in racks) % max(len(racks), 1)
@@ -96,7 +96,6 @@ class Planner(NamedTuple):
         if len(assignments) != count - present:
             text = f"{count - present} partitions are added and {len(assignments)} assigned"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        _check_added(count - present)
         return _led_by_first(assignment.checked_manual(list(enumerate(assignments)), racks))
 
 
@@ -115,7 +114,7 @@ def _check_count(name: str, present: int, count: int) -> None:
 def _check_added(added: int) -> None:
     if added > PARTITIONS_PER_REQUEST_MAX:
         text = f"at most {PARTITIONS_PER_REQUEST_MAX} partitions can be added by one request"
-        raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+        raise Refused(ErrorCode.POLICY_VIOLATION, text)
 
 
 def _led_by_first(replicas: Iterable[tuple[BrokerId, ...]]) -> tuple[PartitionInfo, ...]:

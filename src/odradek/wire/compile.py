@@ -23,7 +23,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Reader(Protocol[T_co]):
-    """read(data, at) -> (message, position after it).  `left` bounds the elements of all its arrays together."""
+    """read(data, at) -> (message, position after it).  `left` bounds its array elements and tagged fields."""
 
     def __call__(self, data: Buffer, at: int, left: int = ..., /) -> tuple[T_co, int]: ...
 
@@ -69,7 +69,7 @@ def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
 
 
 def decode_small(cls: type[T], version: int, data: Buffer, elements_max: int) -> T:
-    """Decodes a body whose arrays have at most `elements_max` elements together.
+    """Decodes a body that has at most `elements_max` array elements and tagged fields together.
 
     Raises Malformed; TooManyElements, a Malformed, for a body with more, which may be whole all the same: `decode`
     tells.

@@ -28,10 +28,12 @@ from odradek.base.limits import (
     RECEIVE_BUFFER_KEPT_BYTES_MAX,
     REQUEST_BYTES_MAX,
     REQUESTS_PER_READ_TO_GROW_MAX,
+    TAGGED_FIELDS_MAX,
 )
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
 from odradek.wire.budget import Share
 from odradek.wire.errors import Malformed, cut_short
+from odradek.wire.kafka_0_7 import explain_frame
 from odradek.wire.pages import Pages
 from odradek.wire.primitives import Buffer, Chunk
 from odradek.wire.request import Request
@@ -352,7 +354,10 @@ class Connection:
             return None
         api_key, api_version, correlation_id = _unpack_header(self._buffer, at + _SIZE_BYTES)
         header = _HeaderEnd(self._view[at + _SIZE_BYTES + _HEADER_BYTES_MIN : stop])
-        header.parse(api_key, api_version)
+        try:
+            header.parse(api_key, api_version)
+        except Malformed as malformed:
+            raise explain_frame(self._view[at + _SIZE_BYTES : stop], malformed) from None
         request = Request(
             api_key, api_version, correlation_id, header.client_id, header.rest, stop - at, self._next_request
         )
@@ -379,7 +384,8 @@ class _HeaderEnd:
             if version >= 1:
                 self._take_client_id()
             if version >= 2:
-                self.rest = self.rest[skip_tags(self.rest, 0) :]
+                end, _ = skip_tags(self.rest, 0, TAGGED_FIELDS_MAX)
+                self.rest = self.rest[end:]
         except (Malformed, IndexError, struct_error) as error:
             if api_key in FLEXIBLE_FROM and api_key != ApiKey.API_VERSIONS:
                 raise Malformed(f"the header of API {api_key} version {api_version} is cut short") from error

@@ -12,7 +12,7 @@ class Malformed(ValueError):
 
 
 class TooManyElements(Malformed):
-    """Raised for an array that claims more elements than its bytes, or the bound given to the reader, allow."""
+    """Raised for an array or tagged section that claims more than its bytes, or the reader's bound, allow."""
 
 
 def cut_short(what: str, size: int, available: int) -> Malformed:
@@ -31,6 +31,10 @@ def null_refused(what: str) -> Malformed:
 
 def array_too_long(what: str, count: int, available: int) -> Malformed:
     return TooManyElements(f"{what} can't hold {count} elements in {available} bytes within the bounds of one message")
+
+
+def too_many_tags(count: int, left: int) -> Malformed:
+    return TooManyElements(f"{count} tagged fields where the bounds of one message allow {left} more")
 
 
 def tag_mismatch(what: str, size: int, used: int) -> Malformed:

@@ -2,8 +2,8 @@
 
 Neighbouring fields of fixed size are read with one unpack_from, together with the first byte of the length or tag
 count that follows them.  Structs are read in line; an object is made without its constructor and its slots are filled.
-In the text: `data` the bytes, `at` the position, `limit` their end, `left` how many more array elements this message
-may have, `n` the last length or count read.
+In the text: `data` the bytes, `at` the position, `limit` their end, `left` how many more array elements and tagged
+fields this message may have, `n` the last length or count read.
 
 A length is checked against what remains before anything is made of it.  Fields of fixed size need no check: reading
 them past the end raises, and that is Malformed.
@@ -206,10 +206,11 @@ class _ReaderSource(Source):
             self.emit(f"{variable}.{each.name} = {self.default_of(each.field, layout.cls)}")
         with self.block("if n:"):
             if not layout.tagged:
-                self.emit("at = skip_tags(data, at - 1)")
+                self.emit("at, left = skip_tags(data, at - 1, left)")
                 return
             count = self.variable("tags")
-            self.emit(f"{count}, at = read_tag_count(data, at - 1)")
+            self.emit(f"{count}, at = read_tag_count(data, at - 1, left)")
+            self.emit(f"left -= {count}")
             with self.block(f"for _ in range({count}):"):
                 self.tag(layout, variable)
 

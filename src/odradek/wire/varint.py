@@ -3,13 +3,14 @@
 │ 1xxxxxxx │ 1xxxxxxx │ ... │ 0xxxxxxx │   seven bits a byte, the lowest first, five bytes at most
 
 A tagged section ends every struct of a flexible version: uvarint count, then per field uvarint tag, uvarint size, and
-that many bytes (KIP-482).  A receiver skips the tags it doesn't know.
+that many bytes (KIP-482).  A receiver skips the tags it doesn't know.  Two bytes are a field, and a request has as many
+sections as structs, so fields are bounded in each section and, as array elements are, in the whole message.
 """
 
 from __future__ import annotations
 
 from odradek.base.limits import TAGGED_FIELDS_MAX
-from odradek.wire.errors import Malformed, cut_short
+from odradek.wire.errors import Malformed, cut_short, too_many_tags
 from odradek.wire.primitives import Buffer
 
 
@@ -34,10 +35,13 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_tag_count(data: Buffer, at: int) -> tuple[int, int]:
+def read_tag_count(data: Buffer, at: int, left: int) -> tuple[int, int]:
+    """Return the number of fields in a section and the position after it; raise Malformed for more than `left`."""
     count, at = read_uvarint(data, at)
     if count > TAGGED_FIELDS_MAX:
         raise Malformed(f"{count} tagged fields, at most {TAGGED_FIELDS_MAX} are read")
+    if count > left:
+        raise too_many_tags(count, left)
     return count, at
 
 
@@ -50,9 +54,9 @@ def read_tag(data: Buffer, at: int) -> tuple[int, int, int]:
     return tag, at, at + size
 
 
-def skip_tags(data: Buffer, at: int) -> int:
-    """Returns the position after a tagged section none of whose fields is known."""
-    count, at = read_tag_count(data, at)
+def skip_tags(data: Buffer, at: int, left: int) -> tuple[int, int]:
+    """Skip a tagged section none of whose fields is known; return the position after it and what remains of `left`."""
+    count, at = read_tag_count(data, at, left)
     for _ in range(count):
         _, _, at = read_tag(data, at)
-    return at
+    return at, left - count

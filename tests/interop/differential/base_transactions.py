@@ -133,7 +133,8 @@ def commit_offsets(
         member_id=member_id,
         group_instance_id=instance,
         topics=[
-            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()
+            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, topic_id=id_of(name), partitions=parts)
+            for name, parts in topics.items()
         ],
     )
 

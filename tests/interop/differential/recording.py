@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.3.0 answered, written down: tests/golden/kafka-4.3.0/differential.jsonl.
+"""What Apache Kafka 4.4.0 answered, written down: tests/golden/kafka-4.4.0/differential.jsonl.
 
 One JSON value on each line: first every distinct answer with its digest, then every scenario, whose steps name the
 digest of their request and that of the answer.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from differential.masks import Tree
 from differential.steps import Scenario
 
-PATH = Path(__file__).parents[2] / "golden" / "kafka-4.3.0" / "differential.jsonl"
+PATH = Path(__file__).parents[2] / "golden" / "kafka-4.4.0" / "differential.jsonl"
 HOW = "ODRADEK_RECORD=1 pytest --soak tests/interop/test_broker_differential_kafka.py"
 DIGEST_CHARACTERS = 8
 

@@ -1,6 +1,6 @@
 """Of two topics, groups or transactional ids in one request one may be refused, and the other is served as ever.
 
-The requests, and what each of them is to be told, are in interop/differential/access.py; what Apache Kafka 4.3.0 with
+The requests, and what each of them is to be told, are in interop/differential/access.py; what Apache Kafka 4.4.0 with
 its StandardAuthorizer answered is recorded (interop/test_access_kafka.py makes the recording).
 """
 

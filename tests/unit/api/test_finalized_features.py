@@ -35,6 +35,31 @@ def versions(harness: Harness) -> ApiVersionsResponse:
     return harness.ask(request, 4, ApiVersionsResponse)
 
 
+@pytest.mark.parametrize(
+    ("is_here", "node", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (None, 0, ErrorCode.INVALID_REQUEST),
+        (True, -1, ErrorCode.INVALID_REQUEST),
+        (True, 0, ErrorCode.NONE),
+        (True, 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (False, -1, ErrorCode.INVALID_REQUEST),
+        (False, 0, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+def test_a_client_names_both_cluster_and_broker(
+    tmp_path: Path, is_here: bool | None, node: int, code: ErrorCode
+) -> None:
+    """As Apache Kafka 4.4.0 answered each of these (KIP-1242); `node` is how far the id is from the broker's."""
+    harness = Harness(tmp_path)
+    cluster = None if is_here is None else harness.broker.view.cluster_id if is_here else "another"
+    node_id = -1 if node < 0 else harness.broker.id + node
+    request = ApiVersionsRequest(
+        client_software_name="tests", client_software_version="1", cluster_id=cluster, node_id=node_id
+    )
+    assert harness.ask(request, 5, ApiVersionsResponse).error_code == code
+
+
 def test_a_broker_of_ours_alone_has_all(tmp_path: Path) -> None:
     found = versions(Harness(tmp_path))
     levels = {one.name: (one.min_version_level, one.max_version_level) for one in found.finalized_features}

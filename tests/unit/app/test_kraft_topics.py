@@ -1,4 +1,4 @@
-"""The metadata log of a real Apache Kafka 4.3.0 (tests/interop/capture_golden_moved.py), read as it lies there."""
+"""The metadata logs of real Apache Kafkas (tests/interop/capture_golden_moved.py), read as they lie there."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CONFIGS: dict[str, dict[str, str]] = {
 COUNTS = dict.fromkeys(CONFIGS, 1) | {"every.codec": 2, "segments": 4, "empty": 3, "late": 2}
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    with tarfile.open(GOLDEN / "kafka-4.3.0" / "cluster_metadata.tar.xz") as archive:
+@pytest.fixture(params=["4.3.0", "4.4.0"])
+def data(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    with tarfile.open(GOLDEN / f"kafka-{request.param}" / "cluster_metadata.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka 4.3.0 wrote (tests/interop/capture_golden_logs.py) opens here, byte for byte."""
+"""A data directory that Apache Kafka 4.4.0 wrote (tests/interop/capture_golden_logs.py) opens here, byte for byte."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.log.snapshots import decode_snapshot
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.records import decode
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.0"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NOW = TimestampMs(1_700_000_100_000)
 INTERNAL = {"__consumer_offsets", "__transaction_state"}

@@ -34,7 +34,7 @@ from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.0" / "data"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0" / "data"
 DIRECTORY = "/data/t-0"
 T = TimestampMs(1_700_000_000_000)
 CONFIG = LogConfig(segment_bytes=500)

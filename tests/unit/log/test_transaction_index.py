@@ -29,7 +29,7 @@ BASE = Offset(1000)
 DIRECTORY = "/data/t-0"
 T = TimestampMs(1_700_000_000_000)
 CONFIG = LogConfig(segment_bytes=1000)
-GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.0" / "data" / "control-0"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0" / "data" / "control-0"
 
 
 def entries(steps: list[tuple[int, int, int]]) -> list[Aborted]:

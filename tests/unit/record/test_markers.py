@@ -14,7 +14,7 @@ from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.markers import EndMarker, end_marker, end_marker_batch
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.0" / "data" / "control-0"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0" / "data" / "control-0"
 T = TimestampMs(1_700_000_000_000)
 
 

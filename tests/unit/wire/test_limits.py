@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from struct import pack
 
 import pytest
 
-from odradek.base.limits import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
-from odradek.wire.compile import decode
-from odradek.wire.errors import Malformed
+from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from odradek.wire.compile import decode, decode_small
+from odradek.wire.errors import Malformed, TooManyElements
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.fetch import FetchRequest
@@ -109,6 +110,38 @@ def test_tagged_fields_are_bounded() -> None:
     decode(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX) + tags)
     text = refused(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX + 1) + tags + uvarint(9) + uvarint(0))
     assert f"at most {TAGGED_FIELDS_MAX}" in text
+
+
+@pytest.mark.parametrize("count", [TAGGED_FIELDS_MAX + 1, 20_000_000, (1 << 35) - 1])
+@pytest.mark.parametrize("cls", [ApiVersionsRequest, RequestHeader], ids=["body", "header"])
+def test_declared_tagged_fields_without_bytes(cls: type, count: int) -> None:
+    """CVE-2026-111115: a count is refused before anything is read or kept for it."""
+    fronts = {ApiVersionsRequest: uvarint(2) + b"a" + uvarint(2) + b"b", RequestHeader: pack(">hhih", 18, 3, 7, -1)}
+    version = {ApiVersionsRequest: 3, RequestHeader: 2}[cls]
+    assert f"{count} tagged fields" in refused(cls, version, fronts[cls] + uvarint(count))
+
+
+def tagged_topics(topics: int, fields: int) -> bytes:
+    """A Metadata body whose topics all have as many unknown tagged fields of two bytes each."""
+    section = uvarint(fields) + (uvarint(99) + uvarint(0)) * fields
+    return uvarint(topics + 1) + (bytes(16) + b"\0" + section) * topics + bytes(3)
+
+
+def test_tagged_fields_are_counted_with_the_elements() -> None:
+    """Each section and the array are small enough; together they are not."""
+    allowed = REQUEST_ELEMENTS_MAX // 1_000 - 1
+    assert decode(MetadataRequest, 12, tagged_topics(allowed, 1_000)).topics is not None
+    with pytest.raises(TooManyElements, match="1000 tagged fields"):
+        decode(MetadataRequest, 12, tagged_topics(allowed + 1, 1_000))
+
+
+def test_tagged_fields_do_not_hold_up_the_loop() -> None:
+    """A body that the loop decodes is small in fields, too: two megabytes of them took 0.7 s."""
+    data = tagged_topics(REQUEST_ELEMENTS_INLINE_MAX - 1, 1_000)
+    before = time.process_time()
+    with pytest.raises(TooManyElements):
+        decode_small(MetadataRequest, 12, data, REQUEST_ELEMENTS_INLINE_MAX)
+    assert time.process_time() - before < 0.1
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20, (1 << 32) - 1])

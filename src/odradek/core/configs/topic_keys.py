@@ -41,7 +41,7 @@ _KEYS: tuple[ConfigKey, ...] = (
     long("local.retention.bytes", -2, AT_LEAST_MINUS_2, MEDIUM),
     long("local.retention.ms", -2, AT_LEAST_MINUS_2, MEDIUM),
     long("max.compaction.lag.ms", INT64_MAX, AT_LEAST_1, MEDIUM),
-    int_("max.decompressed.message.bytes", DECOMPRESSED_MESSAGE_BYTES, AT_LEAST_1, MEDIUM, internal=True),
+    int_("max.decompressed.message.bytes", DECOMPRESSED_MESSAGE_BYTES, AT_LEAST_1, MEDIUM),
     int_("max.message.bytes", 1_048_588, AT_LEAST_0, MEDIUM),
     boolean("message.downconversion.enable", True, None, LOW, retired=True),
     string("message.format.version", "3.0-IV1", RELEASE, MEDIUM, retired=True),

@@ -1,4 +1,4 @@
-"""Offsets that Apache Kafka 4.3.0 kept (tests/interop/capture_golden_offsets.py) are what it says they are."""
+"""Offsets that Apache Kafka 4.4.0 kept (tests/interop/capture_golden_offsets.py) are what it says they are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.group_offsets import GroupOffsets, groups
 from support.in_memory import Harness
 from support.transactional import make_topic
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.3.0" / "offsets"
+GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.4.0" / "offsets"
 LOG = GOLDEN / "00000000000000000000.log"
 KEPT = json.loads((GOLDEN / "kept.json").read_text())
 

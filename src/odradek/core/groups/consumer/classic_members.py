@@ -43,7 +43,7 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
     draft.sees = asked.sees
     member_id = asked.member_id or to_text(runtime.entropy.new_uuid())
-    joining.check_room(draft, member_id)
+    joining.check_room(draft, member_id, asked.instance_id)
     subscription = _checked(draft.state, asked)
     if asked.needs_member_id and not asked.member_id and asked.instance_id is None:
         return _kept(runtime, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))

@@ -49,4 +49,5 @@ def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Mo
         steps.forget(draft, member.said.regex)
     draft.reasons.append(reason)
     steps.raise_epoch(draft)
+    steps.assign_nothing(draft)
     return draft.commit(now)[1]

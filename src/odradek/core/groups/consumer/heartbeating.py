@@ -98,10 +98,13 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
         return _leave(shard, asked, now)
     draft, upgraded = migration.opened(shard, asked.group_id, may_make=asked.epoch == JOIN_EPOCH)
     draft.sees = asked.sees
-    joining.check_room(draft, asked.member_id)
+    joining.check_room(draft, asked.member_id, asked.instance_id)
     member_id = asked.member_id or to_text(shard.runtime.entropy.new_uuid())
     before = _member(draft, asked, member_id)
+    assignor = steps.assignor_name(draft)
     has_resubscribed = _say(draft, before, asked, now)
+    if steps.assignor_name(draft) != assignor:
+        draft.reasons.append("most members ask for another assignor")
     steps.resolve_again(draft, now)
     steps.raise_epoch(draft)
     steps.assign(draft, now)

@@ -11,9 +11,12 @@ from odradek.core.groups.consumer.member import LEFT_EPOCH, Member
 JOIN_EPOCH = 0
 
 
-def check_room(draft: Draft, member_id: str) -> None:
-    """Raises Refused(GROUP_MAX_SIZE_REACHED) if there is no room for the member."""
-    if member_id in draft.state.members:
+def check_room(draft: Draft, member_id: str, instance_id: str | None) -> None:
+    """Raise Refused(GROUP_MAX_SIZE_REACHED) if there is no room for the member.
+
+    A static member that replaces another one of its instance needs none, as in Apache Kafka since 4.4.
+    """
+    if member_id in draft.state.members or (instance_id is not None and draft.state.static_member(instance_id)):
         return
     limit = draft.configs.int("group.consumer.max.size")
     if len(draft.state.members) >= limit:

@@ -24,6 +24,13 @@ def assignor_names(configs: BrokerConfigs) -> list[str]:
     return [CLASSES.get(name, name) for name in configs.list("group.consumer.assignors")] or list(ASSIGNORS)
 
 
+def assignor_name(draft: Draft) -> str:
+    """Return the assignor of the group: the one that most members ask for, or the first that is configured."""
+    names = assignor_names(draft.configs)
+    name = draft.state.preferred_assignor
+    return name if name in names else names[0]
+
+
 # Regular expressions.
 
 
@@ -105,6 +112,15 @@ def raise_epoch(draft: Draft) -> None:
 # The target assignment.
 
 
+def assign_nothing(draft: Draft) -> None:
+    """Let the assignment of a group without members follow its epoch, as in Apache Kafka since 4.4.
+
+    It has no time: the next member to join does not wait for the interval between two assignments.
+    """
+    if not draft.state.members:
+        draft.add(records.assigned(draft.state.id, Assigned(draft.state.epoch)))
+
+
 def assign(draft: Draft, now: Moment) -> None:
     """Computes a target assignment for the group's epoch; if the last one is too new, a later heartbeat does."""
     state = draft.state
@@ -113,9 +129,7 @@ def assign(draft: Draft, now: Moment) -> None:
     interval = draft.configs.int("group.consumer.assignment.interval.ms")
     if state.assigned.at and 0 <= now.wall - state.assigned.at < interval:
         return
-    names = assignor_names(draft.configs)
-    name = state.preferred_assignor
-    targets = _targets(draft, name if name in names else names[0])
+    targets = _targets(draft, assignor_name(draft))
     for member_id, target in targets.items():
         before = state.targets.get(member_id)
         if target is not before and target != before:  # Most members have the very same target as before.
