@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.coordination.sqlite import SqliteTree
 from odradek.wire.messages.create_partitions import (
@@ -351,6 +352,33 @@ def test_a_configuration_that_can_not_be_read_by_a_start(tmp_path: Path, topic: 
         assert f"/config/topics/{topic} can't be read" in broker.errors()
         assert f"none of topic {topic} is deleted until it can be" in broker.errors()
         assert "Traceback" not in broker.errors()
+
+
+def test_nothing_is_deleted_by_an_invalid_stored_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told in the log, by topic config and by the doctor, until it is repaired."""
+    with serving(tmp_path, log_retention_ms="1") as broker:
+        with RawClient(broker.port) as client:
+            created(client, "seven")
+        broker.stop()
+        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+            tree.set("/config/topics/seven", b'{"version":1,"config":{"retention.ms":"seven"}}')
+        broker.start()
+        wrong = "Invalid value seven for configuration retention.ms: Not a number of type LONG"
+        assert f"The stored configuration of topic seven is not valid: {wrong}" in broker.errors()
+        with RawClient(broker.port) as client:
+            produced(client, "seven", b"a", timestamp_ms=1_700_000_000_000)
+            assert len(fetch_all(client, "seven")) == 1
+        address = f"127.0.0.1:{broker.port}"
+        assert main(["topic", "config", "seven", "--bootstrap-server", address]) == 0
+        shown = capsys.readouterr()
+        assert "seven" in shown.out
+        assert wrong in shown.err
+        main(["doctor", address])
+        assert f"the stored configuration of seven is not valid: {wrong}" in " ".join(capsys.readouterr().out.split())
+        assert main(["topic", "config", "seven", "--delete", "retention.ms", "--bootstrap-server", address]) == 0
+        capsys.readouterr()
+        main(["topic", "config", "seven", "--bootstrap-server", address])
+        assert not capsys.readouterr().err
 
 
 def test_a_broker_whose_znode_has_no_number(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_password_comes_from_a_file_and_is_not_shown(cli: Cli, tmp_path: Path)
         (["1", "--set", "num.partitions=2"], 1, "Cannot update these configs dynamically: [num.partitions]"),
         (["7"], 1, "broker 7 is not in the cluster, which has 1"),
         (["1", "--default"], 2, "--default is for all brokers"),
-        (["--set", "log.retention.msx=2"], 1, "did you mean log.retention.ms?"),
+        (["--set", "log.retention.msx=2"], 1, "Did you mean 'log.retention.ms'?"),
     ],
 )
 def test_what_is_wrong_with_a_broker_is_said(cli: Cli, arguments: list[str], status: int, sentence: str) -> None:

@@ -10,9 +10,9 @@ data lies in ./odradek-data instead of /tmp/kafka-logs, and there is no rebalanc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from odradek.app.effective import EFFECTIVE
 from odradek.app.listener_tls import names_of, parse_tls, requires_certificates
@@ -20,21 +20,25 @@ from odradek.app.listeners import (
     Endpoint,
     Listener,
     SecurityProtocol,
-    inter_broker_listener,
+    between_listeners,
     parse_address,
     parse_advertised,
     parse_listeners,
 )
 from odradek.app.properties import read_properties
 from odradek.base.units import BrokerId
+from odradek.core.configs import together
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.configs.definition import ConfigError
+from odradek.core.configs.definition import ConfigError, raise_all
+from odradek.core.configs.unknown_keys import unknown, why_refused
 from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 from odradek.core.replica_selector import SELECTORS
 
 if TYPE_CHECKING:
     from odradek.tls.config import TlsConfig
+
+T = TypeVar("T")
 
 # No key of Kafka's: so it is in no table, and no client is told of it.
 METRICS_LISTENER = "metrics.listener"
@@ -56,7 +60,8 @@ class Settings(NamedTuple):
     `tls` holds the listeners that speak it, and how.
     `advertised` holds the listeners whose clients are told another address than the one it listens on.
     `metrics` is where Prometheus finds them, if anywhere.
-    `without_effect` names the keys that are set, known to Kafka, and change nothing here.
+    `without_effect` names the keys that are set, known to Kafka, and change nothing here; `unknown` those that are no
+    key of Kafka's, such as a vendor's.
     `insecure` allows a listener that lets anyone on the network in.
     `is_member` is true of a broker that shares its metadata with others.
     """
@@ -80,6 +85,7 @@ class Settings(NamedTuple):
     socket_receive_buffer_bytes: int
     socket_send_buffer_bytes: int
     without_effect: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
     metrics: Endpoint | None = None
     insecure: bool = False
     is_member: bool = False
@@ -88,7 +94,8 @@ class Settings(NamedTuple):
 def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
     """Reads a properties file, puts `key=value` overrides on top, and checks all of it.
 
-    `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, one sentence to a person.
+    `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, a sentence to a person for
+    each problem.
     """
     texts = read_properties(path) if path is not None else {}
     for override in overrides:
@@ -101,28 +108,39 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
 
 def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     """Returns the settings of a broker configured with these texts.  Raises ConfigError."""
-    metrics = _metrics(texts.get(METRICS_LISTENER, ""), insecure)
+    problems: list[str] = []
+    metrics = gathered(problems, lambda: _metrics(texts.get(METRICS_LISTENER, ""), insecure))
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
+    strange = tuple(name for name in unknown(texts) if why_refused(name) is None)
+    texts = {name: text for name, text in texts.items() if name not in strange}
     defaults = DEFAULTS if texts.get(CONNECT, "").strip() else OF_ONE_MACHINE
-    configs = BrokerConfigs.parse(texts, defaults=defaults)
-    listeners = parse_listeners(configs)
-    tls = parse_tls(configs, listeners)
-    _check_promises(configs)
-    check_safe(configs, listeners, tls, insecure)
+    configs = gathered(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))
+    if configs is None:
+        raise_all(problems)
+        raise AssertionError("what could not be parsed is a problem")
+    problems += [*together.problems(configs), *_promises(configs)]
+    listeners = gathered(problems, lambda: parse_listeners(configs)) or ()
+    tls = gathered(problems, lambda: parse_tls(configs, listeners))
+    advertised = gathered(problems, lambda: parse_advertised(configs, listeners)) if listeners else None
+    if listeners:
+        problems += between_listeners(configs, listeners, advertised)
+    if listeners and tls is not None:
+        gathered(problems, lambda: check_safe(configs, listeners, tls, insecure))
+    broker_id = gathered(problems, lambda: _broker_id(configs))
     is_member = bool(configs.optional_str(CONNECT))
-    if is_member:
-        inter_broker_listener(configs, listeners)  # Raises where there is none.
     log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
     if not log_dirs:
-        raise ConfigError("log.dirs must name at least one folder for the logs.")
+        problems.append("At least one log directory must be defined via log.dirs or log.dir.")
+    raise_all(problems)
+    assert tls is not None, "it could be read, or is a problem"
     metadata_dir = configs.optional_str("metadata.log.dir")
     return Settings(
         configs=configs,
-        broker_id=_broker_id(configs),
+        broker_id=broker_id,
         rack=configs.optional_str("broker.rack"),
         listeners=listeners,
         tls=tls,
-        advertised=parse_advertised(configs, listeners),
+        advertised=advertised or {},
         log_dirs=log_dirs,
         metadata_dir=Path(metadata_dir) if metadata_dir else log_dirs[0],
         reserved_broker_id_max=configs.int("reserved.broker.max.id"),
@@ -136,6 +154,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
         socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
         without_effect=tuple(_without_effect(configs, tls)),
+        unknown=strange,
         metrics=metrics,
         insecure=insecure,
         is_member=is_member,
@@ -156,48 +175,29 @@ def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
     if number >= 0:
         return BrokerId(number)
     if not configs.bool("broker.id.generation.enable"):
-        raise ConfigError("broker.id must be set, since broker.id.generation.enable is false.")
+        raise ConfigError("broker.id must be greater than or equal to 0, since broker.id.generation.enable is false.")
     return None
 
 
-def _check_promises(configs: BrokerConfigs) -> None:
-    """Raises ConfigError for settings that would promise more than is kept: they are refused, not ignored."""
-    _check_groups(configs)
-    _check_replicas(configs)
-    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if configs.optional_int(name) == 0:
-            raise ConfigError(f"Invalid value 0 for configuration {name}: it must be at least 1, or -1 for no limit.")
-
-
-def _check_replicas(configs: BrokerConfigs) -> None:
+def _promises(configs: BrokerConfigs) -> Iterator[str]:
+    """Yields what is wrong with settings that would promise more than is kept: they are refused, not ignored."""
+    assignors = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
+    if assignors:
+        there = " and ".join(ASSIGNORS)
+        yield f"group.consumer.assignors names {assignors[0]}, which is not here: there are {there}."
     selector = configs.optional_str("replica.selector.class")
     if selector and selector not in SELECTORS:
         there = " and ".join(SELECTORS)
-        raise ConfigError(f"replica.selector.class names {selector}, which is not here: there are {there}.")
-    wait = configs.int("replica.fetch.wait.max.ms")
-    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
-        if configs.int(name) < wait:
-            text = f"{name} is {configs.int(name)}; it must be at least replica.fetch.wait.max.ms, which is {wait}."
-            raise ConfigError(text)
+        yield f"replica.selector.class names {selector}, which is not here: there are {there}."
 
 
-def _check_groups(configs: BrokerConfigs) -> None:
-    unknown = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
-    if unknown:
-        there = " and ".join(ASSIGNORS)
-        raise ConfigError(f"group.consumer.assignors names {unknown[0]}, which is not here: there are {there}.")
-    for what in ("session.timeout.ms", "heartbeat.interval.ms"):
-        least, value, most = (configs.int(f"group.consumer.{which}{what}") for which in ("min.", "", "max."))
-        if not least <= value <= most:
-            raise ConfigError(f"group.consumer.{what} is {value}; it must be from {least} to {most}.")
-    heartbeat, session = (
-        configs.int(f"group.consumer.{what}") for what in ("heartbeat.interval.ms", "session.timeout.ms")
-    )
-    if heartbeat >= session:
-        raise ConfigError(
-            f"group.consumer.heartbeat.interval.ms is {heartbeat}; it must be less than "
-            f"group.consumer.session.timeout.ms, which is {session}."
-        )
+def gathered(problems: list[str], read: Callable[[], T]) -> T | None:
+    """Returns what is read; None for what can't be, with a sentence among the problems."""
+    try:
+        return read()
+    except ConfigError as error:
+        problems.append(str(error))
+        return None
 
 
 def check_safe(

@@ -21,8 +21,11 @@ A broker takes the names of Apache Kafka, from a properties file and from `--ove
 
     odradek serve server.properties --override num.partitions=4
 
-Every name of Kafka 0.11 to 4.x is known and its value checked; a name that is unknown or a value that can't be stops
-the start with one sentence. The keys below change something here; any other that is set is named in a warning at start.
+Every name of Kafka 0.7 to 4.x is known and its value checked. What is wrong is told all at once and stops the start: a
+value that can't be, keys that contradict each other, a key under the name that it had in an earlier release, a topic's
+key, and a name that is a typing error of a key. Any other name that is no key, such as a vendor's (`confluent.*`), is
+ignored and named in a warning at start. The keys below change something here; any other that is set is named in a
+warning at start.
 """
 
 _METRICS = """\

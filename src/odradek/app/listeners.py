@@ -11,7 +11,7 @@ interface tells each client the address the client came in on.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ class SecurityProtocol(Enum):
 
 
 INTER_BROKER_LISTENER = "inter.broker.listener.name"
+SECURITY_PROTOCOL = "security.inter.broker.protocol"
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 
 
@@ -96,10 +97,16 @@ def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) ->
         if name in controllers:
             continue
         if name not in names:
+            found = ",".join(one for one, _ in _endpoints("advertised.listeners", _advertised_texts(configs)))
             raise ConfigError(
-                f"advertised.listeners names {name}, which is not among listeners ({', '.join(sorted(names))})."
+                "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. "
+                f"Found {found}. The valid options based on the current configuration are {','.join(sorted(names))}"
             )
-        if endpoint.host in ("", "0.0.0.0", "::"):
+        if endpoint.host == "0.0.0.0":
+            raise ConfigError(
+                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+            )
+        if endpoint.host in ("", "::"):
             raise ConfigError(
                 f"advertised.listeners must give clients an address they can reach for {name}, not {endpoint}."
             )
@@ -111,6 +118,7 @@ def inter_broker_listener(configs: BrokerConfigs, listeners: Sequence[Listener])
     """Returns the name of the listener where brokers find each other.  Raises ConfigError."""
     name = configs.optional_str(INTER_BROKER_LISTENER)
     if name is not None:
+        name = name.upper()
         if all(listener.name != name for listener in listeners):
             raise ConfigError(f"{INTER_BROKER_LISTENER} is {name}, which is none of listeners.")
         return name
@@ -121,6 +129,72 @@ def inter_broker_listener(configs: BrokerConfigs, listeners: Sequence[Listener])
     raise ConfigError(
         f"No listener speaks {protocol}, which brokers speak with each other (security.inter.broker.protocol)."
     )
+
+
+def between_listeners(
+    configs: BrokerConfigs, listeners: Sequence[Listener], advertised: Mapping[str, Endpoint] | None
+) -> Iterator[str]:
+    """Yields what is wrong with the keys that name one of the listeners, in Kafka's words.
+
+    `advertised` None: what is advertised can't be read.
+    """
+    told = [one.name for one in listeners]
+    if advertised is not None and configs.is_set("advertised.listeners"):
+        told = [name for name in told if name in advertised]
+    among = (
+        "defined in advertised.listeners. "
+        f"The valid options based on currently configured listeners are {','.join(told)}"
+    )
+    own = _own_name(configs)
+    if own == "":
+        yield "The provided listener name is null or empty string"
+    elif own and configs.is_set(SECURITY_PROTOCOL):
+        yield f"Only one of {INTER_BROKER_LISTENER} and {SECURITY_PROTOCOL} should be set."
+    elif own and own not in _protocols(configs.str("listener.security.protocol.map")):
+        where = f"defined in {INTER_BROKER_LISTENER} not found in listener.security.protocol.map."
+        yield f"Listener with name {own} {where}"
+    elif _needs_inter_broker(configs) and (own or _first_of(configs, listeners)) not in told:
+        yield f"{INTER_BROKER_LISTENER} must be a listener name {among}"
+    yield from _control_plane(configs, own or _first_of(configs, listeners), told, among)
+    known = {one.name for one in listeners}.union(name.upper() for name in configs.list("controller.listener.names"))
+    for name in configs.list("early.start.listeners"):
+        if name.upper() not in known:
+            yield (
+                f"early.start.listeners contains listener {name}, but this is not contained in listeners or "
+                "controller.listener.names"
+            )
+
+
+def _needs_inter_broker(configs: BrokerConfigs) -> bool:
+    """True where brokers may speak with each other; one that is alone needs no listener for it."""
+    names = (INTER_BROKER_LISTENER, SECURITY_PROTOCOL)
+    return bool(configs.optional_str("zookeeper.connect")) or any(map(configs.is_set, names))
+
+
+def _own_name(configs: BrokerConfigs) -> str | None:
+    name = configs.optional_str(INTER_BROKER_LISTENER)
+    return None if name is None else name.upper()
+
+
+def _first_of(configs: BrokerConfigs, listeners: Sequence[Listener]) -> str | None:
+    protocol = configs.str(SECURITY_PROTOCOL)
+    return next((one.name for one in listeners if one.protocol.value == protocol), None)
+
+
+def _control_plane(configs: BrokerConfigs, own: str | None, told: Sequence[str], among: str) -> Iterator[str]:
+    key = "control.plane.listener.name"
+    name = (configs.optional_str(key) or "").upper()
+    if not name:
+        return
+    if name not in _protocols(configs.str("listener.security.protocol.map")):
+        yield f"Listener with {name} defined in {key} not found in listener.security.protocol.map."
+    elif name not in told:
+        yield f"{key} must be a listener name {among}"
+    elif name == own:
+        yield (
+            f"{key}, when defined, should have a different value from the inter broker listener name. "
+            f"Currently they both have the value ListenerName({name})"
+        )
 
 
 def parse_address(key: str, text: str) -> Endpoint:

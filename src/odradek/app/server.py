@@ -58,6 +58,8 @@ def run(
     logs.install(log_format, log_levels)
     if settings.without_effect:
         log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
+    if settings.unknown:
+        log.warning("not known to Kafka, so they are ignored: %s", ", ".join(settings.unknown))
     _allow_open_files()
     try:
         return uvloop.run(_serve(settings))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.base.nearest import did_you_mean
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+from odradek.core.configs.unknown_keys import nearest
 
 
 def meant_instead(names: Iterable[str]) -> str:
@@ -14,4 +14,5 @@ def meant_instead(names: Iterable[str]) -> str:
     if unknown is None:
         return ""
     of_topics = next((name for name, of_brokers in TOPIC_SYNONYMS.items() if unknown in of_brokers), None)
-    return f"; did you mean {of_topics}?" if of_topics else did_you_mean(unknown, TOPIC_KEYS)
+    meant = of_topics or nearest(unknown, TOPIC_KEYS)
+    return f"; did you mean {meant}?" if meant else ""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, TopicName, TopicPartition
 from odradek.client.connection import Connection
-from odradek.client.describe import TOPIC_RESOURCE
+from odradek.client.describe import TOPIC_RESOURCE, entry_of
 from odradek.client.offsets import LATEST
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -28,6 +28,21 @@ TOPICS_AT_ONCE = 500
 PARTITIONS_AT_ONCE = 5_000
 
 T = TypeVar("T")
+
+
+def topic_overrides(connection: Connection, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Returns what is set on topics themselves.  Raises KafkaUnavailable, NotKafka, Unsupported."""
+    found: dict[str, dict[str, str]] = {}
+    for names in _batched(list(topics), TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+            for name in names
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        for result in connection.call(request, DescribeConfigsResponse).results:
+            entries = map(entry_of, result.configs)
+            found[result.resource_name] = {one.name: one.value or "" for one in entries if one.is_set_on_topic}
+    return found
 
 
 def min_insync_replicas(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 
 from odradek.base.units import TopicName
 from odradek.core import config_log
 from odradek.core.broker import Broker
+from odradek.core.configs.topic import told_invalid
 from odradek.core.effects import NOBODY, Altered, ConfigOwner
 from odradek.core.moment import Moment
+
+_LOG = logging.getLogger(__name__)
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -62,6 +66,9 @@ def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[N
         elif known.configs != texts:
             config_log.tell(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
             news[name] = texts
+            invalid = told_invalid(name, texts)
+            if invalid is not None:
+                _LOG.error("%s", invalid)
         yield
     if untold:
         yield from _configure_untold(broker, untold, now)

@@ -13,7 +13,7 @@ from odradek.coordination import layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.passwords import CannotEncode, PasswordEncoder
 from odradek.coordination.tree import NoNode, Tree
-from odradek.core.configs.altering import Dynamic
+from odradek.core.configs.altering import KEEPS_ALL, Dynamic
 from odradek.core.configs.broker_keys import broker_key
 
 _LOG = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class DynamicConfigs:
             texts, _ = stored(self._tree, path)
         except BadZnodeError as bad:
             problems.append(f"{path} is not used: {bad}")
-            return known
+            return known or KEEPS_ALL  # What was set may have been to keep all.
         return self._decoded(path, texts, problems)
 
     def _decoded(self, path: str, texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:

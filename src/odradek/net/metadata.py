@@ -28,6 +28,7 @@ from odradek.coordination.tree import (
     Unavailable,
 )
 from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
+from odradek.core.configs.topic import told_invalid
 from odradek.core.effects import TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
@@ -39,7 +40,7 @@ LOOK_SECONDS = 0.1
 # No broker gave out a greater id: its producer made it up, and to begin above it would leave none.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
 # Of a topic whose own can't be read nothing is deleted until they can be.
-UNREADABLE_OVERRIDES = {"retention.ms": "-1", "retention.bytes": "-1"}
+UNREADABLE_OVERRIDES = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 
 
 class Membership(NamedTuple):
@@ -191,12 +192,16 @@ class Metadata:
     def overrides(self, name: TopicName) -> Mapping[str, str]:
         """Returns what is set on a topic; what keeps all of it, and says so, where that can't be read."""
         try:
-            return self.read(layout.config(layout.TOPIC_CONFIGS, name), layout.decode_config)
+            overrides = self.read(layout.config(layout.TOPIC_CONFIGS, name), layout.decode_config)
         except NoNode:
             return {}
         except BadZnodeError as bad:
             _LOG.error("%s: none of topic %s is deleted until it can be", bad, name)
             return UNREADABLE_OVERRIDES
+        invalid = told_invalid(name, overrides)
+        if invalid is not None:
+            _LOG.error("%s", invalid)
+        return overrides
 
     def read(self, path: str, decode: Callable[[bytes], T]) -> T:
         """Returns the content of a znode.  Raises BadZnodeError, which names the znode."""

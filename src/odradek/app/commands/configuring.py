@@ -71,14 +71,16 @@ def change(cluster: Cluster, resource: Resource, edits: Sequence[Edit], *, dry_r
     typer.echo(f"{resource}: {', '.join(map(_told, edits))}{' (not done: --dry-run)' if dry_run else ''}")
 
 
-def show(cluster: Cluster, resource: Resource, *, defaults: bool, as_json: bool) -> None:
+def show(cluster: Cluster, resource: Resource, *, defaults: bool, as_json: bool) -> list[ConfigEntry]:
+    """Shows a configuration, and returns all of it."""
     every = sorted(describe_configs(cluster, resource), key=lambda entry: entry.name)
     entries = [entry for entry in every if defaults or entry.source != DEFAULT_CONFIG]
     if as_json:
         print_json([_row(entry) for entry in entries])
-        return
-    rows = [(entry.name, _value(entry), SOURCES.get(entry.source, entry.source)) for entry in entries]
-    print_table(["key", "value", "set for"], rows)
+    else:
+        rows = [(entry.name, _value(entry), SOURCES.get(entry.source, entry.source)) for entry in entries]
+        print_table(["key", "value", "set for"], rows)
+    return every
 
 
 def _row(entry: ConfigEntry) -> dict[str, object]:

@@ -25,6 +25,7 @@ from odradek.app.topic_configs import meant_instead
 from odradek.base.errors import ErrorCode
 from odradek.client import configs
 from odradek.client.errors import ErrorAnswer
+from odradek.core.configs.topic import told_invalid
 
 
 def config(
@@ -49,7 +50,10 @@ def config(
     edits = edits_of(set_, delete, append, subtract, set_from)
     with connected(bootstrap_server, command_config) as cluster:
         if not edits:
-            show(cluster, topic, defaults=show_all, as_json=as_json)
+            entries = show(cluster, topic, defaults=show_all, as_json=as_json)
+            invalid = told_invalid(name, {one.name: one.value or "" for one in entries if one.is_set_on_topic})
+            if invalid is not None:
+                typer.echo(f"odradek: {invalid}", err=True)
             return
         try:
             change(cluster, topic, edits, dry_run=dry_run)

@@ -13,7 +13,7 @@ from odradek.app.doctor.log_dirs import examine_log_dirs, examine_offline_dirs
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
 from odradek.app.doctor.speech import PLAIN_KAFKA, is_plain_kafka, recognise, sasl_mechanisms
 from odradek.app.doctor.tls import tls_advice
-from odradek.app.doctor.topics import examine_topics, min_isrs_of
+from odradek.app.doctor.topics import examine_stored, examine_topics, min_isrs_of
 from odradek.app.output import plural
 from odradek.base.units import MIB
 from odradek.client.config import Address, ClientConfig
@@ -123,6 +123,7 @@ def examine_broker(
     entrance = Entrance(address, reached.ip, cluster, identity, timeout_seconds)
     yield from examine_brokers(entrance, config)
     yield from examine_topics(cluster, min_isrs_of(connection, cluster))
+    yield from examine_stored(connection, cluster)
     yield from examine_log_dirs(identity, cluster.id)
     if entrance.node is not None:
         yield from examine_offline_dirs(connection, entrance.node)

@@ -12,7 +12,8 @@ from odradek.base.errors import ErrorCode
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
 from odradek.client.metadata import Partition
-from odradek.client.replicas import min_insync_replicas
+from odradek.client.replicas import min_insync_replicas, topic_overrides
+from odradek.core.configs.topic import invalid_values
 
 CHECK = "topics"
 WITH_PARTITIONS = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -39,6 +40,19 @@ def min_isrs_of(connection: Connection, cluster: Cluster) -> Mapping[str, int]:
         return min_insync_replicas(connection, several)
     except ClientError:
         return {}
+
+
+def examine_stored(connection: Connection, cluster: Cluster) -> Iterable[Finding]:
+    """Examines whether what is stored for topics can be in force."""
+    names = [topic.name for topic in cluster.topics]
+    try:
+        for name, overrides in topic_overrides(connection, names).items():
+            problems = invalid_values(overrides)
+            if problems:
+                advice = f"Repair it with odradek topic config {name} --set, or --delete the key."
+                yield wrong(CHECK, f"the stored configuration of {name} is not valid: {'; '.join(problems)}", advice)
+    except ClientError:
+        return  # Who may not describe them can't repair them either.
 
 
 def examine_topics(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterable[Finding]:

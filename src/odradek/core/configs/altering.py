@@ -7,14 +7,16 @@ used (a newer Kafka wrote it, or a person) is left alone and does not count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
 from odradek.core.configs.definition import PER_BROKER, READ_ONLY, ConfigError
 from odradek.core.configs.edits import ConfigEdit
-from odradek.core.configs.topic_keys import TOPIC_KEYS
+from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
 MIB = 1 << 20
 # Stores can be changed for one listener, never for all of them: that would be every listener's identity at once.
@@ -43,6 +45,19 @@ THREADS = (
     "num.replica.fetchers",
 )
 
+# What topics go by that set nothing themselves.
+_INHERITED = frozenset(name for names in TOPIC_SYNONYMS.values() for name in names)
+# In force while a value that topics go by can't be read: it may have been meant to keep all.
+KEEPS_ALL: Mapping[str, str] = MappingProxyType(
+    {
+        "log.cleaner.max.compaction.lag.ms": str(INT64_MAX),
+        "log.cleaner.min.compaction.lag.ms": str(INT64_MAX),
+        "log.cleanup.policy": "delete",
+        "log.retention.bytes": "-1",
+        "log.retention.ms": "-1",
+    }
+)
+
 
 class Dynamic(NamedTuple):
     """The texts in the two znodes: of this broker, and of all brokers."""
@@ -51,12 +66,25 @@ class Dynamic(NamedTuple):
     cluster: Mapping[str, str]
 
     def usable(self) -> Dynamic:
-        """Returns what can be used of them."""
+        """Returns what can be used of them; with an invalid value that topics go by, what keeps all of the topics."""
         parts = ({name: text for name, text in part.items() if _is_usable(name, text)} for part in self)
-        return Dynamic(*parts)
+        broker, cluster = parts
+        if any(name in _INHERITED and _why_invalid(name, text) for part in self for name, text in part.items()):
+            broker = {**broker, **KEEPS_ALL}
+        return Dynamic(broker, cluster)
 
     def unusable(self) -> list[str]:
-        return sorted(name for part in self for name, text in part.items() if not _is_usable(name, text))
+        """Returns a sentence for each value that is not used."""
+        told = []
+        for part in self:
+            for name, text in part.items():
+                why = _why_invalid(name, text)
+                if why is not None:
+                    kept = ": nothing is deleted of topics that go by it until it is repaired"
+                    told.append(f"{why}{kept if name in _INHERITED else ''}")
+                elif not _is_usable(name, text):
+                    told.append(f"{name} can't change while a broker runs")
+        return sorted(told)
 
     def without_certificates(self) -> Dynamic:
         """Returns all but what is for single brokers, which may name files that are gone."""
@@ -102,20 +130,23 @@ def altered_broker(
 def started_with(configs: BrokerConfigs, dynamic: Dynamic) -> tuple[BrokerConfigs, list[str]]:
     """Returns a starting broker's configuration, and sentences about what is not used of the dynamic part."""
     unusable = dynamic.unusable()
-    problems = [f"not used of the dynamic configuration: {', '.join(unusable)}"] if unusable else []
+    problems = [f"not used of the dynamic configuration: {sentence}" for sentence in unusable]
     try:
         return configs.with_dynamic(*dynamic.usable()), problems
     except ConfigError as error:  # Each by itself is right; not all together.
         return configs, [*problems, f"the dynamic configuration is not used: {error}"]
 
 
-def _is_usable(name: str, text: str) -> bool:
+def _why_invalid(name: str, text: str) -> str | None:
     try:
-        key = known(name)
-        key.parse(text)
-    except ConfigError:
-        return False
-    return key.mode is not READ_ONLY and name not in AT_START
+        known(name).parse(text)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _is_usable(name: str, text: str) -> bool:
+    return _why_invalid(name, text) is None and known(name).mode is not READ_ONLY and name not in AT_START
 
 
 def _is_own(name: str) -> bool:

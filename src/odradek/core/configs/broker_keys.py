@@ -6,7 +6,6 @@ names under the plug-in prefixes are kept as they are.
 
 from __future__ import annotations
 
-from odradek.base.nearest import did_you_mean
 from odradek.core.configs.broker_cluster import CLUSTER_KEYS
 from odradek.core.configs.broker_groups import GROUPS_KEYS
 from odradek.core.configs.broker_log import LOG_KEYS
@@ -65,8 +64,10 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def known(name: str) -> ConfigKey:
-    """Returns the definition behind a name.  Raises ConfigError for an unknown one, with the nearest name if any."""
+    """Returns the definition behind a name.  Raises ConfigError for an unknown one, with what to write instead."""
     key = broker_key(name)
     if key is None:
-        raise ConfigError(f"{name} is no configuration of a Kafka broker{did_you_mean(name, BROKER_KEYS) or '.'}")
+        from odradek.core.configs.unknown_keys import why_refused  # Made of these tables, and only for a mistake.
+
+        raise ConfigError(why_refused(name) or f"Unknown configuration key '{name}'.")
     return key

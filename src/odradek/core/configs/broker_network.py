@@ -38,7 +38,7 @@ from odradek.core.configs.rules import (
 
 NETWORK_KEYS: tuple[ConfigKey, ...] = (
     string("advertised.host.name", None, None, HIGH, retired=True),
-    list_("advertised.listeners", None, UNIQUE, HIGH),
+    list_("advertised.listeners", None, NOT_EMPTY_LIST, HIGH),
     int_("advertised.port", None, None, HIGH, retired=True),
     string("authorizer.class.name", "", NOT_NULL, LOW),
     boolean("auto.include.jmx.reporter", True, None, LOW, retired=True),

@@ -2,15 +2,15 @@
 
 The tables (topic.py, broker_*.py) are lists of ConfigKey made by the small functions at the end, one line per key.
 Values come as text (a properties file, a CreateTopics request) and leave as text (DescribeConfigs), so parsing and
-printing are each other's inverse.  Surprising: doubles print the way Java prints them ("1.0E-4"), lists lose repeated
-elements, and a secret never leaves as text at all.  NamedTuples throughout: a dataclass takes a millisecond or more of
-the broker's start.
+printing are each other's inverse.  Surprising: doubles print the way Java prints them ("1.0E-4"), most lists lose
+repeated elements, and a secret never leaves as text at all.  NamedTuples throughout: a dataclass takes a millisecond
+or more of the broker's start.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -20,6 +20,14 @@ from odradek.base.units import INT16_MAX, INT32_MAX, INT64_MAX
 
 class ConfigError(ValueError):
     """A configuration that can't be used; the text is one sentence that names the key and what it may be."""
+
+
+def raise_all(problems: Sequence[str]) -> None:
+    """Raises ConfigError for all problems at once, one a line, if there are any."""
+    if len(problems) == 1:
+        raise ConfigError(problems[0])
+    if problems:
+        raise ConfigError("\n  ".join((f"{len(problems)} problems in the configuration:", *problems)))
 
 
 class ConfigType(IntEnum):
@@ -58,10 +66,14 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 
 
 class Rule(NamedTuple):
-    """What a parsed value must satisfy.  `text` is Kafka's name of the rule; `check` says what is wrong, or None."""
+    """What a parsed value must satisfy.  `text` is Kafka's name of the rule; `check` says what is wrong, or None.
+
+    A list loses its repeats and has no empty elements, but for one whose rule `keeps_repeats`: that stays as written.
+    """
 
     text: str
     check: Callable[[str, Value], str | None]
+    keeps_repeats: bool = False
 
 
 class ConfigKey(NamedTuple):
@@ -83,6 +95,10 @@ class ConfigKey(NamedTuple):
     def parse(self, text: str) -> Value:
         """Parses a text to a typed value.  Raises ConfigError in Kafka's words."""
         value = parse_value(self.name, self.type, text)
+        if isinstance(value, tuple) and not (self.rule is not None and self.rule.keeps_repeats):
+            if "" in value:
+                raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+            value = tuple(dict.fromkeys(value))
         problem = self.rule.check(self.name, value) if self.rule is not None else None
         if problem is not None:
             raise ConfigError(problem)
@@ -140,7 +156,7 @@ def parse_value(name: str, type_: ConfigType, text: str) -> Value:
     if type_ is ConfigType.BOOLEAN:
         return _parse_boolean(name, text)
     if type_ is ConfigType.LIST:
-        return tuple(dict.fromkeys(element.strip() for element in text.split(","))) if text else ()
+        return tuple(element.strip() for element in text.split(",")) if text else ()
     return Secret(text) if type_ is ConfigType.PASSWORD else text
 
 

@@ -57,9 +57,19 @@ def _of_list(name: str, operation: Operation, value: str, before: str | None, ke
     present = _elements(to_text(key.default) or "" if before is None else before)
     named = _elements(value) or [""]
     if operation is Operation.APPEND:
-        return ",".join(present + [one for one in named if one not in present])
-    return ",".join(one for one in present if one not in named)
+        for one in named:
+            if one not in present:
+                present.append(one)
+    else:
+        for one in named:
+            if one in present:
+                present.remove(one)  # The first of several, as in Kafka.
+    return ",".join(present)
 
 
 def _elements(text: str) -> list[str]:
-    return [element.strip() for element in text.split(",")] if text.strip() else []
+    """Splits as Kafka does: blanks belong to an element, and empty ones at the end are none."""
+    elements = text.split(",")
+    while elements and not elements[-1]:
+        del elements[-1]
+    return elements

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
-from odradek.core.configs.definition import ConfigEntry, ConfigSource, Synonym, Value, to_text
+from odradek.core.configs.definition import ConfigEntry, ConfigError, ConfigSource, Synonym, Value, raise_all, to_text
 from odradek.core.configs.values import TypedValues
 
 
@@ -21,8 +21,16 @@ class Layer(NamedTuple):
 
     @classmethod
     def parse(cls, source: ConfigSource, texts: Mapping[str, str]) -> Layer:
-        """Raises ConfigError for an unknown name or a bad value."""
-        return cls(source, texts, {name: known(name).parse(text) for name, text in texts.items()})
+        """Raises ConfigError that tells of all unknown names and bad values."""
+        values: dict[str, Value] = {}
+        problems = []
+        for name, text in texts.items():
+            try:
+                values[name] = known(name).parse(text)
+            except ConfigError as error:
+                problems.append(str(error))
+        raise_all(problems)
+        return cls(source, texts, values)
 
 
 class LayeredConfigs(TypedValues):
@@ -62,6 +70,23 @@ class LayeredConfigs(TypedValues):
 
     def synonyms(self, names: Iterable[str], sensitive: bool) -> tuple[Synonym, ...]:
         """Returns all values of the names, strongest first; as in Kafka, not those before the first name's own."""
+        names = list(names)
+        found = self._all_synonyms(names, sensitive)
+        first = next((i for i, synonym in enumerate(found) if synonym.name == names[0]), len(found))
+        return tuple(found[first:])
+
+    def synonyms_set(self, names: Iterable[str], sensitive: bool) -> tuple[Synonym, ...]:
+        """Returns the same for a topic's key, but for a value that somebody set under another of the names.
+
+        Kafka tells of none then, and that what log.retention.hours says is a default.
+        """
+        names = list(names)
+        found = self.synonyms(names, sensitive)
+        every = [] if found else self._all_synonyms(names, sensitive)
+        is_set = any(synonym.source is not ConfigSource.DEFAULT_CONFIG for synonym in every)
+        return tuple(every) if is_set else found
+
+    def _all_synonyms(self, names: Iterable[str], sensitive: bool) -> list[Synonym]:
         names = [name for name in names if broker_key(name) is not None]
         found = [
             Synonym(name, None if sensitive else layer.texts[name], layer.source)
@@ -69,10 +94,8 @@ class LayeredConfigs(TypedValues):
             for name in names
             if name in layer.texts
         ]
-        found += [
+        return found + [
             Synonym(name, to_text(self.default(name)), ConfigSource.DEFAULT_CONFIG)
             for name in names
             if self.default(name) is not None
         ]
-        first = next((i for i, synonym in enumerate(found) if synonym.name == names[0]), len(found))
-        return tuple(found[first:])

@@ -68,12 +68,12 @@ def _anything(_name: str, _value: Value) -> str | None:
     return None
 
 
-_THROTTLED = re.compile(r"\d+:\d+")
+_THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 
 
 def _check_throttled_replicas(name: str, value: Value) -> str | None:
     assert isinstance(value, tuple)
-    if value == ("*",) or all(map(_THROTTLED.fullmatch, value)):
+    if "".join(value) == "*" or all(map(_THROTTLED.fullmatch, value)):
         return None
     form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     reason = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
@@ -100,7 +100,7 @@ NOT_NULL = Rule("non-null string", _anything)  # Text from a file is never null.
 UNIQUE = Rule("list", _anything)
 NOT_EMPTY_LIST = Rule("list", _check_not_empty_list)
 ANY_LIST = Rule("non-empty list", _anything)  # Kafka's name for it; an empty default shows that it is not meant.
-THROTTLED_REPLICAS = Rule("pid:bid,... or *", _check_throttled_replicas)
+THROTTLED_REPLICAS = Rule("pid:bid,... or *", _check_throttled_replicas, keeps_repeats=True)
 RELEASE = Rule("[release/IBP version strings]", _check_release)
 SPOKEN_RELEASE = RELEASE._replace(check=_check_spoken_release)  # That brokers can speak with each other here.
 

@@ -51,6 +51,8 @@ class FlushPolicy:
 class TopicConfigs:
     """The configuration of one topic.  Times in ms, sizes in bytes; -1 is no limit for retention.
 
+    `is_valid` is false of one with a stored value that can't be: nothing is deleted of its topic, by neither age nor
+    size nor compaction, until it was repaired, as the value may have been meant to keep all.
     `segment_bytes` is internal.segment.bytes where that is set: Kafka's own tests make small segments with it.
     """
 
@@ -84,11 +86,12 @@ class TopicConfigs:
     leader_replication_throttled_replicas: tuple[str, ...]
     follower_replication_throttled_replicas: tuple[str, ...]
     merged: Merged
+    is_valid: bool
 
     @classmethod
     def resolve(cls, broker: LayeredConfigs, overrides: Mapping[str, str]) -> TopicConfigs:
         """Resolves overrides; of unchecked ones (a znode that another broker wrote) the known and valid count."""
-        merged = Merged(broker, _usable(overrides))
+        merged = Merged(broker, _usable(overrides), overrides)
         return cls(
             overrides=overrides,
             flush=merged.flush_policy(),
@@ -121,23 +124,28 @@ class TopicConfigs:
             leader_replication_throttled_replicas=merged.list("leader.replication.throttled.replicas"),
             follower_replication_throttled_replicas=merged.list("follower.replication.throttled.replicas"),
             merged=merged,
+            is_valid=not invalid_values(overrides),
         )
 
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
         """Returns what DescribeConfigs tells of a topic, by name; unknown names are left out, as Kafka does."""
         keys = TOPIC_KEYS.values()
-        listed = (key for key in keys if self.merged.overrides(key.name) or not (key.internal or key.retired))
+        listed = (key for key in keys if key.name in self.overrides or not (key.internal or key.retired))
         return [self.merged.entry(key) for key in listed if names is None or key.name in names]
 
 
 class Merged(TypedValues):
     """Values of a topic: from its overrides, else from the broker's configuration, else from the table."""
 
-    __slots__ = ("_broker", "_values")
+    __slots__ = ("_broker", "_texts", "_values")
 
-    def __init__(self, broker: LayeredConfigs, values: Mapping[str, Value]) -> None:
+    def __init__(
+        self, broker: LayeredConfigs, values: Mapping[str, Value], texts: Mapping[str, str] | None = None
+    ) -> None:
+        """`texts` are those that the values come from, with what could not be parsed."""
         self._broker = broker
         self._values = values
+        self._texts = texts or {}
 
     def value(self, name: str) -> Value:
         if name in self._values:
@@ -171,9 +179,12 @@ class Merged(TypedValues):
         inherited = self._broker.inherited.get(key.name)
         if inherited is None:
             inherited = self._broker.inherited[key.name] = self._inherited_entry(key)
-        if key.name not in self._values:
+        if key.name in self._values:
+            value = to_text(self._values[key.name])
+        elif key.name in self._texts:
+            value = self._texts[key.name]  # It is not in force, but there, for somebody to repair.
+        else:
             return inherited
-        value = to_text(self._values[key.name])
         source = ConfigSource.DYNAMIC_TOPIC_CONFIG
         synonyms = (Synonym(key.name, value, source), *inherited.synonyms)
         return inherited._replace(value=value, source=source, synonyms=synonyms)
@@ -183,7 +194,7 @@ class Merged(TypedValues):
         _, value = _inherited(self._broker, key.name)
         # As in Kafka, synonyms that precede the topic key's own are left out: log.retention.ms and log.retention.hours
         # are never returned together.
-        synonyms = self._broker.synonyms(TOPIC_SYNONYMS.get(key.name, ()), key.sensitive)
+        synonyms = self._broker.synonyms_set(TOPIC_SYNONYMS.get(key.name, ()), key.sensitive)
         return ConfigEntry(
             name=key.name,
             value=to_text(key.default if value is None else value),
@@ -257,6 +268,33 @@ def _check_together(merged: Merged) -> None:
 
 def _refused(detail: str) -> Refused:
     return Refused(ErrorCode.INVALID_CONFIG, detail)
+
+
+def invalid_values(overrides: Mapping[str, str]) -> list[str]:
+    """Returns a sentence for each stored value of a topic's key that can't be; a name nobody knows is no such thing."""
+    problems = []
+    for name, text in overrides.items():
+        try:
+            key = TOPIC_KEYS.get(name)
+            if key is not None:
+                key.parse(text)
+        except ConfigError as error:
+            if name != "segment.bytes" or not _is_small(text):
+                problems.append(str(error))
+    return problems
+
+
+def told_invalid(topic: str, overrides: Mapping[str, str]) -> str | None:
+    """Returns what is to be said of a topic whose stored configuration has values that can't be; None without."""
+    problems = invalid_values(overrides)
+    if not problems:
+        return None
+    names = [name for name, text in overrides.items() if invalid_values({name: text})]
+    advice = f"odradek topic config {topic} " + " ".join(f"--delete {name}" for name in names)
+    return (
+        f"The stored configuration of topic {topic} is not valid: {'; '.join(problems)}. "
+        f"Nothing of the topic is deleted until it is repaired: {advice}, or --set a valid value."
+    )
 
 
 def _usable(overrides: Mapping[str, str]) -> dict[str, Value]:

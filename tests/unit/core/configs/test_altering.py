@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX
 from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic, started_with
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigSource
@@ -13,6 +14,7 @@ from odradek.core.configs.topic_keys import TOPIC_KEYS
 
 SET, DELETE, APPEND, SUBTRACT = Operation
 POLICY = "cleanup.policy"
+THROTTLED = "leader.replication.throttled.replicas"
 STATIC = BrokerConfigs.parse({"log.retention.hours": "5"})
 NOTHING = Dynamic({}, {})
 
@@ -29,14 +31,23 @@ def edit(*keys: tuple[str, Operation, str], replaces_all: bool = False) -> Confi
         (None, (POLICY, DELETE, ""), None),
         (None, (POLICY, APPEND, "compact"), "delete,compact"),
         ("compact", (POLICY, APPEND, "compact"), "compact"),
-        ("compact", (POLICY, APPEND, "compact, delete"), "compact,delete"),
+        ("compact", (POLICY, APPEND, "compact, delete"), "compact, delete"),
         ("", (POLICY, APPEND, "compact"), "compact"),
         ("compact,delete", (POLICY, SUBTRACT, "compact"), "delete"),
         ("compact", (POLICY, SUBTRACT, "delete"), "compact"),
         ("compact", (POLICY, SUBTRACT, "compact"), ""),
         (None, (POLICY, SUBTRACT, "delete"), ""),
-        (" compact , delete ", (POLICY, SUBTRACT, "compact"), "delete"),
-        (None, ("leader.replication.throttled.replicas", APPEND, "0:1"), "0:1"),
+        (" compact , delete ", (POLICY, SUBTRACT, "compact"), " compact , delete "),
+        (None, (THROTTLED, APPEND, "0:1,"), "0:1"),
+        (None, (THROTTLED, SUBTRACT, "0:1"), ""),
+        ("0:1,", (THROTTLED, APPEND, "1:1"), "0:1,1:1"),
+        ("0:1,0:1", (THROTTLED, APPEND, "1:1"), "0:1,0:1,1:1"),
+        ("0:1,0:1", (THROTTLED, SUBTRACT, "0:1"), "0:1"),
+        ("0:1", (THROTTLED, APPEND, "1:1,1:1"), "0:1,1:1"),
+        ("0:1", (THROTTLED, APPEND, ""), "0:1,"),
+        ("0:1", (THROTTLED, SUBTRACT, "0:1,"), ""),
+        ("0:1,1:1", (THROTTLED, SUBTRACT, " 0:1 "), "0:1,1:1"),
+        ("0:1, 1:1", (THROTTLED, APPEND, "1:1"), "0:1, 1:1,1:1"),
     ],
 )
 def test_an_operation_on_a_key(before: str | None, key: tuple[str, Operation, str], after: str | None) -> None:
@@ -94,8 +105,8 @@ REFUSED_OF_BROKERS: dict[str, tuple[str, bool]] = {
     "ssl.client.auth=none": ("default cluster level, broker id must be specified", True),
     "listeners=PLAINTEXT://:9": ("start it again", False),
     "advertised.listeners=PLAINTEXT://x:9": ("Cannot update these configs dynamically", False),
-    "no.such=1": ("is no configuration of a Kafka broker", False),
-    "log.retention.msx=1": ("did you mean log.retention.ms", True),
+    "no.such=1": ("Unknown configuration key 'no.such'", False),
+    "log.retention.msx=1": ("Did you mean 'log.retention.ms'", True),
     "log.cleaner.threads=soon": ("Not a number of type INT", False),
     "log.cleaner.threads=-1": ("Value must be at least 0", False),
     "num.io.threads=17": ("not be greater than double the current value 8", False),
@@ -177,7 +188,41 @@ def test_a_broker_starts_with_what_it_can_use() -> None:
     texts = {"log.retention.ms": "7", "no.such": "1", "num.partitions": "9", "log.cleaner.threads": "many"}
     configs, problems = started_with(STATIC, Dynamic({}, texts))
     assert (configs.int("log.retention.ms"), configs.int("num.partitions")) == (7, 1)
-    assert problems == ["not used of the dynamic configuration: log.cleaner.threads, no.such, num.partitions"]
+    unused = "not used of the dynamic configuration:"
+    assert problems == [
+        f"{unused} Invalid value many for configuration log.cleaner.threads: Not a number of type INT",
+        f"{unused} Unknown configuration key 'no.such'.",
+        f"{unused} num.partitions can't change while a broker runs",
+    ]
+    assert configs.for_topic({}).retention_ms == 7
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+@pytest.mark.parametrize(
+    "name", ["log.retention.ms", "log.retention.bytes", "log.cleanup.policy", "log.cleaner.min.compaction.lag.ms"]
+)
+def test_nothing_is_deleted_by_a_stored_value_that_can_not_be(name: str, is_own: bool) -> None:
+    part = {name: "seven", "message.max.bytes": "5"}
+    static = BrokerConfigs.parse({"log.retention.hours": "5", "log.cleanup.policy": "compact"})
+    configs, problems = started_with(static, Dynamic(part, {}) if is_own else Dynamic({}, part))
+    topic = configs.for_topic({})
+    assert (topic.retention_ms, topic.retention_bytes, topic.cleanup_policy) == (-1, -1, ("delete",))
+    assert topic.min_compaction_lag_ms == INT64_MAX
+    assert topic.max_message_bytes == 5
+    (problem,) = problems
+    assert f"Invalid value seven for configuration {name}" in problem
+    assert "nothing is deleted of topics that go by it until it is repaired" in problem
+
+
+def test_a_static_value_is_told_as_such_again() -> None:
+    """Whatever its unit: that of hours was shown as a default."""
+    name = "log.retention.ms"
+    dynamic, _ = altered_broker(STATIC, NOTHING, edit((name, SET, "3000")), for_all=True)
+    _, configs = altered_broker(STATIC, dynamic, edit((name, DELETE, "")), for_all=True)
+    (entry,) = configs.for_topic({}).describe(["retention.ms"])
+    assert (entry.value, entry.source) == ("18000000", ConfigSource.STATIC_BROKER_CONFIG)
+    (entry,) = BrokerConfigs.parse({}).for_topic({}).describe(["retention.ms"])
+    assert (entry.source, entry.synonyms) == (ConfigSource.DEFAULT_CONFIG, ())
 
 
 def test_a_broker_starts_without_what_contradicts_itself() -> None:

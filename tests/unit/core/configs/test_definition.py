@@ -23,7 +23,7 @@ GOOD: list[tuple[ConfigType, str, Value]] = [
     (ConfigType.DOUBLE, "2d", 2.0),
     (ConfigType.LIST, "", ()),
     (ConfigType.LIST, " compact , delete", ("compact", "delete")),
-    (ConfigType.LIST, "compact,compact", ("compact",)),
+    (ConfigType.LIST, "compact,compact", ("compact", "compact")),
     (ConfigType.STRING, " x ", "x"),
     (ConfigType.CLASS, "org.example.Policy", "org.example.Policy"),
     (ConfigType.PASSWORD, "hunter2", Secret("hunter2")),

@@ -50,6 +50,7 @@ DIFFERENT = {
     "node.id": "Required by Kafka 4, so without a default to show.",
     "process.roles": "Required by Kafka 4, so without a default to show.",
     "group.consumer.migration.policy": "Internal since 4.4.",
+    "retention.ms": "Kafka tells of a default where log.retention.hours is set.",
     "min.insync.replicas": "Kafka 4 writes it into the cluster's dynamic configuration (KIP-966).",
 }
 

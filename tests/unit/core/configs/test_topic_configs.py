@@ -7,7 +7,9 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import DAY_MS, HOUR_MS, INT64_MAX
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.configs.definition import ConfigError
+from odradek.core.configs.definition import ConfigError, ConfigSource
+from odradek.core.configs.topic import told_invalid
+from odradek.core.storage import log_config
 
 PLAIN = BrokerConfigs.parse({})
 
@@ -15,6 +17,7 @@ REPLICAS = (
     "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
     "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 )
+LISTS_WITH_GAPS = ("compact,", ",compact", "compact,,delete", ",")
 REFUSED: list[tuple[dict[str, str | None], str]] = [
     ({"nope": "1"}, "Unknown topic config name: nope"),
     ({"retention.ms": "x", "nope": "2"}, "Unknown topic config name: nope"),
@@ -45,6 +48,14 @@ REFUSED: list[tuple[dict[str, str | None], str]] = [
         "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
     ),
     (
+        {"leader.replication.throttled.replicas": "*,*"},
+        f"Invalid value [*, *] for configuration leader.replication.throttled.replicas: {REPLICAS}",
+    ),
+    *(
+        ({"cleanup.policy": text}, "Configuration 'cleanup.policy' values must not be empty.")
+        for text in LISTS_WITH_GAPS
+    ),
+    (
         {"leader.replication.throttled.replicas": "0:x"},
         f"Invalid value [0:x] for configuration leader.replication.throttled.replicas: {REPLICAS}",
     ),
@@ -64,6 +75,8 @@ ACCEPTED: list[dict[str, str | None]] = [
     {"retention.bytes": "-5"},
     {"leader.replication.throttled.replicas": "*"},
     {"leader.replication.throttled.replicas": "0:1,1:2"},
+    *({"leader.replication.throttled.replicas": text} for text in ("0:1,", ",0:1", "0:1,,1:1", ",", "", "*,")),
+    *({"cleanup.policy": text} for text in ("", "compact,compact", " compact , delete ")),
     {"internal.segment.bytes": "1000"},
     {"remote.log.delete.on.disable": "true"},
     {"message.format.version": "2.8-IV1"},  # Kafka 3.9 takes it, 4 no longer.
@@ -173,3 +186,37 @@ def test_stored_overrides_that_are_no_use_are_passed_over() -> None:
     for text, size in (("2000", 2000), ("13", 1 << 30), ("1e3", 1 << 30), ("-5", 1 << 30), ("99999999999", 1 << 30)):
         assert PLAIN.for_topic({"segment.bytes": text}).segment_bytes == size  # Kafka before 4 may follow.
     assert "of.the.future" not in {entry.name for entry in topic.describe()}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("0:1,0:1", "0:1,0:1"), (" 0:1 , 1:1 ", "0:1,1:1"), ("0:1,", "0:1,"), (",0:1", ",0:1"), ("*,", "*,"), (" ", "")],
+)
+def test_throttled_replicas_are_shown_as_they_were_written(text: str, shown: str) -> None:
+    name = "leader.replication.throttled.replicas"
+    (entry,) = BrokerConfigs.parse({}).for_topic({name: text}).describe([name])
+    assert entry.value == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("retention.ms", "seven"), ("retention.bytes", "1e9"), ("cleanup.policy", "keep"), ("segment.ms", "0")],
+)
+def test_nothing_is_deleted_of_a_topic_with_a_stored_value_that_can_not_be(name: str, text: str) -> None:
+    """And the value is shown, so that it can be repaired."""
+    topic = BrokerConfigs.parse({"log.cleanup.policy": "compact,delete"}).for_topic({name: text, "flush.ms": "5"})
+    logs = log_config(topic)
+    assert not (logs.cleanup_delete or logs.cleanup_compact)
+    assert topic.flush.ms == 5
+    (entry,) = topic.describe([name])
+    assert (entry.value, entry.source) == (text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    told = told_invalid("seven", {name: text, "flush.ms": "5"}) or ""
+    assert f"topic seven is not valid: Invalid value {text} for configuration {name}: " in told
+    assert f"odradek topic config seven --delete {name}" in told
+    assert "flush.ms" not in told
+
+
+def test_what_another_release_stored_is_valid() -> None:
+    stored = {"a.newer.key": "x", "segment.bytes": "1000"}
+    assert told_invalid("t", stored) is None
+    assert log_config(BrokerConfigs.parse({}).for_topic(stored)).cleanup_delete

@@ -1,0 +1,97 @@
+"""Names in a server.properties that are no key of a broker: which of them stop a start, and what is said of each.
+
+Kafka starts with any name and hands those it does not know to plug-ins.  Here a name stops the start only where a value
+would be lost that somebody meant: a typing error of a known key, a key under its former name, a topic's key.  All
+others, such as a vendor's, are warned of by name.  A suggestion never changes what is configured: no word but one may
+differ, by a letter or two, and a unit is never taken for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key
+from odradek.core.configs.former_keys import REMOVED, RENAMED
+from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+
+# What begins so is a plug-in's, however near it is to a key.
+VENDORS = ("confluent.", "kafka.csv.", "cruise.control.", "ranger.", "azure.", "strimzi.", "producer.", "consumer.")
+_UNITS = {
+    "hour": "hours",
+    "hr": "hours",
+    "hrs": "hours",
+    "millis": "ms",
+    "milliseconds": "ms",
+    "min": "minutes",
+    "mins": "minutes",
+    "minute": "minutes",
+    "sec": "seconds",
+    "secs": "seconds",
+}
+_ALL_UNITS = frozenset((*_UNITS, *_UNITS.values(), "bytes", "messages", "mb", "kb"))
+_LETTERS_OFF_MAX = 2
+_LETTERS_PER_ERROR = 3  # Of a word: "id" and "ms" are too short to be meant by another.
+
+
+def why_refused(name: str) -> str | None:
+    """Returns a sentence about an unknown name that stops a start; None for one that is only warned of."""
+    if name in RENAMED:
+        return f"Configuration key '{name}' is from an earlier release of Kafka. {RENAMED[name]}"
+    if name in REMOVED or name.startswith(VENDORS):
+        return None
+    if name in TOPIC_KEYS:
+        of_brokers = " or ".join(f"'{one}'" for one in TOPIC_SYNONYMS.get(name, ()) if one in BROKER_KEYS)
+        advice = f"Use {of_brokers} for all topics." if of_brokers else "Set it on topics with odradek topic config."
+        return f"Configuration key '{name}' is a topic's. {advice}"
+    near = nearest(name)
+    return f"Unknown configuration key '{name}'. Did you mean '{near}'?" if near else None
+
+
+def unknown(texts: Mapping[str, str]) -> list[str]:
+    """Returns the names that are no keys, in their order."""
+    return [name for name in texts if broker_key(name) is None]
+
+
+def nearest(name: str, among: Iterable[str] = BROKER_KEYS) -> str | None:
+    """Returns the key that a name with a typing error means, None where that is not sure."""
+    keys = {key.lower(): key for key in among}
+    plain = name.lower().replace("_", ".").replace("-", ".")
+    plain = ".".join(_UNITS.get(word, word) for word in plain.split(".")) if plain not in keys else plain
+    if plain in keys:
+        return keys[plain]
+    found = sorted((off, key) for key in keys for off in _off(plain, key))
+    if not found or [off for off, _ in found].count(found[0][0]) > 1:
+        return None
+    return keys[found[0][1]]
+
+
+def _off(name: str, key: str) -> Iterator[int]:
+    """Yields by how many letters a name differs from a key, if it may be a typing error of it."""
+    words, others = name.split("."), key.split(".")
+    if len(words) != len(others):
+        joined, other = name.replace(".", ""), key.replace(".", "")
+        if joined == other:
+            yield 1
+        return
+    different = [(one, other) for one, other in zip(words, others, strict=True) if one != other]
+    if len(different) == 1 and not _ALL_UNITS.issuperset(different[0]):
+        one, other = different[0]
+        off = _letters_off(one, other)
+        if off <= min(_LETTERS_OFF_MAX, max(1, len(other) // _LETTERS_PER_ERROR)):
+            yield off
+
+
+def _letters_off(one: str, other: str) -> int:
+    """Returns how many letters were left out, put in, changed, or exchanged with the next."""
+    if abs(len(one) - len(other)) > _LETTERS_OFF_MAX:
+        return _LETTERS_OFF_MAX + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        last, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
