@@ -11,9 +11,10 @@ there was a segment in between:
   which Kafka notes itself in cleaner-offset-checkpoint.
 
 Segments are only read where something speaks of a missing one.  A log's first segments may have gone by retention, also
-by that of whoever had the directory since.  They are missed above the log's start if an index of theirs is there, if
-the last clean stop was ours and noted them, or if they were missed before: that is written down with the damages.  Of a
-log that ends below its recovery point it is told, and it goes on from there, as after a damage.
+by that of whoever had the directory since.  They are missed above the log's start if an index of theirs is there after
+a clean stop, if that was ours and noted them, or if they were missed before: that is written down with the damages.
+After any other stop an index may be what a power failure brought back, and a line of the broker's log speaks of it.  Of
+a log that ends below its recovery point it is told, and it goes on from there, as after a damage.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ What is known of producers comes from a snapshot and the batches after it: produ
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from contextlib import suppress
 from operator import attrgetter
@@ -31,6 +32,7 @@ from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk
 from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots, make_safe
 
+_LOG = logging.getLogger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
 WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
 
@@ -105,11 +107,15 @@ def _check_front(opening: Opening, segments: list[Segment], files: Files) -> Non
     if not segments:
         return  # It is told of as of a log that ends too early.
     first = segments[0] if segments[0].size else segments[min(1, len(segments) - 1)]
-    lost = {*opening.lost, *files.orphans}
-    if files.segments[segments[0].base_offset].get(OFFSET_INDEX):
-        lost.add(segments[0].base_offset)  # Its file may have lost all its bytes.
+    hollow = files.segments[segments[0].base_offset].get(OFFSET_INDEX, 0)  # Its log may have lost all its bytes.
+    spoken = {*files.orphans, segments[0].base_offset} if hollow else {*files.orphans}
+    is_sure = opening.clean_shutdown or opening.repairs
+    lost = {*opening.lost, *spoken} if is_sure else opening.lost
     gap = gap_before(opening.directory, first.base_offset, lost, opening.start_offset)
     if gap is None:
+        doubtful = gap_before(opening.directory, first.base_offset, spoken, opening.start_offset)
+        if doubtful is not None:  # A power failure brings back parts of logs that were deleted.
+            _LOG.warning("%s; the log begins behind it", doubtful)
         return
     if not opening.repairs:
         way_out = (

@@ -311,22 +311,34 @@ def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> N
     assert len(asides(disk, path)) == len(log.segments) - 2
 
 
-@pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("what", ["its log", "its bytes"])
-def test_a_log_without_its_beginning_is_offline(place: tuple[Disk, str], what: str, is_clean: bool) -> None:
-    """Its index speaks of it, after any stop."""
+def test_a_log_without_its_beginning_is_offline(place: tuple[Disk, str], what: str) -> None:
+    """Its index speaks of it."""
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
     name = f"{path}/t-0/{0:020d}.log"
     before = content(disk, name)
-    if not is_clean:
-        disk.unlink(f"{path}/.kafka_cleanshutdown")
     if what == "its log":
         disk.unlink(name)
     else:
         disk.open(name).truncate(0)
     check_missed_until_it_is_back(disk, path, log, before)
+
+
+def test_after_a_kill_a_beginning_that_may_have_gone_is_spoken_of(
+    place: tuple[Disk, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An index may be what a power failure brought back of a log that was deleted."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    flush_now(log)
+    directory.checkpoints.write_now()
+    directory.abandon()
+    disk.unlink(f"{path}/t-0/{0:020d}.log")
+    again = opened(disk, path)
+    assert (again.offline, again.logs[T].start_offset) == ({}, log.segments[1].base_offset)
+    assert f"{path}/t-0/{0:020d}.log is missing" in caplog.text
 
 
 @pytest.mark.parametrize("count", [1, 2])
