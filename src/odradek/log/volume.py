@@ -10,6 +10,7 @@ from odradek.base.units import GIB, MIB
 FULL_BYTES = 1 * MIB  # With less no disk counts as one with room, see probe.py.
 RESERVE_BYTES = 1 * GIB  # A segment; of a small volume a fiftieth.
 RESERVED_PART = 50
+LEAST_RESERVE_BYTES = 16 * MIB  # More than a start gives back for its own work (the metadata file's reserve).
 
 
 class Volume(NamedTuple):
@@ -25,8 +26,8 @@ class Volume(NamedTuple):
     @property
     def is_short(self) -> bool:
         """True if it is full, or nearly."""
-        reserve = min(RESERVE_BYTES, self.total_bytes // RESERVED_PART)
-        return self.is_full or 0 <= self.usable_bytes < reserve
+        reserve = max(LEAST_RESERVE_BYTES, min(RESERVE_BYTES, self.total_bytes // RESERVED_PART))
+        return 0 <= self.usable_bytes < reserve
 
 
 UNKNOWN = Volume(-1, -1)

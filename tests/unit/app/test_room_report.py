@@ -17,6 +17,8 @@ from odradek.log.volume import UNKNOWN, Volume
         (Volume(100 * GIB, 1 * GIB - 1), "is nearly full (1024.0 MiB of 100.0 GiB are free)"),
         (Volume(20 * GIB, 400 * MIB), "is nearly full"),
         (Volume(100 * GIB, 1 * GIB), ""),
+        (Volume(24 * MIB, 15 * MIB), "is nearly full (15.0 MiB of 24.0 MiB are free)"),
+        (Volume(24 * MIB, 16 * MIB), ""),
         (Volume(20 * GIB, 420 * MIB), ""),
         (UNKNOWN, ""),
     ],
