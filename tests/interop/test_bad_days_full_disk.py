@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,3 +138,20 @@ def test_a_broker_that_starts_on_a_full_disk_serves_what_there_is(
         assert delete(again, "large") == ErrorCode.NONE
         until(lambda: free_bytes(disk) > 10 << 20)
         assert produced(again, "t", b"after") == 1
+
+
+def test_a_start_on_a_full_disk_says_so(broker: Serving, client: RawClient, disk: Path) -> None:
+    """One that has room is not spoken of; a full one is served, and takes records again once there is room."""
+    created(client, "t")
+    produced(client, "t", b"before")
+    assert "full" not in broker.errors()
+    broker.kill()
+    fill(disk / "rest")
+    os.truncate(disk / "rest", (disk / "rest").stat().st_size - 600 * KIB)
+    broker.start()
+    assert f"the disk of {disk / 'data'} is nearly full (" in broker.errors()
+    assert f"MiB of {DISK_MIB}.0 MiB are free): what does not fit is refused until there is room" in broker.errors()
+    with RawClient(broker.port) as again:
+        assert fetch_all(again, "t") == [(0, b"before")]
+        (disk / "rest").unlink()
+        until(lambda: produce(again, "t", b"after")[0] == ErrorCode.NONE)

@@ -208,6 +208,31 @@ def test_meta_properties_that_make_no_sense(tmp_path: Path, content: str) -> Non
     assert "meta.properties" in one_sentence(text)
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_meta_properties_that_name_another_broker(tmp_path: Path, is_noted: bool) -> None:
+    """Cut or changed they are refused with all logs left as they are, also where no note of ours is beside them."""
+    with serving(tmp_path) as broker:
+        with RawClient(broker.port) as client:
+            created(client, "t")
+        broker.stop()
+    data = tmp_path / "data"
+    meta = data / "meta.properties"
+    whole = meta.read_bytes()
+    if not is_noted:
+        (data / "odradek-identity").unlink()
+    for wrong in (whole[:-1], whole[:-2], whole[:-3] + b"\n", whole.replace(b"broker.id=1001", b"broker.id=1003"), b""):
+        meta.write_bytes(wrong)
+        before = {path: path.stat().st_mtime_ns for path in data.rglob("*") if "metadata" not in path.name}
+        status, text = outcome_of_serve(tmp_path, *overrides(data))
+        assert status == 1, wrong
+        assert "meta.properties" in one_sentence(text) and "codec" not in text
+        after = {path: path.stat().st_mtime_ns for path in data.rglob("*") if "metadata" not in path.name}
+        assert after == before, "nothing was touched"
+    meta.write_bytes(whole)
+    with serving(tmp_path) as broker, RawClient(broker.port) as client:
+        client.ping()
+
+
 def test_logs_of_which_nothing_says_whose_they_are(tmp_path: Path) -> None:
     """Under a new id the broker would lead none of them."""
     with serving(tmp_path) as broker:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed, read_file, replace_file
+from odradek.log.names import BOOT
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # Linux's; elsewhere nobody knows.
-NOTE = "odradek-boot"  # In each data directory; a file of ours alone.
 _BYTES_MAX = 100
 
 
@@ -54,4 +54,4 @@ def _note(directory: LogDirectory, boot_id: str | None) -> None:
 
 
 def _path(directory: LogDirectory) -> str:
-    return f"{directory.path}/{NOTE}"
+    return f"{directory.path}/{BOOT}"

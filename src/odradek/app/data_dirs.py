@@ -18,11 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from odradek.app.output import size_text
 from odradek.core.storage import STRAYS_NAMED_MAX, Storage
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
 from odradek.log.loading import Each
 from odradek.log.names import LOG_DIRS
+from odradek.log.volume import Volume, volume_of
 
 LIST_BYTES_MAX = 1 << 20
 OPENED_AT_ONCE = 16
@@ -152,6 +154,8 @@ def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
 
 def report(storage: Storage) -> None:
     """Logs what the start found and mended, and which directories it could not open."""
+    for directory in storage.online:
+        report_room(directory.path, volume_of(directory.path))
     for directory in storage:
         for problem in directory.problems:
             log.warning("%s: %s", directory.path, problem)
@@ -160,6 +164,16 @@ def report(storage: Storage) -> None:
     failed = [directory for directory in storage if directory.failure is not None]
     for directory in failed:
         log.error("%s is offline, the other data directories are served: %s", directory.path, directory.failure)
+
+
+def report_room(path: str, volume: Volume) -> None:
+    """Logs that there is no room, or hardly any, where a directory lies: it is served none the less."""
+    if volume.is_short:
+        state = "is full" if volume.is_full else "is nearly full"
+        room = f"{size_text(volume.usable_bytes)} of {size_text(volume.total_bytes)} are free"
+        way_out = "delete topics, lower retention.ms or retention.bytes, or give it more room"
+        text = "the disk of %s %s (%s): what does not fit is refused until there is room; %s"
+        log.warning(text, path, state, room, way_out)
 
 
 def report_missed(storage: Storage) -> None:

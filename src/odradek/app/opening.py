@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from odradek.app.config import Settings
 from odradek.app.data_dirs import open_storage
 from odradek.app.listeners import Listener as ListenerSettings
 from odradek.app.reconfiguration import Reconfiguration, password_encoder
-from odradek.base.units import INT32_MAX, BrokerId, TimestampMs, TopicName
+from odradek.base.units import INT32_MAX, BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.tree import Tree
 from odradek.core.cluster import Endpoint, TopicInfo
@@ -21,7 +22,7 @@ from odradek.core.storage import Storage, log_config
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.loading import open_log_directory
-from odradek.log.meta_properties import WrongDirectory, identity
+from odradek.log.meta_properties import WrongDirectory, check_identity, identity, noted_identity
 from odradek.log.names import LOCK, META_PROPERTIES, parse_partition
 from odradek.net.config_changes import ConfigChanges
 from odradek.net.listener import Listener
@@ -42,12 +43,20 @@ def begin_configs(
 
 
 def claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
-    """Returns who this broker is, by its directories and the tree.  Raises WrongDirectory, AnotherBroker."""
+    """Returns who this broker is, by its directories and the tree.  Raises WrongDirectory, AnotherBroker.
+
+    All directories are looked at before anything is written into one of them.
+    """
     known_id, known_cluster = _known_identity(disk, settings.log_dirs)
     wanted_id = settings.broker_id if settings.broker_id is not None else known_id
+    _check_identities(disk, settings.log_dirs, wanted_id, known_cluster)
     if known_id is None:
         _check_whose(disk, settings.log_dirs, metadata, wanted_id)
-    return metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(new_uuid()))
+    else:
+        _check_is_replica(disk, settings.log_dirs, metadata, known_id)
+    membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(new_uuid()))
+    _check_identities(disk, settings.log_dirs, membership.broker_id, membership.cluster_id)
+    return membership
 
 
 def config_changes(
@@ -67,24 +76,60 @@ def check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
 
 
 def _known_identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | None, str | None]:
-    """Returns the ids of the first meta.properties that has a broker id; claims compare the others with them."""
-    known: tuple[BrokerId | None, str | None] = None, None
+    """Returns the ids of the first meta.properties that has a broker id; the others are compared with them."""
     for directory in directories:
-        try:
+        with suppress(DiskFailed):  # Who opens it tells of it.
             broker_id, cluster_id = identity(disk, str(directory))
-        except DiskFailed:
-            continue  # Who opens it tells of it.
-        if broker_id is not None and broker_id > INT32_MAX:
-            raise WrongDirectory(f"meta.properties of {directory} has broker id {broker_id}, which no broker can have")
-        if broker_id is not None:
-            return broker_id, cluster_id
-        known = None, known[1] or cluster_id
-    return known
+            if broker_id is not None:
+                return broker_id, cluster_id
+    return None, None
+
+
+def _check_identities(
+    disk: RealDisk, directories: Sequence[Path], broker_id: BrokerId | None, cluster_id: str | None
+) -> None:
+    for directory in directories:
+        with suppress(DiskFailed):
+            check_identity(disk, str(directory), broker_id, cluster_id)
+
+
+def _check_is_replica(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, broker_id: BrokerId) -> None:
+    """Raises WrongDirectory if the metadata knows the logs as other brokers': the id is damaged, or the tree another's.
+
+    Asked only before our first start on a directory: later its own note says whose it is, and a broker may come back
+    when all its replicas have been given to others.
+    """
+    strange = [path for path in directories if not _is_noted(disk, str(path))]
+    here = {partition: path for path in strange for partition in _partitions(disk, str(path))}
+    topics = metadata.topics() if here else {}
+    replicas = {partition: _replicas_of(topics, partition) for partition in here}
+    known = {one for ids in replicas.values() for one in ids}
+    if known and broker_id not in known:
+        path = next(here[partition] for partition, ids in replicas.items() if ids)
+        raise WrongDirectory(
+            f"{path / META_PROPERTIES} says broker.id={broker_id}, and of all logs there the metadata has replicas on "
+            f"{', '.join(map(str, sorted(known)))} alone: put the right {META_PROPERTIES} back, or name another data "
+            "directory"
+        )
+
+
+def _is_noted(disk: RealDisk, directory: str) -> bool:
+    try:
+        return noted_identity(disk, directory) is not None
+    except DiskFailed:
+        return True  # Nothing is known of it, and who opens it tells of it.
+
+
+def _replicas_of(topics: Mapping[TopicName, TopicInfo], partition: TopicPartition) -> Sequence[BrokerId]:
+    topic = topics.get(partition.topic)
+    if topic is None or partition.partition >= len(topic.partitions):
+        return ()
+    return topic.partitions[partition.partition].replicas
 
 
 def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, wanted_id: BrokerId | None) -> None:
     """Raises WrongDirectory for logs that may be another broker's: under a new id they would serve nobody."""
-    has_logs = [path for path in directories if _has_partitions(disk, str(path))]
+    has_logs = [path for path in directories if _partitions(disk, str(path))]
     has_brokers = [path for path in directories if any(path.glob("broker*/" + META_PROPERTIES))]
     topics = metadata.topics().values() if has_logs or has_brokers else ()
     replicas = {broker_id for topic in topics for partition in topic.partitions for broker_id in partition.replicas}
@@ -101,11 +146,12 @@ def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata
         )
 
 
-def _has_partitions(disk: RealDisk, directory: str) -> bool:
+def _partitions(disk: RealDisk, directory: str) -> list[TopicPartition]:
     try:
-        return any(parse_partition(entry.name) for entry in disk.entries(directory) if entry.size < 0)
+        names = [entry.name for entry in disk.entries(directory) if entry.size < 0]
     except DiskFailed:
-        return False  # Or it can't be read, which is told by who opens it.
+        return []  # It can't be read, which is told by who opens it.
+    return [partition for name in names if (partition := parse_partition(name)) is not None]
 
 
 def topic_configs(topics: Mapping[TopicName, TopicInfo]) -> Callable[[TopicName], Mapping[str, str]]:

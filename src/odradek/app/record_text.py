@@ -148,6 +148,8 @@ def parse_json(line: bytes) -> LineRecord:
     """Parses a JSON line as drawn above; a value that is no text is taken as the JSON it is, a missing one as null."""
     try:
         given = json.loads(line)
+    except UnicodeDecodeError as error:
+        raise NotARecord(f"is no JSON: byte {error.start} is no text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise NotARecord(f"is no JSON: {error}") from None
     if not isinstance(given, dict):

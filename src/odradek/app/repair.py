@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from odradek.app.verify import Folder
+from odradek.app.verify import MARKER_BYTES_MAX, Folder
 from odradek.base.units import TimestampMs, TopicPartition
 from odradek.log import names
 from odradek.log.aside import SetAside
@@ -14,8 +14,6 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import RealDisk, read_file, replace_file
 from odradek.log.log import FIRST_OFFSET, Log
 from odradek.log.presence import noted_text
-
-MARKER_BYTES_MAX = 4096
 
 
 def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
@@ -49,11 +47,15 @@ def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAs
         start_offset=folder.starts.get(partition, FIRST_OFFSET),
         noted=folder.noted.get(partition, ""),
         was_compacted=partition in folder.compacted,
+        lost=folder.lost(partition),
         repairs=True,
     )
     log.close(now)
     folder.recovery_points[partition] = log.end_offset
     folder.noted[partition] = noted_text(log.segments)
+    if log.start_offset > folder.starts.get(partition, FIRST_OFFSET):  # Of a log whose beginning is lost.
+        folder.starts[partition] = log.start_offset
+        write_offsets(disk, f"{folder.path}/{names.LOG_STARTS}", folder.starts)
     write_offsets(disk, f"{folder.path}/{names.RECOVERY_POINTS}", folder.recovery_points)
     write_segments(disk, f"{folder.path}/{names.SEGMENTS}", folder.noted)
     return log.aside

@@ -31,14 +31,18 @@ from odradek.log.checkpoints import (
     write_damages,
 )
 from odradek.log.damage import KnownDamage, next_batch
-from odradek.log.disk import DiskFailed, File, RealDisk
+from odradek.log.damages import MISSING
+from odradek.log.directory import MARKER
+from odradek.log.disk import DiskFailed, File, RealDisk, read_file
 from odradek.log.failures import DirectoryInUse
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.log import FIRST_OFFSET
 from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX
-from odradek.log.presence import gap_between
+from odradek.log.presence import gap_before, gap_between
 from odradek.log.scan import Damaged, walk_checked
 from odradek.record.batch import MAGIC
+
+MARKER_BYTES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class Folder:
     compacted: dict[TopicPartition, Offset]
     noted: dict[TopicPartition, str]
     damages: list[KnownDamage]  # Those that a broker has found while it ran.
+    is_ours: bool = False  # It was stopped cleanly, and nobody had it since.
 
     @classmethod
     def at(cls, path: Path) -> Folder:
@@ -92,7 +97,14 @@ class Folder:
             read_offsets(disk, f"{path}/{names.CLEANER_OFFSETS}"),
             read_segments(disk, f"{path}/{names.SEGMENTS}"),
             read_damages(disk, f"{path}/{names.DAMAGES}"),
+            read_file(disk, f"{path}/{names.CLEAN_SHUTDOWN}", MARKER_BYTES_MAX) == MARKER,
         )
+
+    def lost(self, partition: TopicPartition) -> set[Offset]:
+        """Returns base offsets of segments that no retention took, whether they are there or not: see log/presence."""
+        missed = [one.file for one in self.damages if one.partition == partition and one.why == MISSING]
+        noted = self.noted.get(partition, "").split() if self.is_ours else []
+        return {Offset(int(text.removesuffix(LOG))) for text in (*missed, *noted)}
 
     def partitions(self) -> list[Path]:
         found = (path for path in self.path.iterdir() if path.is_dir() and names.parse_partition(path.name))
@@ -130,6 +142,10 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
     yield from (Said(partition, text) for text in between(segments))
     if partition not in folder.compacted:
         start = folder.starts.get(partition, FIRST_OFFSET)
+        orphans = spoken - {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()}
+        yield from (
+            Said(partition, text) for text in missing_first(path, bases, folder.lost(partition) | orphans, start)
+        )
         yield from (Said(partition, text) for text in missing(path, segments, spoken, start))
     if segments and segments[-1].end < synced and not segments[-1].said:
         yield Said(partition, f"the log ends at offset {segments[-1].end}, and had been synced up to {synced}")
@@ -280,6 +296,14 @@ def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start:
             gap = gap_between(str(path), segment.end, following.base_offset, spoken)
             if gap is not None:
                 yield str(gap)
+
+
+def missing_first(path: Path, bases: set[Offset], lost: set[Offset], start: Offset) -> Iterator[str]:
+    """Yields the gap between a log's start and its first segment, of which it is sure that something was there."""
+    first = min(bases, default=start)
+    gap = gap_before(str(path), first, lost, start)
+    if gap is not None:
+        yield str(gap)
 
 
 def small_files(path: Path) -> Iterator[str]:

@@ -46,6 +46,8 @@ class Fields:
     def parse(cls, what: str, data: bytes) -> Fields:
         try:
             value = json.loads(data)
+        except UnicodeDecodeError as error:
+            raise BadZnodeError(f"{what} is not JSON: byte {error.start} is no text in UTF-8.") from error
         except (ValueError, RecursionError) as error:
             raise BadZnodeError(f"{what} is not JSON: {str(error)[:200]}.") from error
         if not isinstance(value, dict):

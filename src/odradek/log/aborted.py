@@ -6,6 +6,7 @@ before its end, so a search goes on until an entry says that all that begins bef
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,6 +21,7 @@ from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots
 from odradek.log.transaction_index import Aborted
 
+_LOG = logging.getLogger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
 Found = tuple[list[Aborted], bool]
 
@@ -65,8 +67,11 @@ class AbortedTransactions:
         self, segments: Sequence[Segment], segment: Segment, offset: Offset, upto: Offset, cached: bool
     ) -> Found:
         try:
+            if not segment.transactions.is_vetted:
+                _vet(segments, segment, cached)
             return segment.transactions.overlapping(offset, upto, cached=cached)
-        except Damaged:
+        except Damaged as damage:
+            _LOG.warning("%s is made again from the log: %s", damage.path, damage.why)
             self._make_again(segments, segment)
         try:
             return segment.transactions.overlapping(offset, upto, cached=cached)
@@ -82,6 +87,18 @@ class AbortedTransactions:
 
     def _make_again(self, segments: Sequence[Segment], segment: Segment) -> None:
         segment.transactions.replace(aborted_in(self._snapshots, segments, segment))
+
+
+def _vet(segments: Sequence[Segment], segment: Segment, cached: bool) -> None:
+    """Compares two entries of a segment's index with the log, before its first use.  Raises Damaged; NotCached."""
+    index = segment.transactions
+    number = bisect_right(segments, segment.base_offset, key=_BASE_OFFSET)
+    for aborted in index.first_and_last(cached=cached):
+        if number < len(segments) and aborted.last_offset >= segments[number].base_offset:
+            raise Damaged(index.path, 0, f"{aborted} ended in a later segment")
+        if not segment.is_marker(aborted.last_offset, aborted.producer_id, cached=cached):
+            raise Damaged(index.path, 0, f"offset {aborted.last_offset} is no marker of producer {aborted.producer_id}")
+    index.is_vetted = True
 
 
 def _end_of(records: FileSlice, segments: Sequence[Segment], upto: Offset, cached: bool) -> Offset:

@@ -34,7 +34,9 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     offsets: dict[TopicPartition, Offset] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         match line.split(" "):
-            case [topic, partition, offset] if partition.isdigit() and offset.isdigit() and int(offset) <= INT64_MAX:
+            case [topic, partition, offset] if (
+                partition.isdecimal() and offset.isdecimal() and int(offset) <= INT64_MAX
+            ):
                 offsets[TopicPartition(TopicName(topic), int(partition))] = Offset(int(offset))
             case _:
                 raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and offset")
@@ -52,7 +54,7 @@ def read_segments(disk: Disk, path: str) -> dict[TopicPartition, str]:
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         topic, _, rest = line.partition(" ")
         partition, _, offsets = rest.partition(" ")
-        if not partition.isdigit() or not offsets.replace(" ", "0").isdigit():
+        if not partition.isdecimal() or not offsets.replace(" ", "0").isdecimal():
             raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and offsets")
         noted[TopicPartition(TopicName(topic), int(partition))] = offsets
     return noted
@@ -69,7 +71,7 @@ def read_uncleanable(disk: Disk, path: str) -> dict[TopicPartition, str]:
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         topic, _, rest = line.partition(" ")
         partition, _, reason = rest.partition(" ")
-        if not partition.isdigit() or not reason:
+        if not partition.isdecimal() or not reason:
             raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and reason")
         reasons[TopicPartition(TopicName(topic), int(partition))] = reason
     return reasons
@@ -86,7 +88,7 @@ def read_damages(disk: Disk, path: str) -> list[KnownDamage]:
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         match line.split(" ", 6):
             case [topic, partition, file, position, following, since, why] if (
-                partition.isdigit() and position.isdigit() and following.isdigit() and since.isdigit()
+                partition.isdecimal() and position.isdecimal() and following.isdecimal() and since.isdecimal()
             ):
                 name = TopicPartition(TopicName(topic), int(partition))
                 known = KnownDamage(name, file, int(position), Offset(int(following)), TimestampMs(int(since)), why)
@@ -111,7 +113,7 @@ def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
     epochs: list[tuple[LeaderEpoch, Offset]] = []
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX)):
         match line.split(" "):
-            case [epoch, start] if epoch.isdigit() and start.isdigit():
+            case [epoch, start] if epoch.isdecimal() and start.isdecimal():
                 entry = (LeaderEpoch(int(epoch)), Offset(int(start)))
             case _:
                 raise BadCheckpoint(f"{path} line {number}: {line!r} is not an epoch and an offset")
@@ -140,8 +142,8 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
         raise BadCheckpoint(f"{path}: version {fields.get('version')} is not known")
     try:
         return from_text(fields.get("topic_id", ""))
-    except ValueError as error:
-        raise BadCheckpoint(f"{path}: {error}") from None
+    except ValueError:
+        raise BadCheckpoint(f"{path}: topic_id {fields.get('topic_id', '')!a} is no id of a topic") from None
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: Uuid, *, durable: bool = False) -> None:
@@ -158,7 +160,7 @@ def _decoded(path: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise BadCheckpoint(f"{path}: {error}") from None
+        raise BadCheckpoint(f"{path}: byte {error.start} is no text in UTF-8") from None
 
 
 def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
@@ -166,7 +168,7 @@ def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
     if data is None:
         return
     lines = _decoded(path, data).splitlines()
-    if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdigit() or not data.endswith(b"\n"):
+    if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdecimal() or not data.endswith(b"\n"):
         raise BadCheckpoint(f"{path}: begins {' '.join(lines[:2])!r}, not with version {_VERSION} and a count")
     if int(lines[1]) != len(lines) - 2:
         raise BadCheckpoint(f"{path}: {len(lines) - 2} entries where {lines[1]} are announced")

@@ -20,15 +20,16 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
-from odradek.base.units import TimestampMs, TopicPartition
+from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.log.checkpoints import BadCheckpoint, read_damages, write_damages
 from odradek.log.damage import KnownDamage
 from odradek.log.disk import Disk, DiskFailed
 from odradek.log.log import Log
-from odradek.log.names import DAMAGES
+from odradek.log.names import DAMAGES, LOG
 from odradek.log.scan import Damaged, walk, walk_checked
 from odradek.log.segment import Segment
 
+MISSING = "the file is missing"
 _PARTITION = attrgetter("partition")
 
 
@@ -74,6 +75,16 @@ class Damages:
         self._loaded = {name: list(some) for name, some in groupby(sorted(self._written), _PARTITION)}
         return []
 
+    def missing(self, partition: TopicPartition) -> list[Offset]:
+        """Returns the base offsets of the first segments that were missed before, before the log is opened."""
+        return [Offset(int(one.file[: -len(LOG)])) for one in self._loaded.get(partition, ()) if one.why == MISSING]
+
+    def miss(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
+        """Notes that a log lacks its first segments, and can't be opened: the next start can't know by itself."""
+        known = self._loaded.setdefault(partition, [])
+        if not any(one.file == file and one.why == MISSING for one in known):
+            known.append(KnownDamage(partition, file, 0, following, now_ms, MISSING))
+
     def watch(self, partition: TopicPartition, log: Log) -> None:
         """Notes what will be found in a log, and what was found before and is there still: it is not served."""
         log.on_damage = partial(self._damaged.add, partition)
@@ -91,7 +102,7 @@ class Damages:
                 return None
             self._written = write.damages if write.is_done else self._written
             self._write = None
-        known = self._known(now_ms, logs, offline) if self._damaged or self._written else []
+        known = self._known(now_ms, logs, offline) if self._damaged or self._written or self._loaded else []
         if known == self._written:
             return None
         self._write = DamagesWrite(self._disk, self._directory, known)

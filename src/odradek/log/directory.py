@@ -32,7 +32,9 @@ from odradek.log.probe import ROOM_BYTES, Probe
 from odradek.log.producers import ProducerStateEntry
 from odradek.log.reaper import DirectoryRetirement, Reap, Reaper
 
-_MARKER = b'{"version":0,"brokerEpoch":-1}'
+# As Kafka's, but for the line's end: so the next start knows that nobody had the directory since, and misses whatever
+# of a log was there and is gone.
+MARKER = b'{"version":0,"brokerEpoch":-1}\n'
 Open: TypeAlias = Callable[[LogConfig, TimestampMs], None]
 NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
@@ -76,6 +78,7 @@ class LogDirectory:
         self.failure: str | None = None  # Why the whole directory is offline.
         self.problems: list[str] = []  # Worth a line in the broker's log; nothing that stops it.
         self.clean_shutdown = False
+        self.is_undisturbed = False  # The last clean stop was ours, and nobody had the directory since.
         self.reaper = Reaper(disk, turns)
         self.damages = Damages(disk, path)
         self.noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean stop.
@@ -369,7 +372,7 @@ class LogDirectory:
             if damages is not None:
                 damages.run()
             if not failures:
-                replace_file(self.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", _MARKER)
+                replace_file(self.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", MARKER)
                 self.disk.sync_directory(self.path)
         except DiskFailed as failure:
             failures.append(str(failure))

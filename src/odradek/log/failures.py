@@ -52,7 +52,14 @@ def is_out_of_files(error: OSError) -> bool:
 
 
 class SegmentMissing(Exception):
-    """Raised for a log amid which a segment is missing: the rest is not served as if it were all."""
+    """Raised for a log of which a segment is missing: the rest is not served as if it were all.
+
+    `lost` is the file's name and the offset behind the gap, if the log lacks its beginning.
+    """
+
+    def __init__(self, text: str, lost: tuple[str, int] | None = None) -> None:
+        super().__init__(text)
+        self.lost = lost
 
 
 class DirectoryInUse(OSError):

@@ -213,10 +213,13 @@ class OffsetIndex(Index):
     def add(self, last_offset: Offset, position: int) -> None:
         self.append(last_offset - self.base_offset, position)
 
-    def position_at_or_before(self, offset: Offset, *, cached: bool = False) -> int:
-        """Returns where a walk to `offset` may begin: at a batch that ends at or before it, or the segment's start."""
+    def at_or_before(self, offset: Offset, *, cached: bool = False) -> tuple[Offset, int]:
+        """Returns the last entry up to `offset`, where a walk to it may begin; without one the segment's start."""
         count = self.count_at_or_below(offset - self.base_offset, 0, cached=cached)
-        return self.entry(count - 1, cached=cached)[1] if count else 0
+        if not count:
+            return self.base_offset, 0
+        delta, position = self.entry(count - 1, cached=cached)
+        return Offset(self.base_offset + delta), position
 
     def border_at_or_below(self, position: int, *, cached: bool = False) -> int:
         """The last known start of a batch that is not beyond `position`; 0, the segment's start, if none is known."""
@@ -270,10 +273,13 @@ class TimeIndex(Index):
     def first_timestamp(self) -> TimestampMs:
         return TimestampMs(self.entry(0)[0]) if len(self) else NO_TIMESTAMP
 
-    def offset_before(self, timestamp: TimestampMs) -> Offset:
-        """Returns where a walk to the first record of that time may begin: batches before it have lesser timestamps."""
+    def entry_before(self, timestamp: TimestampMs) -> tuple[TimestampMs, Offset]:
+        """Returns the last entry of a lesser time: a walk to the first record of that time may begin at its batch.
+
+        (NO_TIMESTAMP, base offset) if there is none.
+        """
         count = self.count_at_or_below(timestamp - 1, 0)
-        return self._absolute(self.entry(count - 1))[1] if count else self.base_offset
+        return self._absolute(self.entry(count - 1)) if count else (NO_TIMESTAMP, self.base_offset)
 
     def entry_below(self, end: Offset) -> tuple[TimestampMs, Offset]:
         """The last entry whose offset is below `end`; (NO_TIMESTAMP, base offset) if there is none."""

@@ -6,7 +6,7 @@ One partition that can't be opened does not keep the others from running: it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPa
 from odradek.log import names
 from odradek.log.checkpoints import BadCheckpoint, read_segments
 from odradek.log.config import LogConfig
-from odradek.log.directory import NOBODY_ELSE, LogDirectory
+from odradek.log.directory import MARKER, NOBODY_ELSE, LogDirectory
 from odradek.log.disk import Disk, DiskFailed, read_file
 from odradek.log.failures import SegmentMissing
 from odradek.log.log import FIRST_OFFSET, Log
@@ -64,7 +64,9 @@ def _load(
 ) -> None:
     disk, path, checkpoints = directory.disk, directory.path, directory.checkpoints
     marker = f"{path}/{names.CLEAN_SHUTDOWN}"
-    directory.clean_shutdown = read_file(disk, marker, _MARKER_BYTES_MAX) is not None
+    mark = read_file(disk, marker, _MARKER_BYTES_MAX)
+    directory.clean_shutdown = mark is not None
+    directory.is_undisturbed = mark == MARKER
     disk.unlink(f"{path}/{names.UNCLEANABLE}")  # Each is tried again.
     directory.problems += directory.damages.load()
     recovery_points = checkpoints.read(names.RECOVERY_POINTS, directory.problems)
@@ -90,6 +92,9 @@ def _load(
             found.append(partial(_load_partition, directory, partition, offsets, config, now_ms))
     for _ in each(_do, found):
         pass
+    if directory.offline and (damages := directory.begin_damages(now_ms)) is not None:
+        with suppress(DiskFailed):  # It is tried again by the next round of housekeeping.
+            damages.run()
 
 
 def _do(work: Callable[[], None]) -> None:
@@ -116,6 +121,10 @@ def _load_partition(
     now_ms: TimestampMs,
 ) -> None:
     compacted = directory.checkpoints.compacted
+    noted = directory.noted.get(partition, "")
+    lost = directory.damages.missing(partition)
+    if directory.is_undisturbed:
+        lost += map(Offset, map(int, noted.split()))
     try:
         log = Log.open(
             directory.disk,
@@ -126,14 +135,17 @@ def _load_partition(
             clean_shutdown=directory.clean_shutdown,
             start_offset=offsets[1],
             reaper=directory.reaper,
-            noted=directory.noted.get(partition, ""),
+            noted=noted,
             was_compacted=partition in compacted,
+            lost=lost,
         )
     except (DiskFailed, SegmentMissing, BadCheckpoint) as failure:
         if isinstance(failure, DiskFailed) and failure.is_full:
             directory.had_no_room(partition, failure, partial(_load_partition, directory, partition, offsets))
         else:
             directory.offline[partition] = str(failure)
+        if isinstance(failure, SegmentMissing) and failure.lost is not None:
+            directory.damages.miss(partition, failure.lost[0], Offset(failure.lost[1]), now_ms)
         return
     log.compaction.cleaned_to = compacted.get(partition, FIRST_OFFSET)
     if log.aside is not None:

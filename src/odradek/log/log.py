@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -104,13 +104,14 @@ class Log:
         reaper: Reaper | None = None,
         noted: str = "",
         was_compacted: bool = False,
+        lost: Collection[Offset] = (),
         repairs: bool = False,
     ) -> Log:
         """An existing directory, empty for a new log.
 
         recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
-        `noted`, `was_compacted`: what else is known of its segments, see presence.py; repairs: where one is missing
-        the log is cut, as at a damage, and all that is cut off is set aside.
+        `noted`, `was_compacted`, `lost`: what else is known of its segments, see presence.py; repairs: where one is
+        missing the log is cut, as at a damage, and all that is cut off is set aside.
         Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
         """
         opening = Opening(
@@ -123,6 +124,7 @@ class Log:
             clean_shutdown,
             noted,
             was_compacted,
+            lost,
             repairs,
         )
         return cls(opening, recovery.load(opening), Reaper(disk) if reaper is None else reaper)

@@ -40,9 +40,11 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-SEGMENTS = "odradek-segments-checkpoint"  # Ours alone, as are the next two.
+SEGMENTS = "odradek-segments-checkpoint"  # Ours alone, as are the next four.
 UNCLEANABLE = "odradek-uncleanable-checkpoint"
 DAMAGES = "odradek-damage-checkpoint"
+IDENTITY = "odradek-identity"  # Whose the directory is, beside meta.properties.
+BOOT = "odradek-boot"  # In which boot of the machine the last start was.
 LOG_DIRS = "odradek-log-dirs"  # Ours alone: all data directories of the broker, one a line.
 
 _OFFSET_DIGITS = 20

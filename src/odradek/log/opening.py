@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
@@ -42,8 +43,9 @@ class Loaded:
 class Opening:
     """The arguments of one opening, together.
 
-    `noted` are the segments that were there at the last clean stop, as checkpoints.read_segments has them.  A log that
-    was compacted by its broker may have lost some of them by right.
+    `noted` are the segments that were there at the last clean stop, as checkpoints.read_segments has them; `lost` those
+    of which it is sure that no retention took them.  A log that was compacted by its broker may have lost some of them
+    by right.
     """
 
     disk: Disk
@@ -55,6 +57,7 @@ class Opening:
     clean_shutdown: bool
     noted: str = ""
     was_compacted: bool = False
+    lost: Collection[Offset] = ()
     repairs: bool = False  # Cuts where a segment is missing, and takes nothing for a torn write.
     synced: Offset = field(init=False)
     gaps: list[Gap] = field(default_factory=list, init=False)

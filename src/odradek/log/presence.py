@@ -10,8 +10,11 @@ there was a segment in between:
   removed segments from the start, or from the end and then wrote on, and then nothing is left out; or compacted it,
   which Kafka notes itself in cleaner-offset-checkpoint.
 
-Segments are only read where something speaks of a missing one.  A log's first segments are not missed, they may have
-gone by retention; of a log that ends below its recovery point it is told, and it goes on from there, as after a damage.
+Segments are only read where something speaks of a missing one.  A log's first segments may have gone by retention, also
+by that of whoever had the directory since.  They are missed above the log's start if an index of theirs is there after
+a clean stop, if that was ours and noted them, or if they were missed before: that is written down with the damages.
+After any other stop an index may be what a power failure brought back, and a line of the broker's log speaks of it.  Of
+a log that ends below its recovery point it is told, and it goes on from there, as after a damage.
 """
 
 from __future__ import annotations
@@ -69,6 +72,14 @@ def gap_between(directory: str, end: Offset, following: Offset, spoken: Collecti
     """Returns the gap between a segment that ends at `end` and the next, at `following`; None if nothing is missing."""
     missing = min((offset for offset in spoken if end <= offset < following), default=None)
     return None if missing is None else Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
+
+
+def gap_before(directory: str, first: Offset, lost: Collection[Offset], start: Offset) -> Gap | None:
+    """Returns the gap between a log's start and its first segment, at `first`; None if nothing is missing there."""
+    missing = min((offset for offset in lost if offset < first), default=None)
+    if missing is None or first <= start:
+        return None
+    return Gap(f"{directory}/{segment_stem(missing)}{LOG}", Offset(max(missing, start)), first)
 
 
 def _end_of(segment: Segment) -> Offset | None:

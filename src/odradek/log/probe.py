@@ -10,10 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from odradek.log.disk import Disk, DiskFailed, replace_file
+from odradek.log.volume import FULL_BYTES
 
 NAME = "odradek-probe"
 PROBE_BYTES = 4096
-ROOM_BYTES = 1 << 20  # So much and a disk is not full any more.
+ROOM_BYTES = FULL_BYTES  # So much and a disk is not full any more.
 
 
 class Probe:

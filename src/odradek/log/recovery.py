@@ -10,6 +10,7 @@ What is known of producers comes from a snapshot and the batches after it: produ
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from contextlib import suppress
 from operator import attrgetter
@@ -24,13 +25,14 @@ from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.leftovers import Files, SegmentFiles, found_files, unlink_all
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.log.opening import Loaded, Opening, Scan
-from odradek.log.presence import gaps, spoken_of
+from odradek.log.presence import gap_before, gaps, spoken_of
 from odradek.log.producer_recovery import ProducerWalk, aborted_in, keep_snapshot, restored
 from odradek.log.producers import Producers
 from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk
 from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots, make_safe
 
+_LOG = logging.getLogger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
 WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
 
@@ -89,14 +91,38 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
     segments = [segment for segment in found if segment not in empty] if empty else found
     hollow = {one.base_offset for one in empty if files.segments[one.base_offset].get(OFFSET_INDEX)}
     spoken = spoken_of(opening.noted, segments, files.orphans.keys() | hollow)
-    if spoken and not opening.was_compacted and (opening.repairs or not opening.config.cleanup_compact):
+    if not opening.was_compacted and (opening.repairs or not opening.config.cleanup_compact):
         seen = gaps(opening.directory, segments, spoken, opening.start_offset)
         opening.gaps = [gap for gap in seen if opening.clean_shutdown or gap.end < opening.synced or opening.repairs]
         if opening.gaps and not opening.repairs:
             raise SegmentMissing(f"{opening.gaps[0]}; {WAY_OUT}")
+        _check_front(opening, segments, files)
     unlink_all(opening.disk, opening.directory, files.orphans)
     remove(opening, empty)
     return segments
+
+
+def _check_front(opening: Opening, segments: list[Segment], files: Files) -> None:
+    """Raises SegmentMissing for a log that lacks its beginning; one that is repaired begins with what there is."""
+    if not segments:
+        return  # It is told of as of a log that ends too early.
+    first = segments[0] if segments[0].size else segments[min(1, len(segments) - 1)]
+    hollow = files.segments[segments[0].base_offset].get(OFFSET_INDEX, 0)  # Its log may have lost all its bytes.
+    spoken = {*files.orphans, segments[0].base_offset} if hollow else {*files.orphans}
+    is_sure = opening.clean_shutdown or opening.repairs
+    lost = {*opening.lost, *spoken} if is_sure else opening.lost
+    gap = gap_before(opening.directory, first.base_offset, lost, opening.start_offset)
+    if gap is None:
+        doubtful = gap_before(opening.directory, first.base_offset, spoken, opening.start_offset)
+        if doubtful is not None:  # A power failure brings back parts of logs that were deleted.
+            _LOG.warning("%s; the log begins behind it", doubtful)
+        return
+    if not opening.repairs:
+        way_out = (
+            f"put the file back, or let the log begin at offset {gap.following} with `odradek log verify --repair`"
+        )
+        raise SegmentMissing(f"{gap}; {way_out}", (gap.missing.rpartition("/")[2], gap.following))
+    opening.start_offset = gap.following
 
 
 def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapshots) -> list[Segment]:

@@ -27,6 +27,7 @@ from odradek.log.disk import Disk, DiskFailed, File
 from odradek.log.failures import LogDamaged
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
+from odradek.log.vetting import check_place, has_time
 from odradek.record.batch import HEADER_BYTES, MAGIC, Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.record.survey import survey
@@ -57,7 +58,18 @@ class Later(NamedTuple):
 class SearchedSegment:
     """One segment as it was when the search began.  Every method may raise DiskFailed."""
 
-    __slots__ = ("_disk", "_file", "_largest", "_noted", "_path", "base_offset", "offsets", "size", "times")
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_largest",
+        "_noted",
+        "_path",
+        "base_offset",
+        "disagreement",
+        "offsets",
+        "size",
+        "times",
+    )
 
     def __init__(
         self, disk: Disk, path: str, *, file: File | None, size: int, offsets: OffsetIndex, times: TimeIndex
@@ -67,6 +79,7 @@ class SearchedSegment:
         self._file = file
         self._largest: Largest | None = None
         self._noted = _NOTHING
+        self.disagreement: str | None = None  # Of an index with the log, which has to make the indexes again.
         self.size = size
         self.base_offset = offsets.base_offset
         self.offsets = offsets  # Both are copies.
@@ -99,8 +112,8 @@ class SearchedSegment:
         """Returns the greatest timestamp and the last offset of the first batch that has it."""
         if self._largest is None:
             timestamp, offset = self.times.last_entry()
-            if timestamp < 0 or timestamp < self.times.first_timestamp():
-                # None has a timestamp, or a crash left zeros.
+            if timestamp < 0 or timestamp < self.times.first_timestamp() or not self._agrees(timestamp, offset):
+                # None has a timestamp, or a crash left zeros, or the index is another's.
                 self._largest = _greatest_of(self.places(0, chunk_bytes=CHECK_CHUNK_BYTES), self._noted)
             else:
                 self._largest = (timestamp, offset) if timestamp > self._noted[0] else self._noted
@@ -115,7 +128,7 @@ class SearchedSegment:
         if largest[1] >= end:
             # Of the batches up to an entry of the offset index, the time index has the greatest timestamp.
             known = self.times.entry_below(end)
-            if known[1] < start:
+            if known[1] < start or not self._agrees(*known):
                 near, known = start, _NOTHING
             else:
                 near = max(start, self.offsets.offset_below(end))
@@ -124,23 +137,44 @@ class SearchedSegment:
         place = self.find(near)
         return known if place is None else _greatest_of(_below(self.places(place.position), end), known)
 
+    def first_near(self, timestamp: TimestampMs, start: Offset) -> FileBatch | None:
+        """Returns a batch from which a walk finds the first record of that time that is not before `start`."""
+        before, offset = self.times.entry_before(timestamp)
+        is_usable = self.disagreement is None and offset >= start and self._agrees(before, offset)
+        return self.find(offset if is_usable else Offset(max(start, self.base_offset)))
+
+    def _agrees(self, timestamp: TimestampMs, offset: Offset) -> bool:
+        """True if the batch with `offset` has the time that the time index says; notes it if not."""
+        if timestamp < 0:
+            return True  # There is no entry.
+        try:
+            is_right = has_time(self.find(offset), timestamp)
+        except LogDamaged:
+            return True  # Nobody can tell.
+        if not is_right:
+            self.disagreement = f"the batch with offset {offset} is not of time {timestamp}"
+        return is_right
+
     def find(self, offset: Offset) -> FileBatch | None:
         """Returns the first batch that reaches `offset`; None if none does."""
         try:
-            return self._find_from(self.offsets.position_at_or_before(offset), offset)
-        except Damaged:  # The index is damaged, which only the log mends.
-            pass
+            return self._find_from(self.offsets.at_or_before(offset), offset)
+        except Damaged as damage:  # The index is damaged, which only the log mends.
+            why = damage.why
         try:
-            return self._find_from(0, offset)
+            found = self._find_from((self.base_offset, 0), offset)
         except Damaged as damage:
             raise self._failure(damage) from None
+        self.disagreement = why
+        return found
 
-    def _find_from(self, start: int, offset: Offset) -> FileBatch | None:
+    def _find_from(self, entry: tuple[Offset, int], offset: Offset) -> FileBatch | None:
+        start = entry[1]
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
         for place in walk(self.file, start, self.size):
-            if place.position == start and place.base_offset > offset and start:
-                raise Damaged(self.offsets.path, start, f"points beyond offset {offset}")
+            if place.position == start and start:
+                check_place(self.offsets, place, entry[0])
             if place.last_offset >= offset:
                 return place
         return None
@@ -206,7 +240,7 @@ class Search(NamedTuple):
         return self._in_batch(best, place, timestamp) if best and place else None
 
     def _in_segment(self, segment: SearchedSegment, timestamp: TimestampMs) -> TimedOffset | Later | None:
-        near = segment.find(Offset(max(segment.times.offset_before(timestamp), self.start)))
+        near = segment.first_near(timestamp, self.start)
         if near is None:
             return None
         for place in _below(segment.places(near.position), self.end):

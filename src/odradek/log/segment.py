@@ -10,6 +10,7 @@ Nothing is opened before it is needed, and a sealed segment may be released agai
 from __future__ import annotations
 
 import errno
+import logging
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from odradek.base.units import INT32_MAX, INT64_MAX, MIB, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, INT64_MAX, MIB, NO_OFFSET, NO_TIMESTAMP, Offset, ProducerId, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.damage import Damage, next_batch
 from odradek.log.disk import Disk, DiskFailed, File, check_may_stay
@@ -28,12 +29,14 @@ from odradek.log.page_cache import CachedFile, ReadableFile
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, batch_at, walk
 from odradek.log.search import SearchedSegment
 from odradek.log.transaction_index import TransactionIndex
-from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+from odradek.log.vetting import check_entry, check_place, has_time
+from odradek.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, BatchHeader
 
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64
 SEARCHED_BEHIND_DAMAGE_BYTES = 4 * MIB  # A batch that begins later than that is not found.
 _BASE_OFFSET = Struct(">q")
+_LOG = logging.getLogger(__name__)
 
 
 class Cut(NamedTuple):
@@ -74,6 +77,7 @@ class Segment:
         self.max_timestamp_offset = NO_OFFSET
         self.index_is_full = False
         self._max_known = size == 0
+        self._first = (-1, -1)  # Where the batch that was located last begins and ends.
         self._overhang = False
         self._since_index = 0
         self._file: File | None = None
@@ -301,14 +305,14 @@ class Segment:
             return position
         if offset <= self.base_offset:
             return 0 if self.size else None
-        position = self._indexed(offset, cached)
-        if position is not None:
-            return position
-        place = self.find(offset, cached=cached)
-        return place.position if place else None
+        place = self._indexed(offset, cached) or self.find(offset, cached=cached)
+        if place is None:
+            return None
+        self._first = place.position, place.end
+        return place.position
 
-    def _indexed(self, offset: Offset, cached: bool) -> int | None:
-        """Returns the position of the batch that begins with `offset`, if the index has that: most reads end at one.
+    def _indexed(self, offset: Offset, cached: bool) -> FileBatch | None:
+        """Returns the batch that begins with `offset`, if the index has that: most reads end at one.
 
         A reader goes on there, and what is before has been read: a header takes no page from the disk, a walk may.  One
         that is damaged is left to the walk, which tells of it.
@@ -323,7 +327,17 @@ class Segment:
             place = batch_at(self._opened(cached), position, self.size)
         except Damaged:
             return None
-        return position if place.base_offset == offset and self.can_hold(place.last_offset) else None
+        return place if place.base_offset == offset and self.can_hold(place.last_offset) else None
+
+    def is_marker(self, offset: Offset, producer_id: ProducerId, *, cached: bool = False) -> bool:
+        """False if there is a batch with `offset` that is no marker of the producer; `cached` as locate."""
+        position = self.locate(offset, cached=cached)
+        data = b"" if position is None else self._opened(cached).pread(position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            return True  # It was compacted away.
+        header = BatchHeader(data)
+        is_of = header.is_control and header.producer_id == producer_id
+        return is_of or header.base_offset > offset
 
     def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
         """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""
@@ -332,11 +346,16 @@ class Segment:
         except Damaged as damage:
             if self._is_known(damage.position):
                 raise self.failure(damage) from None
-            self.rebuild_indexes(LogConfig())
+            self.make_indexes_again(damage.why)
         try:
             return self._search(offset, cached)
         except Damaged as damage:
             raise self.failure(damage) from None
+
+    def make_indexes_again(self, why: str) -> None:
+        """Makes indexes that can't be right anew from the log, and says so."""
+        _LOG.warning("the indexes of %s are made again, as what they lead to disagrees: %s", self.path, why)
+        self.rebuild_indexes(LogConfig())
 
     def failure(self, damage: Damaged) -> DiskFailed:
         if self.file.size() < self.size:
@@ -377,15 +396,15 @@ class Segment:
         return CachedFile(self.file) if cached else self.file
 
     def _search(self, offset: Offset, cached: bool) -> FileBatch | None:
-        start = self.offsets.position_at_or_before(offset, cached=cached)
+        entry, start = self.offsets.at_or_before(offset, cached=cached)
         for damage in self.damages:
             if start < damage.end and offset >= damage.following:
-                start = damage.end
+                entry, start = damage.following, damage.end
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
         for place in self._walk(start, cached=cached):
-            if place.position == start and place.base_offset > offset and start:
-                raise Damaged(self.offsets.path, start, f"points beyond offset {offset}")
+            if place.position == start and start:
+                check_place(self.offsets, place, entry)
             if place.last_offset >= offset:
                 return place
         return None
@@ -405,9 +424,25 @@ class Segment:
             if border > start:
                 return border
         border = self.offsets.border_at_or_below(target, cached=cached)
-        if start < border <= limit:
+        if start < border <= limit and self._is_behind_first(border, start, cached):
             return border
         return self._walk_to(start, target, limit, cached)
+
+    def _is_behind_first(self, border: int, start: int, cached: bool) -> bool:
+        """False if a border from the index lies within the batch at `start`, of which a reader would get a part only.
+
+        Within a later one it would be no border either; but then a reader gets something, and asks for the rest.
+        """
+        if self._first[0] != start:
+            try:
+                place = batch_at(self._opened(cached), start, self.size)
+            except Damaged:
+                return False  # The walk tells of it.
+            self._first = start, place.end
+        if border >= self._first[1]:
+            return True
+        self.make_indexes_again(f"byte {border} is within a batch")
+        return False
 
     def _walk_to(self, start: int, target: int, limit: int, cached: bool) -> int:
         end = start
@@ -434,9 +469,23 @@ class Segment:
         if positions and positions[0] < position:
             return Offset(self._recent_ends[bisect_left(positions, position) - 1] + 1)
         number = self.offsets.count_at_or_below(position - 1, 1, cached=cached)
+        if number < len(self.offsets) and not self._is_entry_right(number, cached):
+            number = self.offsets.count_at_or_below(position - 1, 1, cached=cached)
         if number == len(self.offsets):
             return None
         return Offset(self.base_offset + self.offsets.entry(number, cached=cached)[0])
+
+    def _is_entry_right(self, number: int, cached: bool) -> bool:
+        """Compares an entry of the offset index with its batch; makes the indexes again if they disagree."""
+        position = self.offsets.entry(number, cached=cached)[1]
+        if self._is_known(position):
+            return True  # Nobody can tell.
+        try:
+            check_entry(self.offsets, number, self._opened(cached), self.size, cached=cached)
+        except Damaged as damage:
+            self.make_indexes_again(damage.why)
+            return False
+        return True
 
     def hint(self, offset: int, position: int) -> None:
         """Remembers that the batch that begins with `offset` is at `position`: where a read ended the next begins."""
@@ -471,9 +520,20 @@ class Segment:
                 # None has a timestamp, or a crash left zeros: retention would take the segment for old.
                 self._scan_largest()
             elif timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+                self._take_largest(timestamp, offset)
             self._max_known = True
         return self.max_timestamp, self.max_timestamp_offset
+
+    def _take_largest(self, timestamp: TimestampMs, offset: Offset) -> None:
+        """Takes the time index's last entry, if the batch that it names agrees: else retention would be misled."""
+        try:
+            is_right = has_time(self.find(offset), timestamp)
+        except LogDamaged:
+            is_right = True  # Nobody can tell.
+        if is_right:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+        else:
+            self.make_indexes_again(f"the batch with offset {offset} is not of time {timestamp}")
 
     def searched(self) -> SearchedSegment:
         """Returns the segment as it is now, for a search by time in a thread."""
@@ -499,6 +559,8 @@ class Segment:
         if largest is not None and not self._max_known:
             self.max_timestamp, self.max_timestamp_offset = largest
             self._max_known = True
+        if searched.disagreement is not None:
+            self.make_indexes_again(searched.disagreement)
 
     def may_reach(self, timestamp: TimestampMs) -> bool:
         """False if it is known, without a look at a file, that all timestamps are less."""
@@ -566,6 +628,9 @@ class Segment:
     def cut_before(self, place: FileBatch) -> Cut:
         """Returns how to drop the batch at `place`, one that find gave, and all after it.  Changes nothing."""
         largest = NO_TIMESTAMP, NO_OFFSET
+        entries = self.offsets.count_before(place.position)
+        if entries:
+            self._is_entry_right(entries - 1, cached=False)
         for kept in self.places(self.offsets.border_at_or_below(place.position - 1)):
             if kept.position >= place.position:
                 break
@@ -623,5 +688,6 @@ class Segment:
 
     def _forget_places(self) -> None:
         self._hints.clear()
+        self._first = (-1, -1)
         del self._recent_ends[:]
         del self._recent_positions[:]

@@ -40,7 +40,7 @@ class Aborted(NamedTuple):
 class TransactionIndex:
     """The .txnindex of one segment.  Methods raise DiskFailed; those that read raise Damaged for impossible entries."""
 
-    __slots__ = ("_disk", "_newest", "_pending", "_stored_bytes", "base_offset", "path")
+    __slots__ = ("_disk", "_newest", "_pending", "_stored_bytes", "base_offset", "is_vetted", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
         self._disk = disk
@@ -49,6 +49,7 @@ class TransactionIndex:
         self._newest: Offset | None = None  # The last offset of the last entry in the file; None: not read yet.
         self.path = path
         self.base_offset = base_offset
+        self.is_vetted = not stored_bytes  # It was compared with the log.
 
     def __len__(self) -> int:
         return self._stored + len(self._pending)
@@ -98,6 +99,7 @@ class TransactionIndex:
     def replace(self, entries: Iterable[Aborted]) -> None:
         """Replaces all entries."""
         self._pending = list(entries)
+        self.is_vetted = True
         self._newest = None
         if self._stored_bytes and not self._pending:
             self._disk.unlink(self.path)
@@ -121,6 +123,13 @@ class TransactionIndex:
             self._disk.open(self.path).sync()
 
     # ------------------------------------------------------------------ read
+
+    def first_and_last(self, *, cached: bool = False) -> list[Aborted]:
+        """Returns two entries of the file, or the only one, to compare them with the log; `cached` as overlapping."""
+        if not self.is_whole:
+            raise Damaged(self.path, self._stored_bytes, "ends within an entry")
+        file = self._opened(cached)
+        return [self._read(file, number, 1)[0] for number in sorted({0, self._stored - 1})]
 
     def overlapping(self, offset: Offset, upto: Offset, *, cached: bool = False) -> tuple[list[Aborted], bool]:
         """Returns the entries that a reader of offsets from `offset` up to, not including, `upto` must know of.

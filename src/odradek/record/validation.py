@@ -27,22 +27,31 @@ class RecordError(NamedTuple):
 
 
 class RecordsRefused(Refused):
-    """A batch that is refused for some of its records, as Kafka says it."""
+    """A batch that is refused for some of its records, as Kafka says it; `reason` is the first that explains the code.
 
-    def __init__(self, name: TopicPartition, check: Check) -> None:
+    One record with a wrong time makes INVALID_TIMESTAMP of it all, however many before it lack their keys.
+    """
+
+    def __init__(self, name: TopicPartition, check: Check, reason: tuple[int, int | None]) -> None:
         self._name = name
         self._check = check
+        self._reason = self._error(*reason)
         if check.untimely:
             code, text = ErrorCode.INVALID_TIMESTAMP, "due to invalid timestamp"
         else:
             code, text = ErrorCode.INVALID_RECORD, f"due to {check.faults} record errors in total"
-        first = self.errors(1)[0]
-        super().__init__(code, f"One or more records have been rejected {text}; the first is {first}")
+        super().__init__(code, f"One or more records have been rejected {text}; the first is {self._reason}")
 
     def errors(self, count: int) -> list[RecordError]:
-        """Returns the first `count` of the records that may not enter, or all if they are fewer, or very many."""
+        """Returns the first `count` of the records that may not enter, the reason for the code among them.
+
+        They are all if there are fewer, or very many.
+        """
         noted = min(count, self._check.faults, RECORD_ERRORS_MAX)
-        return [self._error(*self._check.fault(number)) for number in range(noted)]
+        errors = [self._error(*self._check.fault(number)) for number in range(noted)]
+        if errors and self._reason not in errors:
+            errors[-1] = self._reason
+        return errors
 
     def _error(self, index: int, time: int | None) -> RecordError:
         if time is None:
@@ -69,5 +78,19 @@ def check_records(name: TopicPartition, batch: Batch, payload: memoryview, check
     if check.faults:
         check.note(min(check.faults, RECORD_ERRORS_MAX))
         check.run(payload, count, base_timestamp)
-        raise RecordsRefused(name, check)
+        raise RecordsRefused(name, check, _reason(check, payload, count, base_timestamp))
     return TimestampMs(check.newest)
+
+
+def _reason(check: Check, payload: memoryview, count: int, base_timestamp: TimestampMs) -> tuple[int, int | None]:
+    """Returns the first fault, as Check has it; the first that is one of time if there is any of those."""
+    noted = [check.fault(number) for number in range(min(check.faults, RECORD_ERRORS_MAX))]
+    if not check.untimely:
+        return noted[0]
+    for fault in noted:
+        if fault[1] is not None:
+            return fault
+    times = Check(False, check.oldest, check.latest)  # So many lack their keys that it was not noted.
+    times.note(1)
+    times.run(payload, count, base_timestamp)
+    return times.fault(0)

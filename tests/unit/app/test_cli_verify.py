@@ -74,6 +74,28 @@ def test_whole_logs(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) ->
     assert contents(data) == before
 
 
+@pytest.mark.parametrize("what", ["its log", "all of it"])
+def test_a_log_without_its_beginning(data: Path, log: Log, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The broker does not open it; repaired it begins later, and nothing else of it goes."""
+    first, second = log.segments[:2]
+    Path(first.path).unlink()
+    if what == "all of it":
+        Path(first.offsets.path).unlink()
+        Path(first.times.path).unlink()
+    start = second.base_offset
+    refused = opened(data)
+    assert f"let the log begin at offset {start} with `odradek log verify --repair`" in refused.offline[BAD]
+    assert refused.close(T0)
+    status, lines, _ = run(capsys, data)
+    assert status == 1
+    assert f"{first.path} is missing: the log has nothing from offset 0 to {start - 1}" in lines[0]
+    assert run(capsys, data, "--repair")[0] == 0
+    again = opened(data)
+    assert (again.offline, again.logs[BAD].start_offset, again.logs[BAD].end_offset) == ({}, start, log.end_offset)
+    assert again.close(T0) == []
+    assert run(capsys, data)[0] == 0
+
+
 def test_every_damage_is_told_with_its_place(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = log.segments[1], log.segments[3]
     one, other = list(first.places(0))[1], next(iter(second.places(0)))

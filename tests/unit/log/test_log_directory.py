@@ -54,7 +54,7 @@ def test_created_closed_and_opened_again() -> None:
     assert directory.create(at("a-b", 7), TOPIC_ID, CONFIG, T0) is log
     put(log, b"x", epoch=3)
     assert directory.close(T0, {at("a-b", 7): Offset(1)}) == []
-    assert text(disk, ".kafka_cleanshutdown") == '{"version":0,"brokerEpoch":-1}'
+    assert text(disk, ".kafka_cleanshutdown") == '{"version":0,"brokerEpoch":-1}\n'
     assert text(disk, "recovery-point-offset-checkpoint") == "0\n1\na-b 7 1\n"
     assert text(disk, "replication-offset-checkpoint") == "0\n1\na-b 7 1\n"
     assert text(disk, "log-start-offset-checkpoint") == "0\n0\n"

@@ -41,7 +41,7 @@ def test_index_agrees_with_scan(data: st.DataObject, size: int) -> None:
     index = offset_index(SimDisk(), entries, written=data.draw(st.integers(0, size)))
     for _ in range(8):
         wanted = data.draw(st.integers(BASE, BASE + size * step + 10))
-        assert index.position_at_or_before(Offset(wanted)) == max((p for o, p in entries if o <= wanted), default=0)
+        assert index.at_or_before(Offset(wanted))[1] == max((p for o, p in entries if o <= wanted), default=0)
         position = data.draw(st.integers(0, 200 + size * stride * 10))
         assert index.border_at_or_below(position) == max((p for _, p in entries if p <= position), default=0)
 
@@ -55,7 +55,7 @@ def test_time_index_agrees_with_scan(timestamps: list[int], wanted: int) -> None
     for number, timestamp in enumerate(timestamps):
         index.maybe_add(TimestampMs(timestamp), Offset(BASE + number * 2))
     before = bisect_right(timestamps, wanted - 1)
-    assert index.offset_before(TimestampMs(wanted)) == (BASE + (before - 1) * 2 if before else BASE)
+    assert index.entry_before(TimestampMs(wanted))[1] == (BASE + (before - 1) * 2 if before else BASE)
     if timestamps:
         assert index.last_entry() == (timestamps[-1], BASE + (len(timestamps) - 1) * 2)
 
@@ -65,12 +65,12 @@ def test_time_index_agrees_with_scan(timestamps: list[int], wanted: int) -> None
 def test_truncation_keeps_what_is_before(size: int, written: int, cut: int) -> None:
     entries = [(BASE + number, number * 10) for number in range(1, size + 1)]
     index = offset_index(SimDisk(), entries, written=min(written, size))
-    index.position_at_or_before(Offset(BASE + cut))  # A block is remembered, and must not outlive the cut.
+    index.at_or_before(Offset(BASE + cut))  # A block is remembered, and must not outlive the cut.
     index.keep(index.count_before(cut * 10))
     index.cut()
     assert [index.entry(number) for number in range(len(index))] == [(o - BASE, p) for o, p in entries if p < cut * 10]
     index.add(Offset(BASE + 10_000), 99_999)
-    assert index.position_at_or_before(Offset(BASE + 20_000)) == 99_999
+    assert index.at_or_before(Offset(BASE + 20_000))[1] == 99_999
 
 
 class CountedDisk(RealDisk):
@@ -141,7 +141,7 @@ def test_reopened_it_is_the_same() -> None:
     index.write()
     again = OffsetIndex(disk, "/i", BASE, disk.size("/i"))
     assert again.last() == (9, 70)
-    assert again.position_at_or_before(Offset(BASE + 8)) == 50
+    assert again.at_or_before(Offset(BASE + 8))[1] == 50
 
 
 def test_only_greater_timestamps_enter() -> None:
@@ -178,4 +178,4 @@ def test_entries_wait_when_there_is_no_room() -> None:
     disk.room = None
     index.write()
     assert len(index) == PENDING_ENTRIES_MAX + 5
-    assert index.position_at_or_before(Offset(BASE + 100)) == 99
+    assert index.at_or_before(Offset(BASE + 100))[1] == 99

@@ -15,9 +15,11 @@ from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, File
 from odradek.log.failures import LogDamaged
+from odradek.log.index import OFFSET_ENTRY
 from odradek.log.log import Log
 from odradek.log.reached import lookup_timestamp
 from odradek.log.retention import advance_start
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
@@ -178,6 +180,80 @@ def test_a_damaged_index_is_made_again() -> None:
         file.write(0, junk)
         log = Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=True)
         assert [read(log, first, 1, log.end_offset)[0] for first, _ in expected] == expected
+
+
+def exchanged(log: Log, disk: SimDisk, *suffixes: str) -> Log:
+    """The log after a stop and a start, its first two segments' indexes exchanged meanwhile."""
+    log.close(T0)
+    first, second = (segment.path.removesuffix(".log") for segment in log.segments[:2])
+    for suffix in suffixes:
+        disk.rename(first + suffix, "/d/t-0/kept")
+        disk.rename(second + suffix, first + suffix)
+        disk.rename("/d/t-0/kept", second + suffix)
+    return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=True)
+
+
+@pytest.mark.parametrize("suffixes", [(".index",), (".timeindex",), (".index", ".timeindex")])
+def test_indexes_of_another_segment(suffixes: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """Their entries ascend and lead to batches, but not to those that they name: they are made again, and it is said.
+
+    Sizes and numbers of records differ from segment to segment, and so do the places.
+    """
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    random = Random(5)
+    for number in range(700):
+        put(log, *[random.randbytes(random.randrange(90))] * random.randrange(1, 9), at=T0 + number * 10)
+    assert len(log.segments) > 3
+    expected = stored(log)
+    by_time = {number: lookup_timestamp(log, TimestampMs(T0 + number * 10)) for number in range(700)}
+    for number in random.sample(range(700), 40):
+        log = exchanged(log, disk, *suffixes)
+        assert lookup_timestamp(log, TimestampMs(T0 + number * 10)) == by_time[number]
+        log = exchanged(log, disk, *suffixes)
+    log = exchanged(log, disk, *suffixes)
+    assert [lookup_timestamp(log, TimestampMs(T0 + number * 10)) for number in by_time] == [*by_time.values()]
+    assert "made again" in caplog.text and "0.log are made again" in caplog.text
+    for start in random.sample(expected, 60):
+        log = exchanged(log, disk, *suffixes)
+        assert read(log, start[0], random.choice([1, 500, 5_000]), log.end_offset)[0] == start
+    log = exchanged(log, disk, *suffixes)
+    assert stored(log) == expected
+
+
+def shifted(by: int, numbers: range = range(100)) -> Log:
+    """A log of 20 batches of one record, each with an entry; of some the position is `by` bytes wrong."""
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    for _ in range(20):
+        put(log, b"x" * 900)
+    log.close(T0)
+    file = disk.open(STEM + ".index")
+    entries = list(OFFSET_ENTRY.iter_unpack(file.pread(0, file.size())))
+    assert len(entries) > 15
+    for number in set(numbers) & set(range(len(entries))):
+        entries[number] = (entries[number][0], entries[number][1] + by)
+    file.write(0, b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+    return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=True)
+
+
+def test_an_entry_amid_a_batch_stops_no_reader() -> None:
+    """He would get a part of the first batch, again and again."""
+    log = shifted(-100, range(15))
+    assert read(log, 0, 900, log.end_offset) == [(0, 0)]
+    assert read(log, 1, 900, log.end_offset) == [(1, 1)]
+
+
+def test_a_cut_goes_by_no_wrong_entry() -> None:
+    log = shifted(7, range(5, 6))
+    truncate_to(log, Offset(7), T0)
+    assert stored(log) == [(number, number) for number in range(7)]
+
+
+def test_retention_goes_by_no_other_segments_times() -> None:
+    disk = SimDisk()
+    log = exchanged(filled(disk=disk), disk, ".timeindex")
+    assert log.segments[0].largest()[0] < log.segments[1].largest()[0]
 
 
 def test_a_damaged_log_is_a_failed_disk() -> None:

@@ -48,8 +48,9 @@ def test_offset_checkpoint(tmp_path: Path) -> None:
         ("0\n1\na 0\n", "line 3"),
         ("0\n1\na 0 -1\n", "line 3"),
         ("0\n1\na 0 99999999999999999999\n", "line 3"),
+        ("0\n1\na 0 \xc2\xb2\n", "line 3"),  # A digit that is no number.
         ("0\n1\na 0 12", "begins"),  # Cut off: the offset may have had more digits.
-        ("\xff", "decode"),
+        ("0\n1\na\xff 0 1\n", r"c: byte 5 is no text in UTF-8"),
     ],
 )
 def test_bad_offset_checkpoints(tmp_path: Path, text: str, why: str) -> None:
@@ -101,7 +102,7 @@ def test_a_new_directory_is_claimed(tmp_path: Path) -> None:
     assert identity(DISK, str(tmp_path)) == (None, None)
     assert claim(DISK, str(tmp_path), NOW, BrokerId(3), "abc") == "abc"
     assert (tmp_path / "meta.properties").read_text() == (
-        "#\n#Sat Nov 21 08:55:55 UTC 2026\nversion=0\nbroker.id=3\ncluster.id=abc\n"
+        "#\n#Sat Nov 21 08:55:55 UTC 2026\ncluster.id=abc\nversion=0\nbroker.id=3\n"
     )
     assert identity(DISK, str(tmp_path)) == (3, "abc")
     assert claim(DISK, str(tmp_path), NOW, BrokerId(3), None) == "abc"
@@ -116,7 +117,7 @@ def test_a_kraft_directory_keeps_its_form(tmp_path: Path) -> None:
 
 
 def test_an_old_directory_learns_its_cluster(tmp_path: Path) -> None:
-    (tmp_path / "meta.properties").write_text("broker.id=1\nkept=x\n")
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\nkept=x\n")
     assert claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc") == "abc"
     properties = parse((tmp_path / "meta.properties").read_bytes())
     assert properties == {"version": "0", "broker.id": "1", "kept": "x", "cluster.id": "abc"}
@@ -126,8 +127,8 @@ def test_an_old_directory_learns_its_cluster(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("version=0\nbroker.id=2\n", "broker.id=2, this broker has broker.id=1"),
-        ("version=1\nnode.id=2\n", "node.id=2"),
-        ("broker.id=1\ncluster.id=other\n", "cluster.id=other"),
+        ("version=1\nnode.id=2\ncluster.id=abc\n", "node.id=2"),
+        ("version=0\nbroker.id=1\ncluster.id=other\n", "cluster.id=other"),
         ("version=7\n", "version 7"),
     ],
 )
@@ -143,8 +144,96 @@ def test_java_properties() -> None:
     expected = {"a": "b", "k:1": "v=é\t", "empty": "", "spaced": "value", "colon": "x"}
     assert parse(text.encode()) == expected
     assert parse(render({"k:1": "a=b c"}, NOW)) == {"k:1": "a=b c"}
-    with pytest.raises(WrongDirectory):
-        parse(b"\xff")
+    assert parse(b"one=\xff\x0b\r\ntwo=x\r") == {"one": "\xff", "two": "x"}
+
+
+# As Kafka wrote them on Java 17 and before: 0.9 to 2.3; with ZooKeeper from 2.4 on; KRaft, also with a directory's id.
+KAFKAS_FILES = [
+    "broker.id=1001\nversion=0\n",
+    "version=0\nbroker.id=1001\n",
+    "broker.id=1001\nversion=0\ncluster.id=k1n2O3p4QRST5u6v7w8x9y\n",
+    "cluster.id=k1n2O3p4QRST5u6v7w8x9y\nversion=0\nbroker.id=1001\n",
+    "node.id=1001\nversion=1\ncluster.id=k1n2O3p4QRST5u6v7w8x9y\n",
+    "node.id=1001\ndirectory.id=OjpBIc24U5uzYfTfWlwUHw\nversion=1\ncluster.id=k1n2O3p4QRST5u6v7w8x9y\n",
+]
+DATE = "#\n#Sat Nov 21 08:55:55 UTC 2026\n"
+CLUSTER = "k1n2O3p4QRST5u6v7w8x9y"
+
+
+@pytest.mark.parametrize("text", KAFKAS_FILES)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_meta_properties_that_were_cut(tmp_path: Path, text: str, line_end: str) -> None:
+    """The whole one counts, and of what may be left of it nothing."""
+    path = tmp_path / "meta.properties"
+    if "cluster.id" in text:
+        (tmp_path / "t-0").mkdir()
+        (tmp_path / "t-0" / "partition.metadata").touch()
+    data = (DATE + text).replace("\n", line_end).encode()
+    for size in range(len(data) - len(line_end) + 1):
+        path.write_bytes(data[:size])
+        with pytest.raises(WrongDirectory, match=r"meta\.properties") as refused:
+            claim(DISK, str(tmp_path), NOW, BrokerId(1001), CLUSTER)
+        assert "codec" not in str(refused.value)
+        assert {one.name for one in tmp_path.iterdir()} <= {path.name, "t-0"}, "nothing is touched"
+        assert path.read_bytes() == data[:size]
+    path.write_bytes(data)
+    assert identity(DISK, str(tmp_path))[0] == 1001
+    assert claim(DISK, str(tmp_path), NOW, BrokerId(1001), CLUSTER) == CLUSTER
+
+
+@pytest.mark.parametrize("text", [None, *KAFKAS_FILES])
+def test_meta_properties_of_a_used_directory(tmp_path: Path, text: str | None) -> None:
+    """Cut or with a bit flipped they never make another broker of the one that had the directory."""
+    path = tmp_path / "meta.properties"
+    if text is not None:
+        path.write_text(DATE + text)
+    claim(DISK, str(tmp_path), NOW, BrokerId(1001), CLUSTER)
+    whole = path.read_bytes()
+    for number in range(len(whole) * 8):
+        data = bytearray(whole)
+        data[number // 8] ^= 1 << number % 8
+        path.write_bytes(data)
+        assert identity_or_none(tmp_path) in (None, (1001, CLUSTER)), bytes(data)
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        assert identity_or_none(tmp_path) is None, whole[:size]
+
+
+def identity_or_none(path: Path) -> tuple[BrokerId | None, str | None] | None:
+    try:
+        return identity(DISK, str(path))
+    except WrongDirectory as wrong:
+        assert "codec" not in str(wrong) and "\n" not in str(wrong)
+        return None
+
+
+def test_meta_properties_in_our_former_order(tmp_path: Path) -> None:
+    """Cut behind the broker's id they look as those of Kafka before 2.4; something else says who had the directory."""
+    (tmp_path / "meta.properties").write_text(DATE + "version=0\nbroker.id=1001\n")
+    (tmp_path / "odradek-boot").touch()
+    with pytest.raises(WrongDirectory, match=r"has no cluster\.id"):
+        identity(DISK, str(tmp_path))
+    (tmp_path / "odradek-boot").unlink()
+    assert identity(DISK, str(tmp_path)) == (1001, None)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "partition.metadata").touch()
+    with pytest.raises(WrongDirectory, match=r"has no cluster\.id"):
+        identity(DISK, str(tmp_path))
+
+
+def test_the_note_of_an_identity(tmp_path: Path) -> None:
+    """It contradicts another id; one that is not whole says nothing, and the next claim writes it again."""
+    claim(DISK, str(tmp_path), NOW, BrokerId(1001), "abc")
+    note, path = tmp_path / "odradek-identity", tmp_path / "meta.properties"
+    assert note.read_text() == "broker.id=1001\ncluster.id=abc\n"
+    path.write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
+    with pytest.raises(WrongDirectory, match=r"broker\.id=1, and the directory had broker\.id=1001.*delete odradek-id"):
+        claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc")
+    for data in (b"", b"broker.id=1001\n", b"broker.id=1001\ncluster.id=ab", b"\xff\n"):
+        note.write_bytes(data)
+        assert identity(DISK, str(tmp_path)) == (1, "abc")
+    claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc")
+    assert note.read_text() == "broker.id=1\ncluster.id=abc\n"
 
 
 def test_segment_names() -> None:

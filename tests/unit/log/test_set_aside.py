@@ -9,6 +9,7 @@ from simdisk import SimDisk
 
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import from_text
+from odradek.log.checkpoints import read_damages
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import Disk, RealDisk
@@ -310,11 +311,100 @@ def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> N
     assert len(asides(disk, path)) == len(log.segments) - 2
 
 
-def test_missing_first_segments_went_by_retention(place: tuple[Disk, str]) -> None:
+@pytest.mark.parametrize("what", ["its log", "its bytes"])
+def test_a_log_without_its_beginning_is_offline(place: tuple[Disk, str], what: str) -> None:
+    """Its index speaks of it."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    name = f"{path}/t-0/{0:020d}.log"
+    before = content(disk, name)
+    if what == "its log":
+        disk.unlink(name)
+    else:
+        disk.open(name).truncate(0)
+    check_missed_until_it_is_back(disk, path, log, before)
+
+
+def test_after_a_kill_a_beginning_that_may_have_gone_is_spoken_of(
+    place: tuple[Disk, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An index may be what a power failure brought back of a log that was deleted."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    flush_now(log)
+    directory.checkpoints.write_now()
+    directory.abandon()
+    disk.unlink(f"{path}/t-0/{0:020d}.log")
+    again = opened(disk, path)
+    assert (again.offline, again.logs[T].start_offset) == ({}, log.segments[1].base_offset)
+    assert f"{path}/t-0/{0:020d}.log is missing" in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_first_segments_without_a_trace(place: tuple[Disk, str], count: int) -> None:
+    """What was noted at our own clean stop is there at the next start: nobody had the directory in between."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    gone = log.segments[:count]
+    before = content(disk, gone[0].path)
+    for segment in gone:
+        remove(disk, path, segment.base_offset)
+    sentence = missed(path, log, count)
+    for clean in (True, False, True):  # However it is started and stopped.
+        again = opened(disk, path)
+        assert again.offline == {T: sentence}
+        (damage,) = read_damages(disk, f"{path}/odradek-damage-checkpoint")
+        assert (damage.file, damage.following, damage.why) == (
+            f"{0:020d}.log", log.segments[count].base_offset, "the file is missing"
+        )  # fmt: skip
+        if clean:
+            assert again.close(T0) == [f"t-0: {sentence}"]
+        else:
+            again.abandon()
+    if count == 1:
+        disk.create(gone[0].path).write(0, before)
+        healed = opened(disk, path)
+        assert (healed.offline, stored(healed.logs[T])) == ({}, stored(log))
+        assert healed.close(T0) == []
+        assert read_damages(disk, f"{path}/odradek-damage-checkpoint") == []
+
+
+def missed(path: str, log: Log, count: int = 1) -> str:
+    start = log.segments[count].base_offset
+    return (
+        f"{path}/t-0/{0:020d}.log is missing: the log has nothing from offset 0 to {start - 1}; put the file back, or "
+        f"let the log begin at offset {start} with `odradek log verify --repair`"
+    )
+
+
+def check_missed_until_it_is_back(disk: Disk, path: str, log: Log, before: bytes) -> None:
+    for _ in range(3):
+        again = opened(disk, path)
+        assert again.offline == {T: missed(path, log)}
+        assert again.close(T0) == [f"t-0: {missed(path, log)}"]
+    disk.create(f"{path}/t-0/{0:020d}.log").write(0, before)
+    healed = opened(disk, path)
+    assert (healed.offline, stored(healed.logs[T])) == ({}, stored(log))
+
+
+def test_a_log_without_its_beginning_begins_later_when_it_is_asked_for(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    disk.unlink(f"{path}/t-0/{0:020d}.log")
+    again = Log.open(disk, f"{path}/t-0", CONFIG, T0, repairs=True)
+    assert (again.start_offset, again.end_offset) == (log.segments[1].base_offset, log.end_offset)
+    assert asides(disk, path) == []
+
+
+def test_missing_first_segments_went_by_retention_of_who_had_them_since(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
     remove(disk, path, 0)
+    disk.create(f"{path}/.kafka_cleanshutdown").write(0, b'{"version":0,"brokerEpoch":-1}')  # As Kafka writes it.
     again = opened(disk, path)
     assert again.logs[T].start_offset == log.segments[1].base_offset
 

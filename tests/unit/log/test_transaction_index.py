@@ -209,7 +209,7 @@ def test_nothing_is_asked_of_a_log_without_any(disk: SimDisk) -> None:
 
 
 @pytest.mark.parametrize("with_snapshots", [True, False])
-@pytest.mark.parametrize("damage", ["odd", "zeros", "gone"])
+@pytest.mark.parametrize("damage", ["odd", "zeros", "gone", "another's", "another producer"])
 def test_a_damaged_index_is_made_again(disk: SimDisk, damage: str, with_snapshots: bool) -> None:
     log, expected = filled(disk)
     log.close(T)
@@ -217,9 +217,14 @@ def test_a_damaged_index_is_made_again(disk: SimDisk, damage: str, with_snapshot
     before = {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 999) for name in names if name.endswith(".txnindex")}
     assert len(before) > 2
     reopened = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
-    for name, raw in before.items():
+    others = [*before.values()][1:] + [*before.values()][:1]
+    for (name, raw), other in zip(before.items(), others, strict=True):
         size = len(raw)
-        if damage == "gone":
+        if damage == "another's":
+            disk.create(f"{DIRECTORY}/{name}").write(0, other)
+        elif damage == "another producer":
+            disk.open(f"{DIRECTORY}/{name}").write(9, b"\2")
+        elif damage == "gone":
             disk.create(f"{DIRECTORY}/{name}")
         else:
             disk.create(f"{DIRECTORY}/{name}").write(0, bytes(size if damage == "zeros" else size - 3))

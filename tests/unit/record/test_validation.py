@@ -6,7 +6,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import INT32_MAX, INT64_MAX, TimestampMs, TopicName, TopicPartition
 from odradek.record.batch import HEADER_BYTES, Batch
-from odradek.record.builder import encode_batch, encode_record, seal_batch
+from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
 from odradek.record.compression import Codec
 from odradek.record.kernels.decode import Check
 from odradek.record.unpack import unpack
@@ -69,6 +69,26 @@ def test_times_out_of_bounds_are_named_before_keys() -> None:
     assert [error.place for error in caught.value.errors(9)] == [0, 1, 5]
     assert caught.value.errors(9)[1].detail == f"Timestamp 1 of message with offset 1 {bounds}"
     assert caught.value.errors(9)[2].detail == f"Timestamp 9 of message with offset 5 {bounds}"
+
+
+def test_a_wrong_time_behind_a_missing_key_is_the_one_that_is_told() -> None:
+    """The code says that a time is wrong: so does the sentence, and one of the records that are named."""
+    rows: list[RecordIn] = [(None, b"v", [], 5), (None, b"v", [], 5), (b"k", b"v", [], 9)]
+    with pytest.raises(RecordsRefused, match="due to invalid timestamp; the first is record 2: Timestamp 9") as caught:
+        check(Batch.checked(encode_batch(rows)), wants_keys=True, oldest=2, latest=8)
+    assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
+    for count, places in ((1, [2]), (2, [0, 2]), (3, [0, 1, 2])):
+        errors = caught.value.errors(count)
+        assert [error.place for error in errors] == places
+        assert "Timestamp 9" in errors[-1].detail
+        assert all("without key" in error.detail for error in errors[:-1])
+
+
+def test_a_wrong_time_behind_very_many_missing_keys_is_told() -> None:
+    rows: list[RecordIn] = [(None, b"v", [], 5)] * (RECORD_ERRORS_MAX + 5) + [(b"k", b"v", [], 9)]
+    with pytest.raises(RecordsRefused, match=f"the first is record {RECORD_ERRORS_MAX + 5}: Timestamp 9") as caught:
+        check(Batch.checked(encode_batch(rows)), wants_keys=True, oldest=2, latest=8)
+    assert caught.value.errors(INT32_MAX)[-1].place == RECORD_ERRORS_MAX + 5
 
 
 def test_of_very_many_the_first_are_named() -> None:

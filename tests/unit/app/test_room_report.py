@@ -1,0 +1,32 @@
+"""What a start says of the room that its disks have."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.app.data_dirs import report_room
+from odradek.base.units import GIB, MIB
+from odradek.log.volume import UNKNOWN, Volume
+
+
+@pytest.mark.parametrize(
+    ("volume", "said"),
+    [
+        (Volume(100 * GIB, 0), "is full (0 B of 100.0 GiB are free)"),
+        (Volume(100 * GIB, 1 * MIB - 1), "is full"),
+        (Volume(100 * GIB, 1 * GIB - 1), "is nearly full (1024.0 MiB of 100.0 GiB are free)"),
+        (Volume(20 * GIB, 400 * MIB), "is nearly full"),
+        (Volume(100 * GIB, 1 * GIB), ""),
+        (Volume(24 * MIB, 15 * MIB), "is nearly full (15.0 MiB of 24.0 MiB are free)"),
+        (Volume(24 * MIB, 16 * MIB), ""),
+        (Volume(20 * GIB, 420 * MIB), ""),
+        (UNKNOWN, ""),
+    ],
+)
+def test_a_disk_with_little_room_is_spoken_of(volume: Volume, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    report_room("/data", volume)
+    if said:
+        assert f"the disk of /data {said}" in caplog.text
+        assert "lower retention.ms or retention.bytes" in caplog.text
+    else:
+        assert not caplog.text
