@@ -30,7 +30,8 @@ ROOMS = {
     "core": "alter_partition broker changes coordinating fetch_sessions flushes follower_log followers following"
     " in_sync ingress leadership leading lookups parked partition positions promise replica_fetcher"
     " replica_fetchers replica_selector replicas staging timers",
-    "log": "arrival durability index log segment slices",
+    "log/log": "durability log streaming_append",
+    "log/segment": "index segment segment_slices",
     "net": "answering connection descriptors door effects gathering heard listener outbox readers receiving secure"
     " secure_outbox shell ticking traffic",
     "record": "batch",

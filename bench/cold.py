@@ -44,7 +44,7 @@ from compaction import sampled, tell, tell_samples
 from load import LoadFailed, loaded
 from work import load
 
-from odradek.log.page_cache import PAGE_BYTES, cached_pages
+from odradek.log.files.page_cache import PAGE_BYTES, cached_pages
 
 VALUE_BYTES, BATCH_BYTES = 1024, 64 << 10
 IN_FLIGHT = 8

@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.loading import open_log_directory
-from odradek.log.unsynced import UnsyncedDisk
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.unsynced import UnsyncedDisk
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 

@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.base.units import GIB, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.checkpoints import read_offsets, write_offsets
-from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.log.names import HIGH_WATERMARKS, LOG, OFFSET_INDEX, RECOVERY_POINTS, TIME_INDEX, segment_stem
-from odradek.log.unsynced import UnsyncedDisk
+from odradek.log.files.log_file_names import (
+    HIGH_WATERMARKS,
+    LOG,
+    OFFSET_INDEX,
+    RECOVERY_POINTS,
+    TIME_INDEX,
+    segment_stem,
+)
+from odradek.log.files.unsynced import UnsyncedDisk
+from odradek.log.segment.checkpoints import read_offsets, write_offsets
+from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 

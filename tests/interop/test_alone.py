@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from odradek.base.errors import ErrorCode
 from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
-from odradek.log.names import CLEAN_SHUTDOWN
+from odradek.log.files.log_file_names import CLEAN_SHUTDOWN
 from odradek.testing import Broker
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from support.asking import created, delete

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from odradek.base.limits import SLICE_ELEMENTS
-from odradek.log.page_cache import is_cached
+from odradek.log.files.page_cache import is_cached
 from odradek.net.pools import Pool
 from odradek.record.batch import iter_batches
 from odradek.testing import Broker

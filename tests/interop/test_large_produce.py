@@ -18,8 +18,8 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.log.retention import advance_start, delete_old_segments
-from odradek.log.truncation import truncate_to
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.log.truncation import truncate_to
 from odradek.net import heard
 from odradek.net.movers import Movers
 from odradek.record.builder import encode_batch

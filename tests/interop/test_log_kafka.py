@@ -16,12 +16,12 @@ from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
 
 from odradek.app.main import main
 from odradek.base.units import MIB, BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DirectoryInUse, RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DirectoryInUse, RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec

@@ -24,7 +24,7 @@ from contents import (
 )
 
 from odradek.app.main import main
-from odradek.log.meta_properties import WrongDirectory
+from odradek.log.files.meta_properties import WrongDirectory
 from odradek.testing import Broker
 from support.golden import found_in, unpack
 

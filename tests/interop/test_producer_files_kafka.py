@@ -17,12 +17,12 @@ from kafka_peer import REAL_KAFKA, KafkaBroker, client_jars, dump_log
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.units import TopicPartition as Name
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch

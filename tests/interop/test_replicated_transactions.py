@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from odradek.base.units import Offset
-from odradek.log.disk import RealDisk
-from odradek.log.snapshots import Snapshots
+from odradek.log.files.disk import RealDisk
+from odradek.log.producers.snapshots import Snapshots
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.configs.definition import ConfigError
-from odradek.log.failures import DirectoryInUse
+from odradek.log.files.disk_failures import DirectoryInUse
 from odradek.testing import Broker, BrokerFailed
 from support.ports import free_port
 from support.raw_client import Closed, RawClient

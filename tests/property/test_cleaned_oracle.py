@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from simdisk import SimDisk
 
-from odradek.log.config import LogConfig
-from odradek.log.log import Log
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import Log
 from odradek.record.compression import Codec
 from support.cleaning import Writer, compact
 from support.logs import T0

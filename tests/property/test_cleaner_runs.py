@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from simdisk import SimDisk
 
 from odradek.base.units import INT32_MAX, TimestampMs
-from odradek.log import cleaned_batches, cleaned_segments, cleaner
-from odradek.log.cleaner import SLOTS_MIN, Uncleanable
-from odradek.log.config import LogConfig
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
+from odradek.log.compaction import cleaned_batches, cleaned_segments, cleaner
+from odradek.log.compaction.cleaner import SLOTS_MIN, Uncleanable
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
 from odradek.record import compaction
 from odradek.record.compression import Codec
 from odradek.record.kernels.compact import SLOT_BYTES

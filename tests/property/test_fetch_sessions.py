@@ -13,8 +13,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.fetch_sessions import Session
 from odradek.core.parked import Parked
-from odradek.log.disk import FileSlice
-from odradek.log.durability import begin_flush
+from odradek.log.files.disk import FileSlice
+from odradek.log.log.durability import begin_flush
 from odradek.record.builder import encode_batch
 from odradek.wire.connection import Connection
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -19,12 +19,12 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.follower_log import append_fetched, cut_log_at
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
-from odradek.log.config import LogConfig
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
-from odradek.log.producers import Producers, ProducerStateEntry
-from odradek.log.transaction_index import Aborted
-from odradek.log.truncation import truncate_to
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.truncation import truncate_to
+from odradek.log.producers.producer_state import Producers, ProducerStateEntry
+from odradek.log.segment.transaction_index import Aborted
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker, end_marker_batch

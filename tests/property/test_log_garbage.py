@@ -8,14 +8,14 @@ from simdisk import SimDisk
 
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.meta_properties import WrongDirectory
-from odradek.log.reached import lookup_timestamp
-from odradek.log.retention import delete_old_segments
-from odradek.log.truncation import truncate_to
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.meta_properties import WrongDirectory
+from odradek.log.log.log import Log
+from odradek.log.log.retention import delete_old_segments
+from odradek.log.log.timestamp_search import lookup_timestamp
+from odradek.log.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch

@@ -19,15 +19,15 @@ from simdisk import SimDisk
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import begin_flush, end_flush, flush_now
-from odradek.log.flush import Flush
-from odradek.log.log import Log
-from odradek.log.reached import begin_search, lookup_timestamp
-from odradek.log.retention import advance_start, delete_old_segments
-from odradek.log.search import Later
-from odradek.log.truncation import truncate_fully, truncate_to
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import begin_flush, end_flush, flush_now
+from odradek.log.log.flush import Flush
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.log.timestamp_search import begin_search, lookup_timestamp
+from odradek.log.log.truncation import truncate_fully, truncate_to
+from odradek.log.segment.search import Later
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from simdisk import SimDisk
 
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log import scan
-from odradek.log.config import LogConfig
-from odradek.log.producer_recovery import ProducerWalk
-from odradek.log.producers import Producers, ProducerStateEntry
-from odradek.log.scan import Damaged, walk_checked, walk_runs
-from odradek.log.segment import Segment
-from odradek.log.transaction_index import Aborted
+from odradek.log.files.log_config import LogConfig
+from odradek.log.producers.producer_recovery import ProducerWalk
+from odradek.log.producers.producer_state import Producers, ProducerStateEntry
+from odradek.log.segment import scan
+from odradek.log.segment.scan import Damaged, walk_checked, walk_runs
+from odradek.log.segment.segment import Segment
+from odradek.log.segment.transaction_index import Aborted
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker, end_marker_batch

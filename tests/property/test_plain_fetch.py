@@ -19,9 +19,9 @@ from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, 
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch_sessions import Wanted
 from odradek.core.parked import Parked
-from odradek.log.disk import FileSlice
-from odradek.log.durability import begin_flush
-from odradek.log.flush import Flush
+from odradek.log.files.disk import FileSlice
+from odradek.log.log.durability import begin_flush
+from odradek.log.log.flush import Flush
 from odradek.record.builder import encode_batch
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection

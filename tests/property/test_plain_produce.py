@@ -18,7 +18,7 @@ from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX, PRODUCE_TEMPLAT
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.parked import Parked
-from odradek.log.disk import FileSlice
+from odradek.log.files.disk import FileSlice
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.wire.client import encode_request

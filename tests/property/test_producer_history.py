@@ -20,12 +20,12 @@ from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.moment import Moment
 from odradek.core.partition import Append, Partition
-from odradek.log.config import LogConfig
-from odradek.log.durability import begin_flush, flush_now
-from odradek.log.log import Log
-from odradek.log.producers import BATCHES_KEPT, ProducerStateEntry
-from odradek.log.retention import advance_start, delete_old_segments
-from odradek.log.truncation import truncate_to
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import begin_flush, flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.log.truncation import truncate_to
+from odradek.log.producers.producer_state import BATCHES_KEPT, ProducerStateEntry
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from support.without_followers import MANAGER

@@ -21,11 +21,11 @@ from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
 from odradek.core.unable_leaders import UnableLeaders
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.log import Log
-from odradek.log.producers import ProducerStateEntry
-from odradek.log.snapshots import Snapshots
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.log import Log
+from odradek.log.producers.producer_state import ProducerStateEntry
+from odradek.log.producers.snapshots import Snapshots
 from odradek.record.batch import Batch
 from sim.simclock import WALL_BEGIN_MS
 from sim.simreplicated import SimReplicated

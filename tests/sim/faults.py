@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from odradek.core.cleaning import Clean, Cleaned
-from odradek.log.cleaner import Withdrawn
+from odradek.log.compaction.cleaner import Withdrawn
 from sim.history import History
 from sim.simbroker import SimBroker
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode

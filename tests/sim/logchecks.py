@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek.base.units import Offset, TimestampMs
-from odradek.log.log import Log
-from odradek.log.reached import lookup_timestamp
+from odradek.log.log.log import Log
+from odradek.log.log.timestamp_search import lookup_timestamp
 from sim.logcontents import (
     check_batches,
     check_committed,

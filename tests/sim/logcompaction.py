@@ -10,11 +10,11 @@ from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import Offset, TimestampMs
 from odradek.core.cleaning import Clean
 from odradek.core.partition import Partition
-from odradek.log.cleanable import cleanable
-from odradek.log.cleaner import Cleaning, Group, Options, Uncleanable
-from odradek.log.compaction import drop_cleaned, may_be_cleaned, swap_in
-from odradek.log.disk import DiskFailed
-from odradek.log.log import Log
+from odradek.log.compaction.cleanable import cleanable
+from odradek.log.compaction.cleaner import Cleaning, Group, Options, Uncleanable
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.compaction_state import drop_cleaned, may_be_cleaned, swap_in
+from odradek.log.log.log import Log
 from odradek.record.compaction import Rules
 from sim.logcutting import CutLog
 from sim.logmodel import Broken

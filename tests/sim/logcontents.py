@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from odradek.base.units import ProducerId
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.markers import end_marker
 from sim.logmodel import Broken, Known, Model, Written

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from odradek.base.units import Offset
-from odradek.log.disk import DiskFailed
-from odradek.log.retention import advance_start, delete_below_start, expired_upto
-from odradek.log.truncation import truncate_fully, truncate_to
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.retention import advance_start, delete_below_start, expired_upto
+from odradek.log.log.truncation import truncate_fully, truncate_to
 from sim.logmodel import Broken, Model
 from sim.logstate import NAME
 from sim.logwriting import WrittenLog

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from odradek.base.errors import Refused
 from odradek.base.units import TimestampMs
-from odradek.log import cleaned_segments
-from odradek.log.disk import DiskFailed
+from odradek.log.compaction import cleaned_segments
+from odradek.log.files.disk import DiskFailed
 from sim.logcompaction import CompactedLog
 from sim.logstate import DAY_MS
 from sim.simdisk import Stopped

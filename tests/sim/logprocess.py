@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from odradek.base.units import BrokerId, Offset
-from odradek.log.disk import DiskFailed
-from odradek.log.loading import open_log_directory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
 from sim.logfound import FoundLog
 from sim.logmodel import Broken, Model
 from sim.logstate import NAME, ROOT

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.log.cleaner import Cleaning
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.flush import Flush
-from odradek.log.log import Log
-from odradek.log.reaper import Reap
+from odradek.log.compaction.cleaner import Cleaning
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.flush import Flush
+from odradek.log.log.log import Log
+from odradek.log.removal.reaper import Reap
 from sim.logmodel import Model, Written
 from sim.simdisk import SimDisk
 from support.logs import T0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import begin_flush, end_flush, is_flushed
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import begin_flush, end_flush, is_flushed
 from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec

@@ -22,9 +22,9 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.entropy import Entropy
 from odradek.core.replicas import is_held
 from odradek.core.storage import Storage, log_config
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.loading import open_log_directory
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
 from odradek.net.lone_metadata import LoneMetadata
 from odradek.net.metadata import Membership, Metadata
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode

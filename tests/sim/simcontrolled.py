@@ -21,7 +21,7 @@ from odradek.core.controller.requests import ToBroker
 from odradek.core.entropy import Entropy
 from odradek.core.flushes import Sync
 from odradek.core.storage import Storage, log_config
-from odradek.log.loading import open_log_directory
+from odradek.log.directory.directory_loading import open_log_directory
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode

@@ -25,7 +25,7 @@ import errno
 from dataclasses import dataclass, field
 from random import Random
 
-from odradek.log.disk import DirectoryInUse, DiskFailed, Entry, File, Lock
+from odradek.log.files.disk import DirectoryInUse, DiskFailed, Entry, File, Lock
 from sim.simfile import Node, SimFile
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from odradek.log.disk import Buffer, DiskFailed
+from odradek.log.files.disk import Buffer, DiskFailed
 
 if TYPE_CHECKING:
     from sim.simdisk import SimDisk

@@ -32,10 +32,10 @@ from odradek.core.follower_asks import Ask, EpochEnd, Fetch, Fetched, OffsetsFor
 from odradek.core.following import Following
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
-from odradek.log.config import LogConfig
-from odradek.log.durability import begin_flush, end_flush, flush_now
-from odradek.log.flush import Flush
-from odradek.log.log import Log
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import begin_flush, end_flush, flush_now
+from odradek.log.log.flush import Flush
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch

@@ -18,7 +18,7 @@ from odradek.core.alter_partition import ProposedIsr
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controller import events
 from odradek.core.controller.requests import ToBroker
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.isr_changes import IsrChanges, Then

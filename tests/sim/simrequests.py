@@ -23,7 +23,7 @@ from odradek.core.cluster import Endpoint
 from odradek.core.effects import Change, Changed
 from odradek.core.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.log.disk import FileSlice
+from odradek.log.files.disk import FileSlice
 from odradek.net.effects import Effects, Writers
 from odradek.net.pools import Pool
 from odradek.net.ticking import Ticking

@@ -25,7 +25,7 @@ from odradek.core.effects import AlterConfigs, Altered, Change, Changed, none_al
 from odradek.core.flushes import Sync, Synced
 from odradek.core.moment import Moment
 from odradek.core.storage import NoDirectory
-from odradek.log.disk import FileSlice
+from odradek.log.files.disk import FileSlice
 from odradek.net.answering import ANSWERING_SECONDS, Answering
 from odradek.net.effects import Effects, Writers
 from odradek.net.metadata import Metadata

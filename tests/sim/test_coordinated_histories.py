@@ -19,7 +19,7 @@ from odradek.core.transactions import rules
 from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.shard import TransactionShard
 from odradek.core.transactions.states import Transaction
-from odradek.log.aborted import AbortedTransactions
+from odradek.log.producers.aborted_transactions import AbortedTransactions
 from sim.bugs import Bug
 from sim.simcoordinated import CoordinatedCluster
 from sim.simtransactionclients import TransactionClients

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from odradek.base.units import Offset, TimestampMs
-from odradek.log import leftovers
-from odradek.log.cleanable import Cleanable, cleanable
-from odradek.log.cleaned_batches import CleanedBatches
-from odradek.log.cleaned_segments import CleanedSegments
-from odradek.log.cleaned_transactions import CleanedTransactions
-from odradek.log.cleaner import Cleaning, Group, Throttle
-from odradek.log.disk import Disk
-from odradek.log.log import Log
-from odradek.log.swap import Publication, Swap, ViewedDisk
+from odradek.log.compaction.cleanable import Cleanable, cleanable
+from odradek.log.compaction.cleaned_batches import CleanedBatches
+from odradek.log.compaction.cleaned_segments import CleanedSegments
+from odradek.log.compaction.cleaned_transactions import CleanedTransactions
+from odradek.log.compaction.cleaner import Cleaning, Group, Throttle
+from odradek.log.files.disk import Disk
+from odradek.log.log.log import Log
+from odradek.log.recovery import stray_files as leftovers
+from odradek.log.removal.swap import Publication, Swap, ViewedDisk
 from odradek.record.batch import Batch
 from odradek.record.compaction import BatchFilter, Rules
 from odradek.record.crc import Buffer

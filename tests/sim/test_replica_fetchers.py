@@ -22,7 +22,7 @@ from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, ReplicaFetcher, ReplicaFetchers
 from odradek.core.timers import Timers
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from support.seeds import seeds

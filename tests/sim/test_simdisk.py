@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from simdisk import SimDisk
 
-from odradek.log.disk import DiskFailed
+from odradek.log.files.disk import DiskFailed
 
 
 def crashed_contents(disk: SimDisk, path: str, crashes: int = 60) -> set[bytes | None]:

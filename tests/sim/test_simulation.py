@@ -15,8 +15,8 @@ from odradek.core.coordinators.durable import Written
 from odradek.core.flushes import Sync, Synced
 from odradek.core.moment import Moment
 from odradek.core.transactions.markers import Marker
-from odradek.log.disk import DiskFailed, FileSlice
-from odradek.log.durability import synced_to
+from odradek.log.files.disk import DiskFailed, FileSlice
+from odradek.log.log.durability import synced_to
 from sim.history import failure
 from sim.play import World
 from sim.simbroker import Prepare

@@ -9,11 +9,11 @@ from random import Random
 
 from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import MINUTE_MS, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.cleanable import Cleanable, cleanable
-from odradek.log.cleaner import Cleaning, Options
-from odradek.log.compaction import swap_in
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
+from odradek.log.compaction.cleanable import Cleanable, cleanable
+from odradek.log.compaction.cleaner import Cleaning, Options
+from odradek.log.log.compaction_state import swap_in
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compaction import Rules

@@ -20,7 +20,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
 from odradek.core.effects import AlterConfigs, Altered, Changed, ConfigOwner, CreateTopics
-from odradek.log.config import LogConfig
+from odradek.log.files.log_config import LogConfig
 from odradek.net.config_changes import ConfigChanges
 from odradek.net.config_watch import ConfigWatch
 from odradek.net.metadata import Metadata

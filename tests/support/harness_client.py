@@ -9,7 +9,7 @@ from odradek.api.call import Peer
 from odradek.api.gate import Admission
 from odradek.api.outcome import Encoded
 from odradek.core.parked import Parked
-from odradek.log.disk import FileSlice
+from odradek.log.files.disk import FileSlice
 from odradek.wire.client import decode_response
 from support.in_memory import Harness
 from support.raw_client import frame

@@ -44,8 +44,8 @@ from odradek.core.parked import Parked
 from odradek.core.replicas import is_held
 from odradek.core.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.log.disk import FileSlice, RealDisk
-from odradek.log.loading import open_log_directory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import FileSlice, RealDisk
 from odradek.net.effects import Effects, Writers
 from odradek.net.traffic import Latencies
 from odradek.wire.client import decode_response, encode_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from odradek.api.conversation import Conversation
-from odradek.log.disk import FileSlice
+from odradek.log.files.disk import FileSlice
 from odradek.wire.client import decode_response
 from support.in_memory import Harness, frame_of
 

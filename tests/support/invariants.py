@@ -16,10 +16,10 @@ from odradek.core.fetch_sessions import FetchSessions, Session
 from odradek.core.groups.offsets import GroupOffsets
 from odradek.core.parked import BUCKET_MS, ParkingLot
 from odradek.core.partition import Partition
-from odradek.log.index import Index
-from odradek.log.log import SEALED_OPEN_MAX, Log
-from odradek.log.producers import BATCHES_KEPT, NOTHING_UNSTABLE, Producers
-from odradek.log.segment import Segment
+from odradek.log.log.log import SEALED_OPEN_MAX, Log
+from odradek.log.producers.producer_state import BATCHES_KEPT, NOTHING_UNSTABLE, Producers
+from odradek.log.segment.index import Index
+from odradek.log.segment.segment import Segment
 
 
 @singledispatch

@@ -13,7 +13,7 @@ from odradek.core.groups.consumer import ConsumerGroup, records
 from odradek.core.groups.consumer.state import GroupState
 from odradek.core.groups.offsets import GroupOffsets, GroupTopicPartition
 from odradek.core.groups.shard import GroupShard
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
 from odradek.record.internal.codec import decode_key, decode_value
 from odradek.record.internal.consumer_groups import ConsumerGroupMetadataKey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 

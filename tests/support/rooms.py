@@ -13,5 +13,9 @@ def rooms() -> list[str]:
     for statement in ast.parse((REPOSITORY / "setup.py").read_text()).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "ROOMS":
             folders: dict[str, str] = ast.literal_eval(statement.value)
-            return [f"odradek.{folder}.{name}" for folder, names in folders.items() for name in names.split()]
+            return [
+                f"odradek.{folder.replace('/', '.')}.{name}"
+                for folder, names in folders.items()
+                for name in names.split()
+            ]
     raise AssertionError("setup.py names no rooms")

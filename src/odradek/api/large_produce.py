@@ -1,4 +1,5 @@
-"""A plain produce request that is large: its batch goes to the log while it is being received (log/arrival.py).
+"""A plain produce request that is large: its batch goes to the log while it is being received
+(log/log/streaming_append.py).
 
     front ──> begin ──> the rest is received, summed and written by a mover ──> finish ──> the answer
 

@@ -22,9 +22,9 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators import state_topics
 from odradek.core.storage import FoundTopic
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX
-from odradek.log.checkpoints import BadCheckpoint, read_offsets
-from odradek.log.disk import Disk, DiskFailed
-from odradek.log.names import CLEANER_OFFSETS
+from odradek.log.files.disk import Disk, DiskFailed
+from odradek.log.files.log_file_names import CLEANER_OFFSETS
+from odradek.log.segment.checkpoints import BadCheckpoint, read_offsets
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed, read_file, replace_file
-from odradek.log.names import BOOT
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.disk import DiskFailed, read_file, replace_file
+from odradek.log.files.log_file_names import BOOT
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # Linux's; elsewhere nobody knows.
 _BYTES_MAX = 100

@@ -122,7 +122,7 @@ async def start(
     durable: bool = True,
     opens_tree: Callable[..., SqliteTree] = SqliteTree,
 ) -> Running:
-    """Starts a broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
+    """Starts a broker that serves these settings.  Not durable: it never waits for the disk, see log/files/unsynced.
 
     `opens_tree` begins a session of the tree that the brokers of one machine share, as SqliteTree does.
 

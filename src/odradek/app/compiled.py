@@ -20,9 +20,10 @@ PARTS = {
         "core": "alter_partition broker changes coordinating fetch_sessions flushes follower_log followers following"
         " in_sync ingress leadership leading lookups parked partition positions promise replica_fetcher"
         " replica_fetchers replica_selector replicas staging timers",
-        "log": "arrival durability index log segment slices",
-        "net": "answering connection descriptors door effects gathering heard listener outbox readers receiving secure"
-        " secure_outbox shell ticking traffic",
+        "log/log": "durability log streaming_append",
+        "log/segment": "index segment segment_slices",
+        "net": "answering connection descriptors door effects gathering heard listener outbox readers receiving"
+        " secure secure_outbox shell ticking traffic",
         "record": "batch",
         "wire": "budget connection request response template varint",
     },

@@ -20,11 +20,11 @@ from typing import TypeVar
 
 from odradek.app.output import size_text
 from odradek.core.storage import STRAYS_NAMED_MAX, Storage
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
-from odradek.log.loading import Each
-from odradek.log.names import LOG_DIRS
-from odradek.log.volume import Volume, volume_of
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import Each
+from odradek.log.files.disk import Disk, DiskFailed, read_file, replace_file
+from odradek.log.files.log_file_names import LOG_DIRS
+from odradek.log.files.volume import Volume, volume_of
 
 LIST_BYTES_MAX = 1 << 20
 OPENED_AT_ONCE = 16

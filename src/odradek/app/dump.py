@@ -14,10 +14,8 @@ from struct import Struct
 
 from odradek.base.errors import Refused
 from odradek.base.units import MIB
-from odradek.log.damage import next_batch
-from odradek.log.disk import RealFile
-from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.log.names import (
+from odradek.log.files.disk import RealFile
+from odradek.log.files.log_file_names import (
     ASIDE,
     LOG,
     OFFSET_INDEX,
@@ -26,7 +24,9 @@ from odradek.log.names import (
     parse_partition,
     parse_segment_file,
 )
-from odradek.log.scan import Damaged, FileBatch, walk
+from odradek.log.segment.damage import next_batch
+from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.segment.scan import Damaged, FileBatch, walk
 from odradek.record.batch import CHECKSUMMED_FROM, HEADER_BYTES, MAGIC, Batch
 from odradek.record.records import Record, iter_records
 

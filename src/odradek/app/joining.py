@@ -38,9 +38,9 @@ from odradek.core.entropy import Entropy
 from odradek.core.inter_broker_protocol import protocol_of
 from odradek.core.replicas import is_held
 from odradek.core.storage import NoDirectory, Storage
-from odradek.log.disk import RealDisk
-from odradek.log.loading import make_durable_directory
-from odradek.log.unsynced import UnsyncedDisk
+from odradek.log.directory.directory_loading import make_durable_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.unsynced import UnsyncedDisk
 from odradek.net.cluster_member import ClusterMember
 from odradek.net.config_watch import ConfigWatch
 from odradek.net.listener import Listener

@@ -17,7 +17,7 @@ from odradek.base.errors import Refused
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.configs.topic_keys import TOPIC_SYNONYMS
-from odradek.log.names import KRAFT_METADATA_TOPIC, LOG
+from odradek.log.files.log_file_names import KRAFT_METADATA_TOPIC, LOG
 from odradek.record.batch import Batch
 from odradek.record.internal.cluster_metadata import (
     BROKER,

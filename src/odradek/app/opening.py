@@ -19,11 +19,11 @@ from odradek.coordination.tree import Tree
 from odradek.core.cluster import Endpoint, TopicInfo
 from odradek.core.configs.definition import ConfigError
 from odradek.core.storage import Storage, log_config
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed, RealDisk
-from odradek.log.loading import open_log_directory
-from odradek.log.meta_properties import WrongDirectory, check_identity, identity, noted_identity
-from odradek.log.names import LOCK, META_PROPERTIES, parse_partition
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import LOCK, META_PROPERTIES, parse_partition
+from odradek.log.files.meta_properties import WrongDirectory, check_identity, identity, noted_identity
 from odradek.net.config_changes import ConfigChanges
 from odradek.net.listener import Listener
 from odradek.net.metadata import Membership, Metadata

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from odradek.app.verify import MARKER_BYTES_MAX, Folder
 from odradek.base.units import TimestampMs, TopicPartition
-from odradek.log import names
-from odradek.log.aside import SetAside
-from odradek.log.checkpoints import write_offsets, write_segments
-from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk, read_file, replace_file
-from odradek.log.log import FIRST_OFFSET, Log
-from odradek.log.presence import noted_text
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import RealDisk, read_file, replace_file
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import FIRST_OFFSET, Log
+from odradek.log.recovery.missing_segments import noted_text
+from odradek.log.recovery.quarantine import SetAside
+from odradek.log.segment.checkpoints import write_offsets, write_segments
 
 
 def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:

@@ -1,4 +1,4 @@
-"""Why each segment of a log is still there, and until when: the rules of log/retention.py, told in sentences.
+"""Why each segment of a log is still there, and until when: the rules of log/log/retention.py, told in sentences.
 
 Segments go from the oldest on, so one that may go waits for the one before it.  Nothing here reads a file or a clock.
 """

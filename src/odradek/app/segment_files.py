@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from odradek.app.dump import dumped, entries, open_read_only, records
 from odradek.base.units import NO_TIMESTAMP, Offset, TimestampMs
-from odradek.log.disk import File, RealFile
-from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file
-from odradek.log.scan import Damaged, FileBatch, walk
+from odradek.log.files.disk import File, RealFile
+from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file
+from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.segment.scan import Damaged, FileBatch, walk
 from odradek.record.batch import DELETE_HORIZON, HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader
 
 

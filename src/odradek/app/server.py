@@ -27,8 +27,8 @@ from odradek.app.garbage import YOUNG_OBJECTS, Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
 from odradek.core.storage import NoDirectory
-from odradek.log.disk import DirectoryInUse, DiskFailed
-from odradek.log.meta_properties import WrongDirectory
+from odradek.log.files.disk import DirectoryInUse, DiskFailed
+from odradek.log.files.meta_properties import WrongDirectory
 from odradek.net import processors
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.cannot_listen import CannotListen

@@ -21,9 +21,9 @@ from odradek.client.leaders import group_by_leader
 from odradek.client.log_dirs import Replica, replicas_of
 from odradek.client.offsets import EARLIEST, LATEST, list_offsets
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.log.checkpoints import BadCheckpoint, read_offsets
-from odradek.log.meta_properties import WrongDirectory, identity
-from odradek.log.names import LOG_STARTS, parse_partition
+from odradek.log.files.log_file_names import LOG_STARTS, parse_partition
+from odradek.log.files.meta_properties import WrongDirectory, identity
+from odradek.log.segment.checkpoints import BadCheckpoint, read_offsets
 
 
 class TopicLog(NamedTuple):

@@ -1,9 +1,9 @@
 """Reads logs as they lie on disk and says what is wrong with them.
 
 Reading holds no lock and changes nothing, so it may be done beside a broker: then what is not synced yet is left out.
-What was found is written down where no broker has the directory, so that the next one does not serve it (log/damages).
-A sentence is a fault unless it is a note: what is torn behind the recovery point of a log that was not stopped cleanly
-is either being written or the next start's business.
+What was found is written down where no broker has the directory, so that the next one does not serve it
+(log/directory/damage_register). A sentence is a fault unless it is a note: what is torn behind the recovery point of a
+log that was not stopped cleanly is either being written or the next start's business.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from pathlib import Path
 from odradek.app.dump import by_name, entries, open_read_only
 from odradek.app.output import time_text
 from odradek.base.units import INT64_MAX, Offset, TimestampMs, TopicPartition
-from odradek.log import names
-from odradek.log.aside import is_zeros, survey
-from odradek.log.checkpoints import (
+from odradek.log.directory.damage_register import MISSING
+from odradek.log.directory.directory import MARKER
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import DiskFailed, File, RealDisk, read_file
+from odradek.log.files.disk_failures import DirectoryInUse
+from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX
+from odradek.log.log.log import FIRST_OFFSET
+from odradek.log.recovery.missing_segments import gap_before, gap_between
+from odradek.log.recovery.quarantine import is_zeros, survey
+from odradek.log.segment.checkpoints import (
     BadCheckpoint,
     read_damages,
     read_epochs,
@@ -30,16 +37,9 @@ from odradek.log.checkpoints import (
     read_topic_id,
     write_damages,
 )
-from odradek.log.damage import KnownDamage, next_batch
-from odradek.log.damages import MISSING
-from odradek.log.directory import MARKER
-from odradek.log.disk import DiskFailed, File, RealDisk, read_file
-from odradek.log.failures import DirectoryInUse
-from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.log.log import FIRST_OFFSET
-from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX
-from odradek.log.presence import gap_before, gap_between
-from odradek.log.scan import Damaged, walk_checked
+from odradek.log.segment.damage import KnownDamage, next_batch
+from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.segment.scan import Damaged, walk_checked
 from odradek.record.batch import MAGIC
 
 MARKER_BYTES_MAX = 4096
@@ -101,7 +101,8 @@ class Folder:
         )
 
     def lost(self, partition: TopicPartition) -> set[Offset]:
-        """Returns base offsets of segments that no retention took, whether they are there or not: see log/presence."""
+        """Returns base offsets of segments that no retention took, whether they are there or not: see
+        log/recovery/missing_segments."""
         missed = [one.file for one in self.damages if one.partition == partition and one.why == MISSING]
         noted = self.noted.get(partition, "").split() if self.is_ours else []
         return {Offset(int(text.removesuffix(LOG))) for text in (*missed, *noted)}

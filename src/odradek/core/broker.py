@@ -55,7 +55,7 @@ from odradek.core.topic_plans import Planner
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
 from odradek.core.transactions.markers import Marker, MarkersOutcome, WriteMarkers
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.log.arrival import Arrival
+from odradek.log.log.streaming_append import Arrival
 from odradek.record.batch import Batch
 
 if TYPE_CHECKING:

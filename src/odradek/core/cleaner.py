@@ -25,11 +25,11 @@ from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.set_aside import SetAside
-from odradek.log.cleanable import cleanable
-from odradek.log.cleaner import Cleaning, Uncleanable, Withdrawn
-from odradek.log.compaction import drop_cleaned, may_be_cleaned, swap_in
-from odradek.log.disk import DiskFailed
-from odradek.log.failures import LogDamaged
+from odradek.log.compaction.cleanable import cleanable
+from odradek.log.compaction.cleaner import Cleaning, Uncleanable, Withdrawn
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.disk_failures import LogDamaged
+from odradek.log.log.compaction_state import drop_cleaned, may_be_cleaned, swap_in
 
 _LOG = logging.getLogger(__name__)
 

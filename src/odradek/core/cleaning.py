@@ -7,9 +7,9 @@ from typing import NamedTuple
 from odradek.base.units import INT64_MAX, TimestampMs
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.partition import Partition
-from odradek.log.cleaner import Cleaning, Group, Options, Throttle, Uncleanable, Withdrawn
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed
+from odradek.log.compaction.cleaner import Cleaning, Group, Options, Throttle, Uncleanable, Withdrawn
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
 from odradek.record.compaction import Rules
 
 IO_BUFFERS = 2  # One for what is read, one for what is written: log.cleaner.io.buffer.size is of both.

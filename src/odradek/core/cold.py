@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from odradek.log.disk import DiskFailed
-from odradek.log.page_cache import NotCached
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.page_cache import NotCached
 
 Place: TypeAlias = tuple[str, int]  # A file, and the position of what it lacks.
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset
 from odradek.core.partition import Partition
-from odradek.log.cleanable import Cleanable
-from odradek.log.log import Log
+from odradek.log.compaction.cleanable import Cleanable
+from odradek.log.log.log import Log
 
 TRANSACTION = "an open transaction"
 MIN_LAG = "min.compaction.lag.ms"

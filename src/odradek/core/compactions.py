@@ -23,10 +23,10 @@ from odradek.core.flushes import Flushes
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.log.cleanable import cleanable
-from odradek.log.compaction import may_be_cleaned
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import synced_to
+from odradek.log.compaction.cleanable import cleanable
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.compaction_state import may_be_cleaned
+from odradek.log.log.durability import synced_to
 
 ATTENDED_PER_SLICE = 4  # To roll a log takes up to a millisecond: it makes four files.
 

@@ -16,8 +16,8 @@ from odradek.core.log_starts import LogStarts
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.set_aside import SetAside
-from odradek.log.cleanable import cleanable, must_roll
-from odradek.log.disk import DiskFailed
+from odradek.log.compaction.cleanable import cleanable, must_roll
+from odradek.log.files.disk import DiskFailed
 
 LOOKED_AT_PER_SLICE = 256
 JUDGED_PER_SLICE = 16  # Of those that are compacted: as in housekeeping.py.

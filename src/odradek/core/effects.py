@@ -24,7 +24,7 @@ from odradek.core.flushes import Sync
 from odradek.core.log_starts import WriteStarts
 from odradek.core.lookups import Lookup
 from odradek.core.moving import Copying
-from odradek.log.disk import DiskFailed
+from odradek.log.files.disk import DiskFailed
 
 
 class Chore(Protocol):

@@ -18,9 +18,9 @@ from odradek.core.coordinators.durable import NextSteps
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import begin_flush
-from odradek.log.flush import Flush
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import begin_flush
+from odradek.log.log.flush import Flush
 
 _LOG = logging.getLogger(__name__)
 

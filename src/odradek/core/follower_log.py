@@ -13,8 +13,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, Offset, TimestampMs
 from odradek.core.follower_asks import EpochEnd
 from odradek.core.partition import Partition
-from odradek.log.log import Log
-from odradek.log.truncation import truncate_fully, truncate_to
+from odradek.log.log.log import Log
+from odradek.log.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch, iter_batches
 
 _LOG = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
 from odradek.core.follower_asks import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
 from odradek.core.follower_log import agreed_end, append_fetched, cut_log_at, start_log_at
 from odradek.core.partition import Partition
-from odradek.log.disk import DiskFailed
+from odradek.log.files.disk import DiskFailed
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from odradek.core.log_starts import LogStarts
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import needs_flush
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import needs_flush
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from odradek.core.followers import NO_BROKER_EPOCH, Follower
 from odradek.core.in_sync import InSync, stranger_code
 from odradek.core.moment import Moment
 from odradek.core.positions import Positions
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 
 if TYPE_CHECKING:
     from odradek.core.partition import Partition

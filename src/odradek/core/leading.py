@@ -16,11 +16,11 @@ from odradek.core.cluster import PartitionInfo
 from odradek.core.leadership import Leadership
 from odradek.core.moment import Moment
 from odradek.core.staging import Append, Staging, written_before
-from odradek.log.arrival import Arrival, arrived, begin_arrival, forget_arrival
-from odradek.log.disk import DiskFailed
-from odradek.log.log import Log
-from odradek.log.producers import DuplicateBatch, ProducerStateEntry
-from odradek.log.sequences import check, check_epoch, check_marker
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.log import Log
+from odradek.log.log.streaming_append import Arrival, arrived, begin_arrival, forget_arrival
+from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
+from odradek.log.producers.sequence_validation import check, check_epoch, check_marker
 from odradek.record.batch import Batch
 from odradek.record.markers import EndMarker, end_marker_batch
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from odradek.base.units import TopicPartition
 from odradek.core.effects import Work
 from odradek.core.storage import Storage
-from odradek.log.directory import LogDirectory
-from odradek.log.log import Log
-from odradek.log.volume import Volume, volume_of
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.volume import Volume, volume_of
+from odradek.log.log.log import Log
 
 __all__ = ["LogDir", "LogSize", "Volume", "log_dirs"]
 

@@ -18,10 +18,10 @@ from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.failures import LogDamaged
-from odradek.log.starts import StartsWrite
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.log_start_checkpoint import StartsWrite
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.disk_failures import LogDamaged
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from odradek.base.limits import LOOKUPS_AT_ONCE, SEARCHES_PER_LOOKUP_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.log.disk import DiskFailed
-from odradek.log.reached import note_searched
-from odradek.log.search import Later, Search, TimedOffset
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.timestamp_search import note_searched
+from odradek.log.segment.search import Later, Search, TimedOffset
 
 _LOG = logging.getLogger(__name__)
 

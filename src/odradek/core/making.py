@@ -10,8 +10,8 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.core.broker import Broker
 from odradek.core.controller.requests import BecomeLeaderOrFollower
 from odradek.core.metadata_update import Overrides
-from odradek.log.checkpoints import BadCheckpoint
-from odradek.log.disk import DiskFailed
+from odradek.log.files.disk import DiskFailed
+from odradek.log.segment.checkpoints import BadCheckpoint
 
 
 def make_replicas(broker: Broker, asked: BecomeLeaderOrFollower, overrides: Overrides, now: TimestampMs) -> None:

@@ -28,13 +28,13 @@ from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
 from odradek.core.timers import Timer, Timers
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed, FileSlice
-from odradek.log.durability import flush_now, is_flushed
-from odradek.log.failures import LogDamaged
-from odradek.log.log import Log
-from odradek.log.moving import producers_at_first, take_over
-from odradek.log.names import has_future_name
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.future_log import producers_at_first, take_over
+from odradek.log.files.disk import DiskFailed, FileSlice
+from odradek.log.files.disk_failures import LogDamaged
+from odradek.log.files.log_file_names import has_future_name
+from odradek.log.log.durability import flush_now, is_flushed
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 
 _LOG = logging.getLogger(__name__)

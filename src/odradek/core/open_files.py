@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from odradek.base.units import TimestampMs, TopicPartition
 from odradek.core.partition import Partition
-from odradek.log.durability import has_open_files, is_flushed, release_files
+from odradek.log.log.durability import has_open_files, is_flushed, release_files
 
 LOOKED_AT_MIN = 256  # So many are compared at least, if there are so many: some hundred microseconds.
 _AGE = itemgetter(0)

@@ -28,18 +28,18 @@ from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.positions import Positions
 from odradek.core.staging import Append
-from odradek.log.arrival import Arrival
-from odradek.log.config import LogConfig
-from odradek.log.disk import EMPTY_SLICE, DiskFailed, FileSlice
-from odradek.log.durability import end_flush
-from odradek.log.failures import FileEnds, LogDamaged
-from odradek.log.flush import Flush
-from odradek.log.log import Log
-from odradek.log.page_cache import NotCached
-from odradek.log.reached import begin_search
-from odradek.log.retention import advance_start, delete_below_start, delete_old_segments, expired_upto
-from odradek.log.search import Search
-from odradek.log.transaction_index import Aborted
+from odradek.log.files.disk import EMPTY_SLICE, DiskFailed, FileSlice
+from odradek.log.files.disk_failures import FileEnds, LogDamaged
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.page_cache import NotCached
+from odradek.log.log.durability import end_flush
+from odradek.log.log.flush import Flush
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_below_start, delete_old_segments, expired_upto
+from odradek.log.log.streaming_append import Arrival
+from odradek.log.log.timestamp_search import begin_search
+from odradek.log.segment.search import Search
+from odradek.log.segment.transaction_index import Aborted
 
 __all__ = ["Append", "Arrival", "Partition", "Readable"]
 

@@ -24,10 +24,10 @@ from odradek.core.partition import Partition
 from odradek.core.replica_fetchers import ReplicaFetchers
 from odradek.core.storage import Storage, log_config
 from odradek.core.unable_leaders import UnableLeaders
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from odradek.base.units import SECOND_MS, TopicPartition
 from odradek.core.partition import Partition
-from odradek.log.checkpoints import write_uncleanable
-from odradek.log.cleaner import Uncleanable
-from odradek.log.disk import Disk, DiskFailed
-from odradek.log.names import UNCLEANABLE
+from odradek.log.compaction.cleaner import Uncleanable
+from odradek.log.files.disk import Disk, DiskFailed
+from odradek.log.files.log_file_names import UNCLEANABLE
+from odradek.log.segment.checkpoints import write_uncleanable
 
 RETRY_MS = 60 * SECOND_MS  # After the disk was full, or no descriptor was free.
 

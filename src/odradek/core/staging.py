@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import STAGED_BYTES_MAX
 from odradek.base.units import Offset, ProducerId, TimestampMs
-from odradek.log.producers import DuplicateBatch, ProducerStateEntry
+from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.configs.topic import TopicConfigs
-from odradek.log.checkpointing import Checkpoint
-from odradek.log.config import LogConfig
-from odradek.log.damages import DamagesWrite
-from odradek.log.directory import LogDirectory
-from odradek.log.log import Log
-from odradek.log.probe import Probe
-from odradek.log.reaper import Reap
+from odradek.log.directory.checkpointing import Checkpoint
+from odradek.log.directory.damage_register import DamagesWrite
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.probe import Probe
+from odradek.log.log.log import Log
+from odradek.log.removal.reaper import Reap
 
 _LOG = logging.getLogger(__name__)
 

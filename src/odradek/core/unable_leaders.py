@@ -18,7 +18,7 @@ from odradek.core.alter_partition import AlterPartitionManager
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
-from odradek.log.directory import LogDirectory
+from odradek.log.directory.directory import LogDirectory
 
 _LOG = logging.getLogger(__name__)
 

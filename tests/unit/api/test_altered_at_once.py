@@ -19,8 +19,8 @@ from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import READ_ONLY
 from odradek.core.flushes import Sync
 from odradek.core.partition import Partition
-from odradek.log.cleaner import Options
-from odradek.log.durability import flush_now
+from odradek.log.compaction.cleaner import Options
+from odradek.log.log.durability import flush_now
 from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec

@@ -21,8 +21,8 @@ from odradek.core.effects import Changed
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import flush_now
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

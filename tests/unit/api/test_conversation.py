@@ -20,7 +20,7 @@ from odradek.base.units import CorrelationId, TopicName, TopicPartition
 from odradek.core.access import Principal
 from odradek.core.effects import Work
 from odradek.core.moment import Moment
-from odradek.log.disk import FileSlice
+from odradek.log.files.disk import FileSlice
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS

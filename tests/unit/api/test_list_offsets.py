@@ -16,7 +16,7 @@ from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.lookups import Lookup
 from odradek.core.parked import Parked
-from odradek.log.retention import advance_start, delete_old_segments
+from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import encode_batch, seal_batch
 from odradek.record.compression import Codec

@@ -14,7 +14,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.storage import FoundTopic
-from odradek.log.disk import RealDisk
+from odradek.log.files.disk import RealDisk
 
 US = BrokerId(7)
 OWN, OTHER, NEW = Uuid(b"o" * 16), Uuid(b"x" * 16), Uuid(b"n" * 16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.app.boots import may_have_lost
-from odradek.log.directory import NOBODY_ELSE, LogDirectory
+from odradek.log.directory.directory import NOBODY_ELSE, LogDirectory
 from sim.simdisk import SimDisk
 
 BOOT, NEXT = "first", "second"

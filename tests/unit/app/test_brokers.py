@@ -12,7 +12,7 @@ from odradek.app.config import Settings, load
 from odradek.base.units import INT32_MAX
 from odradek.core.configs.definition import ConfigError
 from odradek.core.coordinators.state_topics import OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR
-from odradek.log.names import parse_partition
+from odradek.log.files.log_file_names import parse_partition
 
 
 def settings_of(count: int, *overrides: str, path: Path | None = None, insecure: bool = False) -> list[Settings]:

@@ -11,7 +11,7 @@ from odradek.app.building import start
 from odradek.app.config import load
 from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
-from odradek.log.names import CLEAN_SHUTDOWN
+from odradek.log.files.log_file_names import CLEAN_SHUTDOWN
 
 
 @pytest.mark.parametrize("is_member", [False, True])

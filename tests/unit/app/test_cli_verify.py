@@ -9,12 +9,12 @@ import pytest
 
 from odradek.app.main import main
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
 from support.logs import T0, put, stored
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)

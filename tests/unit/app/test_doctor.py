@@ -28,7 +28,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX
 from odradek.client.metadata import Broker, Partition, Topic
 from odradek.client.versions import ApiRange
-from odradek.log.names import DAMAGES
+from odradek.log.files.log_file_names import DAMAGES
 from odradek.tls.config import TlsConfig
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection

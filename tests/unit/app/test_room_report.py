@@ -6,7 +6,7 @@ import pytest
 
 from odradek.app.data_dirs import report_room
 from odradek.base.units import GIB, MIB
-from odradek.log.volume import UNKNOWN, Volume
+from odradek.log.files.volume import UNKNOWN, Volume
 
 
 @pytest.mark.parametrize(

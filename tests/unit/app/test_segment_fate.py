@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from odradek.app.segment_fate import Bounds, Fate, Retention, age_text, fates
 from odradek.app.segment_files import SegmentFacts
 from odradek.base.units import DAY_MS, HOUR_MS, Offset, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.retention import Bounds as LogBounds
-from odradek.log.retention import expired_segments
-from odradek.log.segment import Segment
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.retention import Bounds as LogBounds
+from odradek.log.log.retention import expired_segments
+from odradek.log.segment.segment import Segment
 
 NOW = 1_800_000_000_000
 NEXT_CHECK = "it goes with the next check (log.retention.check.interval.ms)"

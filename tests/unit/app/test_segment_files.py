@@ -8,10 +8,10 @@ import pytest
 
 from odradek.app.segment_files import offset_of_newest, segments_of
 from odradek.base.units import LeaderEpoch, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk
-from odradek.log.log import Log
-from odradek.log.retention import delete_old_segments
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import Log
+from odradek.log.log.retention import delete_old_segments
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec

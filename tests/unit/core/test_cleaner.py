@@ -16,9 +16,9 @@ from odradek.core.cleaning import Clean
 from odradek.core.effects import Changed
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
-from odradek.log.disk import DiskFailed, RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.log.durability import flush_now
+from odradek.log.log.retention import advance_start, delete_below_start
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec

@@ -12,7 +12,7 @@ from odradek.core.compaction import Compacted, Compaction
 from odradek.core.compactions import ATTENDED_PER_SLICE
 from odradek.core.effects import Changed
 from odradek.core.partition import Partition
-from odradek.log.durability import flush_now, synced_to
+from odradek.log.log.durability import flush_now, synced_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (

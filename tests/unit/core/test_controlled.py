@@ -15,8 +15,8 @@ from odradek.core.cluster import CONSUMER_OFFSETS, LeaderAndIsr
 from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
 from odradek.core.parked import Parked
 from odradek.core.replica_fetchers import FetchRequested
-from odradek.log.checkpoints import read_topic_id
-from odradek.log.disk import RealDisk
+from odradek.log.files.disk import RealDisk
+from odradek.log.segment.checkpoints import read_topic_id
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchResponse, PartitionData

@@ -28,9 +28,9 @@ from odradek.core.follower_asks import EpochEnd, Fetch, Fetched, LeaderOffsets, 
 from odradek.core.following import ELECTION_UNDER_WAY, SOON_MS, SOON_TRIES, TOPIC_IS_NEW, Following
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
-from odradek.log.config import LogConfig
-from odradek.log.durability import begin_flush, flush_now
-from odradek.log.log import Log
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import begin_flush, flush_now
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch

@@ -9,10 +9,10 @@ from odradek.core.housekeeping import Housekeeping
 from odradek.core.log_starts import WriteStarts
 from odradek.core.moment import Moment
 from odradek.core.storage import Storage
-from odradek.log.checkpointing import Checkpoint
-from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk
-from odradek.log.loading import open_log_directory
+from odradek.log.directory.checkpointing import Checkpoint
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import put

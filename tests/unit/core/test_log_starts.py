@@ -10,8 +10,8 @@ import pytest
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.log_starts import Advance, AllAdvanced, WriteStarts
 from odradek.core.partition import Partition
-from odradek.log.disk import DiskFailed, File, RealDisk
-from odradek.log.durability import flush_now
+from odradek.log.files.disk import DiskFailed, File, RealDisk
+from odradek.log.log.durability import flush_now
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import put

@@ -8,10 +8,10 @@ from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.storage import Storage
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import RealDisk
-from odradek.log.loading import open_log_directory
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
 
 NOW = TimestampMs(1_700_000_000_000)
 TOPIC_ID = Uuid(bytes(range(16)))

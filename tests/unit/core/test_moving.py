@@ -22,14 +22,14 @@ from odradek.core.flushes import Sync
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
 from odradek.core.storage import Storage
-from odradek.log.checkpoints import read_damages
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import DAMAGES
-from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import DAMAGES
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.log.segment.checkpoints import read_damages
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch

@@ -11,9 +11,9 @@ import pytest
 
 from odradek.base.units import INT32_MAX, LeaderEpoch, TimestampMs, TopicPartition
 from odradek.core.open_files import LOOKED_AT_MIN, OpenFiles
-from odradek.log.arrival import begin_arrival, forget_arrival
-from odradek.log.durability import begin_flush, end_flush, flush_now, has_open_files, is_flushed, release_files
-from odradek.log.flush import Flush
+from odradek.log.log.durability import begin_flush, end_flush, flush_now, has_open_files, is_flushed, release_files
+from odradek.log.log.flush import Flush
+from odradek.log.log.streaming_append import begin_arrival, forget_arrival
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import T0, batch, put, stored

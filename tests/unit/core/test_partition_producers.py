@@ -10,9 +10,9 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName
 from odradek.core.partition import Append, Partition
-from odradek.log.disk import DiskFailed, RealFile
-from odradek.log.producers import ProducerStateEntry
-from odradek.log.retention import advance_start
+from odradek.log.files.disk import DiskFailed, RealFile
+from odradek.log.log.retention import advance_start
+from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (

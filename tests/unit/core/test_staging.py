@@ -13,7 +13,7 @@ from odradek.base.limits import STAGED_BYTES_MAX
 from odradek.base.units import TopicName
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
-from odradek.log.disk import DiskFailed, RealFile
+from odradek.log.files.disk import DiskFailed, RealFile
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (

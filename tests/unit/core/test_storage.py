@@ -11,11 +11,11 @@ from odradek.base.units import NO_EPOCH, BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.storage import Storage
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.names import PARTITION_METADATA
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import PARTITION_METADATA
+from odradek.log.log.durability import flush_now
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import T0, put, stored

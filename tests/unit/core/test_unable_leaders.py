@@ -11,8 +11,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
-from odradek.log import probe
-from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.files import probe
+from odradek.log.files.disk import DiskFailed, RealDisk
 from support.controlling import OTHER, name_of
 from support.in_memory import US
 from support.led import ALL_THREE, Led

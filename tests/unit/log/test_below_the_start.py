@@ -9,13 +9,13 @@ from random import Random
 from simdisk import SimDisk, Stopped
 
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import SNAPSHOT, segment_stem
-from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import SNAPSHOT, segment_stem
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_below_start
 from support.cleaning import Writer, committed, compact, latest
 from support.invariants import check
 from support.logs import T0, put, stored

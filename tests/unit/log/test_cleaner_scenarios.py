@@ -8,15 +8,15 @@ import pytest
 from simdisk import SimDisk, Stopped
 
 from odradek.base.units import INT64_MAX, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log import cleaned_segments
-from odradek.log.cleanable import cleanable, must_roll
-from odradek.log.cleaner import Uncleanable
-from odradek.log.config import LogConfig
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
-from odradek.log.reached import lookup_timestamp
-from odradek.log.retention import advance_start, delete_below_start
-from odradek.log.truncation import truncate_to
+from odradek.log.compaction import cleaned_segments
+from odradek.log.compaction.cleanable import cleanable, must_roll
+from odradek.log.compaction.cleaner import Uncleanable
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.log.log.timestamp_search import lookup_timestamp
+from odradek.log.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec

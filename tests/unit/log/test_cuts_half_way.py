@@ -12,17 +12,17 @@ import pytest
 from simdisk import SimDisk, Stopped
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.checkpoints import read_offsets
-from odradek.log.compaction import may_be_cleaned
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now, is_flushed
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import RECOVERY_POINTS
-from odradek.log.retention import advance_start, delete_below_start
-from odradek.log.truncation import truncate_fully, truncate_to
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import RECOVERY_POINTS
+from odradek.log.log.compaction_state import may_be_cleaned
+from odradek.log.log.durability import flush_now, is_flushed
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.log.log.truncation import truncate_fully, truncate_to
+from odradek.log.segment.checkpoints import read_offsets
 from support.invariants import check
 from support.logs import T0, put, stored
 

@@ -20,15 +20,15 @@ from simdisk import SimDisk
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import parse_segment_file
-from odradek.log.retention import advance_start, delete_old_segments
-from odradek.log.truncation import truncate_fully, truncate_to
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import parse_segment_file
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode

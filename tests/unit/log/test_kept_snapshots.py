@@ -10,16 +10,16 @@ import pytest
 from simdisk import SimDisk, Stopped
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.moving import producers_at_first, take_over
-from odradek.log.names import SNAPSHOT, segment_stem
-from odradek.log.reaper import RETRY_MS
-from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.directory.future_log import producers_at_first, take_over
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import SNAPSHOT, segment_stem
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.log.removal.reaper import RETRY_MS
 from support.cleaning import Writer
 from support.logs import T0
 

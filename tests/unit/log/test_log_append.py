@@ -13,10 +13,10 @@ from simdisk import SimDisk
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, TimestampMs
-from odradek.log.checkpoints import read_epochs
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed, RealDisk
-from odradek.log.log import Log
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import Log
+from odradek.log.segment.checkpoints import read_epochs
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.logs import T0, batch, put, stored

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.checkpoints import read_offsets
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import RealDisk
-from odradek.log.loading import open_log_directory
-from odradek.log.names import HIGH_WATERMARKS
-from odradek.log.reaper import Reaper
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import HIGH_WATERMARKS
+from odradek.log.removal.reaper import Reaper
+from odradek.log.segment.checkpoints import read_offsets
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,14 @@ from simdisk import SimDisk
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DirectoryInUse, DiskFailed, RealDisk, read_file
-from odradek.log.durability import begin_flush, flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.meta_properties import WrongDirectory
-from odradek.log.retention import advance_start
-from odradek.log.truncation import truncate_to
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DirectoryInUse, DiskFailed, RealDisk, read_file
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.meta_properties import WrongDirectory
+from odradek.log.log.durability import begin_flush, flush_now
+from odradek.log.log.retention import advance_start
+from odradek.log.log.truncation import truncate_to
 from support.logs import T0, put, stored
 
 PATH = "/data"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from odradek.log.disk import (
+from odradek.log.files.disk import (
     EMPTY_SLICE,
     WRITE_BYTES_MAX,
     DirectoryInUse,
@@ -31,7 +31,7 @@ DISK = RealDisk()
 
 HOLD_THE_LOCK = """
 import sys
-from odradek.log.disk import RealDisk
+from odradek.log.files.disk import RealDisk
 lock = RealDisk().lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

@@ -6,9 +6,9 @@ import pytest
 from simdisk import SimDisk
 
 from odradek.base.units import LeaderEpoch, Offset
-from odradek.log.checkpoints import read_epochs
-from odradek.log.disk import DiskFailed
-from odradek.log.epochs import LeaderEpochs
+from odradek.log.files.disk import DiskFailed
+from odradek.log.producers.leader_epoch_cache import LeaderEpochs
+from odradek.log.segment.checkpoints import read_epochs
 
 FILE = "/leader-epoch-checkpoint"
 

@@ -10,13 +10,13 @@ from simdisk import SimDisk
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed, RealDisk
-from odradek.log.durability import begin_flush, end_flush, flush_now, needs_flush, synced_to
-from odradek.log.log import Log
-from odradek.log.reached import lookup_timestamp
-from odradek.log.retention import advance_start, delete_old_segments
-from odradek.log.truncation import truncate_fully, truncate_to
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import begin_flush, end_flush, flush_now, needs_flush, synced_to
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.log.timestamp_search import lookup_timestamp
+from odradek.log.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch

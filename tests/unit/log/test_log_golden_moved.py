@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import RealDisk
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import RECOVERY_POINTS
-from odradek.log.producers import ProducerStateEntry
-from odradek.log.reached import lookup_timestamp
-from odradek.log.snapshots import decode_snapshot
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import RECOVERY_POINTS
+from odradek.log.log.log import Log
+from odradek.log.log.timestamp_search import lookup_timestamp
+from odradek.log.producers.producer_state import ProducerStateEntry
+from odradek.log.producers.snapshots import decode_snapshot
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.golden import Record, found_in, unpack

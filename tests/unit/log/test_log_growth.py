@@ -9,12 +9,12 @@ import pytest
 from simdisk import SimDisk
 
 from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.durability import flush_now
-from odradek.log.log import SEALED_OPEN_MAX, Log
-from odradek.log.reached import UNKNOWN_MAX, begin_search, lookup_timestamp, note_searched
-from odradek.log.retention import advance_start, delete_below_start
-from odradek.log.truncation import truncate_to
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import SEALED_OPEN_MAX, Log
+from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.log.log.timestamp_search import UNKNOWN_MAX, begin_search, lookup_timestamp, note_searched
+from odradek.log.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from support.logs import T0, put

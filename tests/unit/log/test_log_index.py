@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from simdisk import SimDisk
 
 from odradek.base.units import INT32_MAX, Offset, TimestampMs
-from odradek.log.disk import DiskFailed, File, RealDisk, RealFile
-from odradek.log.index import BLOCK_ENTRIES, PENDING_ENTRIES_MAX, OffsetIndex, TimeIndex
+from odradek.log.files.disk import DiskFailed, File, RealDisk, RealFile
+from odradek.log.segment.index import BLOCK_ENTRIES, PENDING_ENTRIES_MAX, OffsetIndex, TimeIndex
 
 BASE = Offset(1_000)
 

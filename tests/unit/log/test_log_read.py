@@ -12,14 +12,14 @@ from simfile import SimFile
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed, File
-from odradek.log.failures import LogDamaged
-from odradek.log.index import OFFSET_ENTRY
-from odradek.log.log import Log
-from odradek.log.reached import lookup_timestamp
-from odradek.log.retention import advance_start
-from odradek.log.truncation import truncate_to
+from odradek.log.files.disk import DiskFailed, File
+from odradek.log.files.disk_failures import LogDamaged
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start
+from odradek.log.log.timestamp_search import lookup_timestamp
+from odradek.log.log.truncation import truncate_to
+from odradek.log.segment.index import OFFSET_ENTRY
 from odradek.record.batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec

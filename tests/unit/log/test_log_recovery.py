@@ -14,12 +14,12 @@ from simdisk import SimDisk
 
 from odradek.base.units import Offset, TimestampMs
 from odradek.base.uuids import from_text
-from odradek.log.checkpoints import BadCheckpoint, read_epochs, write_topic_id
-from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
-from odradek.log.reached import lookup_timestamp
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.timestamp_search import lookup_timestamp
+from odradek.log.segment.checkpoints import BadCheckpoint, read_epochs, write_topic_id
 from support.logs import T0, put, stored
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -113,9 +113,9 @@ def test_killed_at_any_byte_on_real_files(tmp_path: Path) -> None:
 APPEND_FOR_EVER = """
 import sys
 from odradek.base.units import LeaderEpoch
-from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk
-from odradek.log.log import Log
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.disk import RealDisk
+from odradek.log.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 log = Log.open(RealDisk(), sys.argv[1], LogConfig(segment_bytes=20_000, index_interval_bytes=300), 0)

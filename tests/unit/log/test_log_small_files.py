@@ -8,8 +8,10 @@ import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import from_text
-from odradek.log import names
-from odradek.log.checkpoints import (
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.meta_properties import WrongDirectory, claim, identity, parse, render
+from odradek.log.segment.checkpoints import (
     BadCheckpoint,
     read_epochs,
     read_offsets,
@@ -18,8 +20,6 @@ from odradek.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from odradek.log.disk import RealDisk
-from odradek.log.meta_properties import WrongDirectory, claim, identity, parse, render
 
 DISK = RealDisk()
 NOW = TimestampMs(1_795_251_355_000)

@@ -8,14 +8,14 @@ import pytest
 from simdisk import SimDisk
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
-from odradek.log.checkpoints import write_offsets
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.durability import flush_now
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.segment.checkpoints import write_offsets
 from odradek.record.batch import iter_batches
 from support.logs import T0, put, stored
 

@@ -9,17 +9,17 @@ from simdisk import SimDisk
 
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import from_text
-from odradek.log.checkpoints import read_damages
-from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import Disk, RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.failures import SegmentMissing
-from odradek.log.loading import open_log_directory
-from odradek.log.log import Log
-from odradek.log.names import parse_segment_file
-from odradek.log.retention import advance_start
-from odradek.log.scan import walk
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import Disk, RealDisk
+from odradek.log.files.disk_failures import SegmentMissing
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import parse_segment_file
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start
+from odradek.log.segment.checkpoints import read_damages
+from odradek.log.segment.scan import walk
 from support.logs import T0, put, stored
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)

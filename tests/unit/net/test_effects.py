@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode
 from odradek.coordination.tree import Unavailable
 from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.effects import Change, Changed, Chores
-from odradek.log.disk import DiskFailed
+from odradek.log.files.disk import DiskFailed
 from odradek.net.effects import Effects
 from odradek.net.pools import Pool
 from odradek.net.threads import done_here

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.log.page_cache import AHEAD_BYTES, is_absent
+from odradek.log.files.page_cache import AHEAD_BYTES, is_absent
 from odradek.net.movers import HAS_MOVER
 
 if not HAS_MOVER:  # pragma: no cover

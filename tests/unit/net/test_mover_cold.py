@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from odradek.log.page_cache import is_absent
+from odradek.log.files.page_cache import is_absent
 from odradek.net.movers import COLD_THREADS as MOVERS_COLD_THREADS
 from odradek.net.movers import HAS_MOVER, Movers
 

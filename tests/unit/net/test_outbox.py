@@ -18,7 +18,7 @@ import uvloop
 
 from odradek.base.limits import SEND_BYTES_PER_TURN
 from odradek.core.moment import Moment
-from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
+from odradek.log.files.disk import DiskFailed, File, FileSlice, RealDisk
 from odradek.net.heard import CHANGES_MAX, Heard
 from odradek.net.movers import HAS_MOVER, Movers
 from odradek.net.outbox import COPIED_BYTES_MAX, MOVED_BYTES_MIN, Copies, Outbox

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.limits import SHORT_LIVED_FILES
-from odradek.log.disk import DiskFailed, RealDisk, check_may_stay
+from odradek.log.files.disk import DiskFailed, RealDisk, check_may_stay
 from odradek.net import descriptors
 from odradek.net.room import Room
 

@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from odradek.core.moment import Moment
-from odradek.log.disk import FileSlice, RealDisk
+from odradek.log.files.disk import FileSlice, RealDisk
 from odradek.net import secure
 from odradek.net.heard import Heard
 from odradek.net.outbox import outbox_of

@@ -16,9 +16,9 @@ import pytest
 
 from odradek.base.units import Offset, TopicName, TopicPartition
 from odradek.core.flushes import Sync, Synced
-from odradek.log.disk import DiskFailed, RealDisk, RealFile
-from odradek.log.flush import Flush
-from odradek.log.unsynced import UnsyncedDisk
+from odradek.log.files.disk import DiskFailed, RealDisk, RealFile
+from odradek.log.files.unsynced import UnsyncedDisk
+from odradek.log.log.flush import Flush
 from odradek.net.syncs import HAS_SYNCER, THREADS_MAX, Syncs
 from support.limits import descriptors
 

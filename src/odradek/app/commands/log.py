@@ -22,7 +22,7 @@ from odradek.app.dump import (
 from odradek.app.failure import FAILED, CommandFailed
 from odradek.app.output import plural, print_json_line, size_text, time_text
 from odradek.app.record_text import readable, readable_headers
-from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, parse_segment_file
+from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, parse_segment_file
 from odradek.record.batch import Batch
 from odradek.record.records import Record
 

@@ -16,10 +16,10 @@ from odradek.app.repair import repair as repair_logs
 from odradek.app.verify import Counts, Folder, Said, write_down
 from odradek.app.verify import verify as verify_log
 from odradek.base.units import TopicPartition
-from odradek.log.checkpoints import BadCheckpoint
-from odradek.log.damage import KnownDamage
-from odradek.log.failures import DirectoryInUse, SegmentMissing
-from odradek.log.names import META_PROPERTIES, parse_partition
+from odradek.log.files.disk_failures import DirectoryInUse, SegmentMissing
+from odradek.log.files.log_file_names import META_PROPERTIES, parse_partition
+from odradek.log.segment.checkpoints import BadCheckpoint
+from odradek.log.segment.damage import KnownDamage
 
 DEFAULT_DIRECTORY = Path("odradek-data")
 

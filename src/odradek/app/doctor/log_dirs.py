@@ -14,11 +14,11 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
-from odradek.log import names
-from odradek.log.checkpoints import BadCheckpoint, read_damages, read_uncleanable
-from odradek.log.damage import KnownDamage
-from odradek.log.disk import DiskFailed, RealDisk
-from odradek.log.meta_properties import WrongDirectory, identity
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.meta_properties import WrongDirectory, identity
+from odradek.log.segment.checkpoints import BadCheckpoint, read_damages, read_uncleanable
+from odradek.log.segment.damage import KnownDamage
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from odradek.base.units import MIB, Offset
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
-from odradek.log.disk import FileSlice
-from odradek.log.log import Log
+from odradek.log.files.disk import FileSlice
+from odradek.log.log.log import Log
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch, iter_batches
 from odradek.record.columns import add, taken
 from odradek.record.kernels.decode import Decoder

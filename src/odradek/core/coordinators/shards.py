@@ -21,8 +21,8 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_topics import partition_for
 from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.log.disk import DiskFailed, FileSlice
-from odradek.log.log import Log
+from odradek.log.files.disk import DiskFailed, FileSlice
+from odradek.log.log.log import Log
 
 _LOG = logging.getLogger(__name__)
 

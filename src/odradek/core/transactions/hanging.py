@@ -33,7 +33,7 @@ from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.markers import Marker, WriteMarker
 from odradek.core.transactions.shard import TransactionShard
 from odradek.core.transactions.states import Transaction
-from odradek.log.producers import ProducerStateEntry
+from odradek.log.producers.producer_state import ProducerStateEntry
 
 _LOG = logging.getLogger(__name__)
 

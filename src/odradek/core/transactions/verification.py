@@ -12,7 +12,7 @@ from odradek.base.units import TopicPartition
 from odradek.core.leading import Leading
 from odradek.core.transactions.addition_queue import Codes
 from odradek.core.transactions.additions import Question
-from odradek.log.producers import ProducerStateEntry
+from odradek.log.producers.producer_state import ProducerStateEntry
 
 
 class Verification:

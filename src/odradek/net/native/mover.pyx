@@ -36,7 +36,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 import os
 
-from odradek.log import page_cache
+from odradek.log.files import page_cache
 
 cdef extern from "../../record/kernels/crc32c.h" nogil:
     int crc32c_is_here()

@@ -1,8 +1,9 @@
 """Log compaction over runs of plain batches: whole, of format 2, not compressed, and no transaction's.
 
 One by one in Python a batch costs 3 to 4 µs, and a log of single records may have ten million.  What is no plain batch,
-or has to get a delete horizon, or stays without records, ends a run before it: log/cleaner.py takes that one by itself
-and goes on with the next run.  log/cleaned_batches.py and record/compaction.py are the readable twin of this file.
+or has to get a delete horizon, or stays without records, ends a run before it: log/compaction/cleaner.py takes that
+one by itself and goes on with the next run.  log/compaction/cleaned_batches.py and record/compaction.py are the
+readable twin of this file.
 
 Compiled, a run lets go of the interpreter until it ends.
 """

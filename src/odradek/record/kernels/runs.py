@@ -1,9 +1,11 @@
 """Runs of whole batches in a piece of a log, by their headers and with their checksums checked: for recovery.
 
 One by one in Python a batch costs 3 µs, and a segment of a gigabyte may have ten million.  What is no whole batch of
-format 2 ends a run before it and is looked at by log/scan.py, whose walk_checked is the readable twin of this file.
+format 2 ends a run before it and is looked at by log/segment/scan.py, whose walk_checked is the readable twin of this
+file.
 
-On the way it keeps count of the producers that number their batches: what log/producers.py knows of each.
+On the way it keeps count of the producers that number their batches: what log/producers/producer_state.py knows of
+each.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.set_aside import RETRY_MS
 from odradek.core.transactions.states import Transaction
-from odradek.log.disk import DiskFailed, File, RealDisk
-from odradek.log.durability import flush_now
-from odradek.log.names import CLEANED
+from odradek.log.files.disk import DiskFailed, File, RealDisk
+from odradek.log.files.log_file_names import CLEANED
+from odradek.log.log.durability import flush_now
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.end_txn import EndTxnRequest

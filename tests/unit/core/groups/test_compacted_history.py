@@ -16,11 +16,11 @@ from odradek.base.units import DAY_MS, TimestampMs, TopicPartition
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.groups.shard import GroupShard
 from odradek.core.transactions.states import Transaction
-from odradek.log import cleaner
-from odradek.log.compaction import swap_in
-from odradek.log.durability import flush_now
-from odradek.log.log import Log
-from odradek.log.producers import ProducerStateEntry
+from odradek.log.compaction import cleaner
+from odradek.log.log.compaction_state import swap_in
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.record.kernels.compact import SLOT_BYTES
 from scenario.interpreter import outcomes
 from scenario.world import World

@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import HOUR_MS, TopicPartition
 from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.coordinators.shards import COMPACTED_FROM_BYTES
-from odradek.log.log import Log
+from odradek.log.log.log import Log
 from support.group_offsets import GroupOffsets, Kept
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic

@@ -11,8 +11,8 @@ from odradek.base.units import INT16_MAX, LeaderEpoch, Offset, ProducerEpoch, Pr
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.hanging import Fate, Open, fate
 from odradek.core.transactions.states import LAST_EPOCH, NO_ID, Transaction, TransactionState
-from odradek.log.disk import DiskFailed, RealFile
-from odradek.log.producers import ProducerStateEntry
+from odradek.log.files.disk import DiskFailed, RealFile
+from odradek.log.producers.producer_state import ProducerStateEntry
 from support.in_memory import Harness
 from support.transactional import Transactional, committed, last_stable, make_topic
 

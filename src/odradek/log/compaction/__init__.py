@@ -1,0 +1,1 @@
+"""One pass of compaction over one log."""

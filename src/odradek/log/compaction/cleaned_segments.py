@@ -1,0 +1,95 @@
+"""The segments that compaction writes, under names that end in .cleaned until they are complete.
+
+A group of segments becomes one, or more where offsets or positions would not fit into a file's index (KAFKA-6264).
+"""
+
+from __future__ import annotations
+
+from odradek.base.units import INT32_MAX, NO_EPOCH, NO_OFFSET, Offset, TimestampMs
+from odradek.log.files.disk import Disk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.segment.scan import walk_runs
+from odradek.log.segment.segment import Segment
+from odradek.log.segment.transaction_index import Aborted
+from odradek.record.crc import Buffer
+from odradek.record.kernels.runs import Runs
+
+
+class CleanedSegments:
+    """The output of one group.  `disk` gives the files their names.  Methods raise DiskFailed."""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, now_ms: TimestampMs) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._pieces: list[Buffer] = []  # To be written behind the last segment's size.
+        self._ends_at = 0  # The last segment, with the pieces.
+        self._segments: list[Segment] = []
+        self.size = 0
+        self.last_offset = NO_OFFSET  # Of what was added.
+        self._begin(base_offset)
+
+    def _begin(self, base_offset: Offset) -> None:
+        # What is preallocated would be cut again: it is known when the file is complete.
+        segment = Segment(self._disk, self._directory, base_offset, self._now_ms)
+        self._segments.append(segment)
+        self._ends_at = 0
+        segment.make_files(LogConfig())
+
+    @property
+    def room(self) -> tuple[int, Offset]:
+        """How many bytes, and up to which offset, still go into the last segment."""
+        return INT32_MAX - self._ends_at, Offset(self._segments[-1].base_offset + INT32_MAX)
+
+    def add(self, data: Buffer, base_offset: Offset, last_offset: Offset) -> None:
+        """Adds one batch, or several back to back that fit into `room`, with these offsets; `write` writes them."""
+        bytes_max, offset_max = self.room
+        if len(data) > bytes_max or last_offset > offset_max:
+            self.write()
+            # From where the last ends: a source between the two would be in neither, for a start that swaps them.  Only
+            # a segment of its own can have offsets that are so far apart (_grouped), and there is none between.
+            self._begin(base_offset if last_offset > offset_max else Offset(self.last_offset + 1))
+        self._pieces.append(data)
+        self._ends_at += len(data)
+        self.size += len(data)
+        self.last_offset = last_offset
+
+    def end_aborted(self, aborted: list[Aborted]) -> None:
+        """Notes aborted transactions whose markers are the last that was added."""
+        for one in aborted:
+            self._segments[-1].transactions.add(one)
+
+    def write(self) -> None:
+        """Writes what was added."""
+        if self._pieces:
+            segment, pieces = self._segments[-1], self._pieces
+            self._pieces = []
+            segment.file.write_all(segment.size, pieces)
+            segment.size += sum(map(len, pieces))
+
+    def seal(self) -> list[Segment]:
+        """Makes the indexes from what is in the files, and syncs everything; returns the segments."""
+        self.write()
+        for segment in self._segments:
+            assert segment.size, "a group keeps its last batch"
+            segment.forget_indexes()
+            runs = Runs(segment.base_offset, segment.base_offset, NO_EPOCH, self._config.index_interval_bytes)
+            for place in walk_runs(segment.file, 0, segment.size, runs):
+                segment.index(place, self._config)
+                segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
+                runs.tallies.clear()
+            assert runs.next_offset > segment.base_offset, "what was written is whole batches"
+            segment.seal()
+            for file in (segment.file, segment.offsets, segment.times, segment.transactions):
+                file.sync()
+            segment.release()
+        return self._segments
+
+    def discard(self) -> None:
+        """Deletes all files."""
+        self._pieces = []
+        for segment in self._segments:
+            segment.release()
+            segment.unmake_files()
+            self._disk.unlink(segment.transactions.path)

@@ -1,0 +1,1 @@
+"""One data directory and all of its logs."""

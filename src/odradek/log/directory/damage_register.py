@@ -1,0 +1,156 @@
+"""What was found damaged in the logs of one data directory, written down for operators and for the next start.
+
+    found      by a fetch, a lookup, the cleaner, a copy: Log.note_damage, and that place is served no more
+    written    by the next round of housekeeping, in a thread: `odradek doctor` reads it
+    taken back when the log has the place no more, since retention took it or it was cut; and by the next start where a
+               whole batch is there again
+
+The file, odradek-damage-checkpoint, has a line for each place behind Kafka's two header lines:
+
+    topic 0 00000000000000000042.log 1234 47 1764000000000 the checksum of the batch is wrong
+              partition, file, position, the offset to go on with, since when, why
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+
+from odradek.base.units import Offset, TimestampMs, TopicPartition
+from odradek.log.files.disk import Disk, DiskFailed
+from odradek.log.files.log_file_names import DAMAGES, LOG
+from odradek.log.log.log import Log
+from odradek.log.segment.checkpoints import BadCheckpoint, read_damages, write_damages
+from odradek.log.segment.damage import KnownDamage
+from odradek.log.segment.scan import Damaged, walk, walk_checked
+from odradek.log.segment.segment import Segment
+
+MISSING = "the file is missing"
+_PARTITION = attrgetter("partition")
+
+
+@dataclass(slots=True)
+class DamagesWrite:
+    """A write of all damages as a value.  run() may be called in any thread; it raises DiskFailed."""
+
+    disk: Disk
+    directory: str
+    damages: list[KnownDamage]
+    is_over: bool = field(default=False, init=False)
+    is_done: bool = field(default=False, init=False)
+
+    def run(self) -> None:
+        try:
+            write_damages(self.disk, f"{self.directory}/{DAMAGES}", self.damages)
+            self.is_done = True
+        finally:
+            self.is_over = True
+
+
+class Damages:
+    """The damaged logs of one data directory, and what of them is written down."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._damaged: set[TopicPartition] = set()  # Logs that have damages, or had some.
+        self._loaded: dict[TopicPartition, list[KnownDamage]] = {}  # Of logs that are not open yet, or can't be.
+        self._written: list[KnownDamage] | None = []  # None: what is written down can't be read.
+        self._write: DamagesWrite | None = None
+
+    def load(self) -> list[str]:
+        """Reads what was written down, before the logs are opened; returns what is wrong with it.  Raises DiskFailed.
+
+        Without it a damage is found again by who comes upon it.
+        """
+        try:
+            self._written = read_damages(self._disk, f"{self._directory}/{DAMAGES}")
+        except BadCheckpoint as bad:
+            self._written = None
+            return [str(bad)]
+        self._loaded = {name: list(some) for name, some in groupby(sorted(self._written), _PARTITION)}
+        return []
+
+    def missing(self, partition: TopicPartition) -> list[Offset]:
+        """Returns the base offsets of the first segments that were missed before, before the log is opened."""
+        return [Offset(int(one.file[: -len(LOG)])) for one in self._loaded.get(partition, ()) if one.why == MISSING]
+
+    def miss(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
+        """Notes that a log lacks its first segments, and can't be opened: the next start can't know by itself."""
+        known = self._loaded.setdefault(partition, [])
+        if not any(one.file == file and one.why == MISSING for one in known):
+            known.append(KnownDamage(partition, file, 0, following, now_ms, MISSING))
+
+    def watch(self, partition: TopicPartition, log: Log) -> None:
+        """Notes what will be found in a log, and what was found before and is there still: it is not served."""
+        log.on_damage = partial(self._damaged.add, partition)
+        _find_again(log, self._loaded.pop(partition, ()))
+        if log.damaged_places:
+            self._damaged.add(partition)
+
+    def begin(
+        self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
+    ) -> DamagesWrite | None:
+        """Returns the write of what is known by now; None if that is written, or the last write is not through."""
+        write = self._write
+        if write is not None:
+            if not write.is_over:
+                return None
+            self._written = write.damages if write.is_done else self._written
+            self._write = None
+        known = self._known(now_ms, logs, offline) if self._damaged or self._written or self._loaded else []
+        if known == self._written:
+            return None
+        self._write = DamagesWrite(self._disk, self._directory, known)
+        return self._write
+
+    def _known(
+        self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
+    ) -> list[KnownDamage]:
+        since = {(one.partition, one.file, one.position): one.since_ms for one in self._written or ()}
+        self._damaged = {name for name in self._damaged if name in logs and logs[name].damaged_places}
+        known = [one for name in self._damaged for one in _of(name, logs[name], now_ms)]
+        known = [one._replace(since_ms=since.get((one.partition, one.file, one.position), now_ms)) for one in known]
+        # What is known of a log that could not be opened is kept for it.
+        known += [one for name, some in self._loaded.items() if name in offline for one in some]
+        return sorted(known)
+
+
+def _of(partition: TopicPartition, log: Log, now_ms: TimestampMs) -> Iterator[KnownDamage]:
+    for segment in log.segments:
+        for one in segment.damages:
+            yield KnownDamage(partition, segment.name, one.start, one.following, now_ms, one.why)
+
+
+def _find_again(log: Log, known: Iterable[KnownDamage]) -> None:
+    for one in known:
+        segment = next((each for each in log.segments if each.name == one.file), None)
+        if segment is None or one.position >= segment.size:
+            continue
+        with suppress(DiskFailed):  # Then whoever reads there finds out.
+            if _begins_there(segment, one.position) and not _is_whole(segment, one.position):
+                segment.note_damage(one.position, one.why)
+        segment.release()
+
+
+def _begins_there(segment: Segment, position: int) -> bool:
+    """True if a batch should begin at the position; else the file is not the one that was damaged."""
+    border = segment.offsets.border_at_or_below(position)
+    end = max([border, *(damage.end for damage in segment.damages if damage.end <= position)])
+    try:
+        for place in walk(segment.file, end, position):
+            end = place.end
+    except Damaged:
+        return False
+    return end == position
+
+
+def _is_whole(segment: Segment, position: int) -> bool:
+    try:
+        return segment.can_hold(next(walk_checked(segment.file, position, segment.size)).last_offset)
+    except Damaged:
+        return False

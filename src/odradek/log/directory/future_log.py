@@ -1,0 +1,64 @@
+"""A log that goes on in another directory: as a copy that has all of it, which then gets its name.
+
+producers_at_first → begin_with     the copy begins where the original's first segment does
+read_stored → append_as_follower    until it has all
+take_over → rename_log                what is known of the original, then its name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.log import Log
+from odradek.log.log.streaming_append import withdraw_arrival
+from odradek.log.producers.producer_state import Producers, ProducerStateEntry
+from odradek.log.producers.snapshots import make_safe
+
+
+def producers_at_first(log: Log) -> Sequence[ProducerStateEntry]:
+    """Returns the producers as of the first segment, whose records may be gone.  Raises DiskFailed."""
+    return log.snapshots.newest(log.segments[0].base_offset)[0] if log.snapshots.offsets else ()
+
+
+def begin_with(log: Log, producers: Sequence[ProducerStateEntry]) -> None:
+    """Notes the producers, durably, as of the start of a log that is empty yet.  Raises DiskFailed."""
+    assert log.start_offset == log.end_offset
+    if producers:
+        log.producers = Producers(producers)
+        log.snapshots.write(log.start_offset, producers)
+        make_safe(log.disk, log.snapshots.path(log.start_offset))
+
+
+def take_over(copy: Log, origin: Log) -> None:
+    """Gives a copy what is known of the log all of whose batches it has: that one is not to be used any more.
+
+    Raises DiskFailed; then the original can be used on.
+    """
+    assert origin.end_offset == copy.end_offset, "a copy has all that its original has"
+    withdraw_arrival(origin)
+    origin.compaction.withdraw()
+    copy.epochs.take(origin.epochs.entries)
+    copy.start_offset = max(copy.start_offset, origin.start_offset)
+    copy.producers = origin.producers
+    copy.config = origin.config
+    copy.compaction.cleaned_to = origin.compaction.cleaned_to
+    copy.appended_bytes, copy.appended_records = origin.appended_bytes, origin.appended_records
+    copy.replicated_bytes = origin.replicated_bytes
+
+
+def rename_log(log: Log, directory: str) -> None:
+    """Gives the log's directory another name, durably.  Raises DiskFailed: it may then have either name."""
+    log.disk.rename(log.directory, directory)
+    try:
+        log.disk.sync_directory(directory.rpartition("/")[0])
+    except DiskFailed:
+        with suppress(DiskFailed):
+            log.disk.rename(directory, log.directory)
+        raise
+    log.directory = directory
+    for segment in log.segments:
+        segment.moved_to(directory)
+    log.snapshots.moved_to(directory)
+    log.epochs.moved_to(directory)

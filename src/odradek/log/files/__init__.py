@@ -1,0 +1,1 @@
+"""Files and their names, the disk, and the page cache."""

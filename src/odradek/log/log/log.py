@@ -1,0 +1,385 @@
+"""One partition's log: appended at its end, read from anywhere, cut at either end.
+
+    append      stamp base offset and leader epoch in place → roll? → one write → index entry every few KiB, producers;
+                a large batch is written while it is received, see streaming_append.py
+    read        segment → position (remembered, or index and a short walk) → a slice of the file; nothing is decoded
+    flush       durability.py, flush.py
+    cut         at its end truncation.py, at its start retention.py
+    open        recovery.py
+
+What else is done with a log: searched by time (timestamp_search.py), compacted (compaction.py), moved to another
+directory (moving.py).
+
+An append is in the page cache when it returns: a killed process loses nothing of it, a power failure what was not
+flushed.  After a write that failed the log is as before it, and says DiskFailed.  What takes several files is decided
+first, then changed in memory, then done: what the disk refuses is owed, see pending_work.py, or waits in the reaper.
+Not thread-safe; slices and flushes are, and may outlive the log.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from operator import attrgetter
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, ProducerId, TimestampMs
+from odradek.log.files.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
+from odradek.log.files.disk_failures import LogDamaged
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.pending_work import Owed, Work
+from odradek.log.log.compaction_state import CompactionState
+from odradek.log.log.durability import Durability, flush_now, is_flushed
+from odradek.log.log.streaming_append import Arrival, withdraw_arrival
+from odradek.log.producers.aborted_transactions import AbortedTransactions
+from odradek.log.producers.producer_state import ProducerStateEntry
+from odradek.log.recovery import recovery
+from odradek.log.recovery.opening import Loaded, Opening
+from odradek.log.removal.reaper import Reaper
+from odradek.log.segment.segment import Segment
+from odradek.log.segment.segment_slices import is_hollow, slice_of
+from odradek.log.segment.transaction_index import Aborted
+from odradek.record.batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
+from odradek.record.markers import end_marker
+
+FIRST_OFFSET = Offset(0)
+SEALED_OPEN_MAX = 4
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Log:
+    """What lies below recovery_point survives a power failure.  Replace `config` when the topic's changes."""
+
+    def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
+        self.disk = opening.disk
+        self.directory = opening.directory
+        self.config = opening.config
+        self.reaper = reaper
+        self.segments = loaded.segments
+        self.active = loaded.segments[-1]
+        # The twin of these is in recovery.load: what it found on the disk, it has put in order.
+        assert loaded.start_offset <= loaded.end_offset, "a log begins before it ends"
+        assert loaded.recovery_point <= loaded.end_offset, "nothing is safe that is not there"
+        assert self.active.base_offset <= loaded.end_offset, "a log ends in its last segment"
+        self.arrival: Arrival | None = None  # The streaming append that is under way.
+        self.start_offset = loaded.start_offset
+        self.end_offset = loaded.end_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.snapshots = loaded.snapshots
+        self.topic_id = loaded.topic_id
+        self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
+        self.aside = loaded.aside
+        self.last_flush_ms = self.last_append_ms = opening.now_ms
+        # What was appended as the leader, and as a follower, since the log was opened.
+        self.appended_bytes = self.appended_records = 0
+        self.replicated_bytes = 0
+        self.durability = Durability(loaded.unsynced, is_synced=loaded.is_synced)
+        self.compaction = CompactionState()
+        self.sealed_open: list[Segment] = []
+        self._is_prepared = False
+        self.owed = Owed()
+        self.aborted_transactions = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
+        self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Told first; may raise DiskFailed.
+        self.on_failure: Callable[[OSError], None] | None = None  # Told when the log goes offline for a failure.
+        self.on_damage: Callable[[], None] | None = None  # Told when a place was found that is no whole batch.
+        for segment in loaded.segments:
+            segment.release()
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        now_ms: TimestampMs,
+        *,
+        recovery_point: Offset = FIRST_OFFSET,
+        clean_shutdown: bool = False,
+        start_offset: Offset = FIRST_OFFSET,
+        reaper: Reaper | None = None,
+        noted: str = "",
+        was_compacted: bool = False,
+        lost: Collection[Offset] = (),
+        repairs: bool = False,
+    ) -> Log:
+        """An existing directory, empty for a new log.
+
+        recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
+        `noted`, `was_compacted`, `lost`: what else is known of its segments, see missing_segments.py; repairs: where
+        one is missing the log is cut, as at a damage, and all that is cut off is set aside.
+        Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
+        """
+        opening = Opening(
+            disk,
+            directory,
+            config,
+            now_ms,
+            recovery_point,
+            start_offset,
+            clean_shutdown,
+            noted,
+            was_compacted,
+            lost,
+            repairs,
+        )
+        return cls(opening, recovery.load(opening), Reaper(disk) if reaper is None else reaper)
+
+    @property
+    def size(self) -> int:
+        """The size of all batches in bytes."""
+        return sum(segment.size for segment in self.segments)
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, batches: Batch | Sequence[Batch], leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
+        """Appends as the leader: the batches get the next offsets, stamped in place.
+
+        Raises Refused: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE; DiskFailed, after which nothing of them is there.
+        """
+        if isinstance(batches, Batch):
+            batches = (batches,)
+        self.append_known(batches, leader_epoch, now_ms, None)
+        self.note(batches)
+
+    def append_known(
+        self,
+        batches: Sequence[Batch],
+        leader_epoch: LeaderEpoch,
+        now_ms: TimestampMs,
+        producers: Mapping[ProducerId, ProducerStateEntry] | None,
+    ) -> None:
+        """Appends batches, none a marker, whose producers' entries after them are known already: `producers`."""
+        config = self.config
+        offset = base = self.end_offset
+        size = 0
+        for batch in batches:
+            batch_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
+            if batch_bytes > config.max_message_bytes and not batch.attributes & CONTROL:  # A transaction has to end.
+                detail = f"a batch of {batch.size} bytes, max.message.bytes is {config.max_message_bytes}"
+                raise Refused(ErrorCode.MESSAGE_TOO_LARGE, detail)
+            batch.stamp(offset, leader_epoch)
+            if config.log_append_time:
+                batch.stamp_log_append_time(now_ms)
+            size += batch_bytes
+            offset = Offset(offset + batch.last_offset_delta + 1)
+        if size > config.segment_bytes:
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, a segment has {config.segment_bytes}")
+        assert offset > base, "a checked batch has at least one record"
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        self._write(batches, size, offset, now_ms)
+        self.appended_bytes += size
+        self.appended_records += offset - base
+        if producers is not None:
+            self.producers.put(producers)
+
+    def note(self, batches: Sequence[Batch]) -> None:
+        """Updates the producers, and the aborted transactions, by batches that were appended."""
+        for batch in batches:
+            if batch.producer_id < 0:
+                continue
+            if not batch.attributes & CONTROL:
+                self.producers.note(batch)
+            elif (marker := end_marker(batch)) is not None:
+                ended = self.producers.end(marker, batch)
+                if ended is not None and not ended.is_commit:
+                    self.aborted_transactions.add(self.active, ended)
+
+    def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> None:
+        """Appends batches as a leader stamped them, unchanged; offsets may leave gaps, but never go back.
+
+        Raises Refused(CORRUPT_MESSAGE) if they do; DiskFailed as append.
+        """
+        assert batches
+        end = self.end_offset
+        for batch in batches:
+            if batch.base_offset < end or batch.last_offset_delta < 0:
+                raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where {end} is next")
+            end = batch.next_offset
+        try:
+            for batch in batches:
+                if batch.leader_epoch != self.epochs.latest:
+                    self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            size = sum(batch.size for batch in batches)
+            self._write(batches, size, end, now_ms)
+        except DiskFailed:
+            self.epochs.truncate_from_end(Offset(self.end_offset + 1))  # Behind a gap they begin beyond the log's end.
+            raise
+        self.replicated_bytes += size
+        self.note(batches)
+
+    def _write(self, batches: Sequence[Batch], size: int, end: Offset, now_ms: TimestampMs) -> None:
+        if self.arrival is not None:
+            withdraw_arrival(self)
+        newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
+        self.make_room(size, newest, end, batches[0].base_offset, now_ms)
+        active = self.active
+        before = active.size
+        assert self.end_offset <= batches[0].base_offset < end, "offsets rise"
+        active.append(batches, self.config)
+        assert active.size == before + size, "of what was counted, all is written"
+        self.end_offset = end
+
+    def make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
+        """Rolls if the active segment may not take `size` bytes with offsets from `base_offset` up to `end`."""
+        config = self.config
+        self.last_append_ms = now_ms
+        if not self._is_prepared:
+            self._prepare()
+        if self.active.must_roll(size, newest, end, now_ms, config):
+            is_far = end - self.end_offset > INT32_MAX  # A follower's gap that no index could bridge.
+            self.roll(now_ms, base_offset if is_far else self.end_offset)
+
+    def _prepare(self) -> None:
+        self.owed.settle()
+        self.active.prepare(self.config)
+        self._is_prepared = True
+
+    def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:
+        """Begins a new active segment at `base_offset`, by default the log's end; the old one is yet to be flushed."""
+        old = self.active
+        base_offset = self.end_offset if base_offset is None else base_offset
+        if old.base_offset == base_offset:
+            return
+        withdraw_arrival(self)
+        self.owed.settle()
+        old.seal()
+        segment = Segment(self.disk, self.directory, base_offset, now_ms)
+        try:
+            segment.make_files(self.config)
+        except DiskFailed:
+            # Half a segment would hide what is appended before it is rolled in earnest, also if a power failure brings
+            # it back: what lies before it and below the recovery point counts as whole.
+            self.owe(segment.unmake_files, partial(self.disk.sync_directory, self.directory))
+            raise
+        self.durability.changes += 1
+        self.snapshots.try_to_write(base_offset, list(self.producers))
+        self.durability.unsynced.append(old)
+        self.activate([*self.segments, segment])
+        segment.prepare(self.config)
+        self._is_prepared = True
+        self._touch(old)
+
+    # ------------------------------------------------------------------ owed
+
+    @property
+    def owes(self) -> bool:
+        """True if the disk refused some work on the log's files that is to be done again."""
+        return bool(self.owed) or not self.epochs.is_written
+
+    def settle(self) -> None:
+        """Does the work on the log's files that the disk refused before.  Raises DiskFailed if it does so again."""
+        self.owed.settle()
+        if not self.epochs.is_written:
+            self.epochs.write()
+
+    def owe(self, *works: Work) -> None:
+        """Queues work that must be done before the next append, and does it now if the disk lets it."""
+        self.owed.add(*works)
+        self._is_prepared = False
+        with suppress(DiskFailed):
+            self.owed.settle()
+
+    def activate(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        self.active = segments[-1]
+        self._is_prepared = False
+
+    # ------------------------------------------------------------------ read
+
+    def read(self, offset: Offset, max_bytes: int, upto: Offset, *, cached: bool = False) -> FileSlice:
+        """Returns whole batches: the one that has `offset` and what follows, ending below `upto` and within max_bytes.
+
+        Returns at least one batch, even if it is larger; none if `upto` is reached or inside the first.  May stop short
+        of max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed; with `cached` NotCached where the disk would
+        have to be waited for, though not for the records themselves.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
+        return self.read_stored(offset, max_bytes, upto, cached=cached)
+
+    def read_stored(self, offset: Offset, max_bytes: int, upto: Offset, *, cached: bool = False) -> FileSlice:
+        """Does what read does, from the first segment on: that may begin before the log does."""
+        number = len(self.segments) - 1
+        if offset < self.active.base_offset:
+            number = bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1
+        while offset < upto and number < len(self.segments):
+            segment = self.segments[number]
+            if segment is not self.active:
+                self._touch(segment)
+            start = segment.locate(offset, cached=cached)
+            if start is not None:
+                end = self.end_offset if segment is self.active else self.segments[number + 1].base_offset
+                found = slice_of(segment, start, max_bytes, upto, end, cached)
+                if segment.damages:
+                    self._tell_damage()
+                if segment is self.active or end >= upto or not is_hollow(found, segment, cached):
+                    return found
+            number += 1  # The rest of that segment was compacted away.
+        return EMPTY_SLICE
+
+    def note_damage(self, damage: LogDamaged) -> bool:
+        """Notes a place that is no whole batch: it is not served from now on.  False if that was known."""
+        is_new = any(one.note_damage(damage.position, damage.why) for one in self.segments if one.path == damage.path)
+        self._tell_damage()
+        return is_new
+
+    def was_cut(self, path: str) -> bool:
+        """True if a segment's file was cut since its log was opened: what was read of it before may be gone."""
+        return any(one.was_cut for one in self.segments if one.path == path)
+
+    def _tell_damage(self) -> None:
+        if self.on_damage is not None:
+            self.on_damage()
+
+    @property
+    def damaged_places(self) -> int:
+        """How many places were found so far that are no whole batches."""
+        return sum([len(segment.damages) for segment in self.segments])
+
+    def aborted(self, offset: Offset, records: FileSlice, upto: Offset, *, cached: bool = False) -> Sequence[Aborted]:
+        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more.
+
+        With `cached` as read.
+        """
+        return self.aborted_transactions.reaching(self.segments, offset, records, upto, cached=cached)
+
+    def _touch(self, segment: Segment) -> None:
+        """Notes that a sealed segment is open, and closes the oldest such: a reader from the start would open all."""
+        if segment not in self.sealed_open:
+            self.sealed_open.append(segment)
+            if len(self.sealed_open) > SEALED_OPEN_MAX:
+                self.sealed_open.pop(0).release()
+
+    # ------------------------------------------------------------------ flush
+
+    def close(self, now_ms: TimestampMs) -> None:
+        """Durability everything and completes the indexes; the log is not to be used afterwards.
+
+        Raises DiskFailed, also if a flush failed before: then recovery must check the log.
+        """
+        if self.durability.has_failed:
+            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
+        withdraw_arrival(self)
+        self.compaction.withdraw()
+        self.settle()
+        if not self._is_prepared:
+            self._prepare()
+        self.active.seal()
+        self.active.offsets.sync()
+        self.active.times.sync()
+        if not self.active.transactions.is_empty:
+            self.active.transactions.sync()
+            self.durability.changes += 1  # Its file may be new.
+        if self.snapshots.keep(self.end_offset, list(self.producers)):
+            self.durability.changes += 1
+        flush_now(self, now_ms)
+        assert is_flushed(self), "what a clean stop leaves is trusted"
+        for segment in self.segments:
+            segment.release()

@@ -1,0 +1,132 @@
+"""Cuts a log at its start: the oldest segments go by age, by size, and because the log now starts after them.
+
+Only whole segments go, oldest first, and only what is committed (below the high watermark).  Age is that
+of the newest record in the segment; the open segment is judged too, and rolled first if even it is old.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import Log
+from odradek.log.producers.producer_recovery import keep_snapshot
+from odradek.log.removal.reaper import SegmentRetirement
+from odradek.log.segment.segment import Segment
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Bounds(NamedTuple):
+    """The offsets of a log that bound its retention."""
+
+    start_offset: Offset
+    end_offset: Offset
+    high_watermark: Offset
+
+
+def expired_segments(segments: Sequence[Segment], config: LogConfig, now_ms: TimestampMs, bounds: Bounds) -> int:
+    """Returns how many segments, from the oldest on, may be deleted; the open one counts only if it is not empty."""
+    surplus = sum(segment.size for segment in segments) - config.retention_bytes
+    by_size = config.cleanup_delete and config.retention_bytes >= 0
+    by_age = config.cleanup_delete and config.retention_ms >= 0
+    for number, segment in enumerate(segments):
+        following = segments[number + 1] if number + 1 < len(segments) else None
+        upper = following.base_offset if following else bounds.end_offset
+        if bounds.high_watermark < upper or (following is None and not segment.size):
+            return number
+        surplus -= segment.size
+        if not (
+            (following is not None and upper <= bounds.start_offset)
+            or (by_size and surplus >= 0)
+            or (by_age and now_ms - newest(segment) > config.retention_ms)
+        ):
+            return number
+    return len(segments)
+
+
+def newest(segment: Segment) -> TimestampMs:
+    """Returns a segment's greatest timestamp; without any, when its file was last written."""
+    timestamp = segment.largest()[0]
+    return timestamp if timestamp >= 0 else segment.modified_ms()
+
+
+def advance_start(log: Log, offset: Offset) -> bool:
+    """Raises the log start offset (DeleteRecords); segments below it go with the next retention.
+
+    Returns False if the log starts there or later already.  Raises Refused(OFFSET_OUT_OF_RANGE) beyond the end.
+    """
+    if offset > log.end_offset:
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}, the log ends at {log.end_offset}")
+    if offset <= log.start_offset:
+        return False
+    log.start_offset = offset
+    log.epochs.truncate_from_start(offset)
+    log.producers.high_watermark_advanced(offset)
+    return True
+
+
+def expired_upto(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> Offset | None:
+    """Returns where the log begins once all segments are gone that may go; None if none may.
+
+    The open segment is rolled if it is one of them.  Raises DiskFailed.
+    """
+    bounds = Bounds(log.start_offset, log.end_offset, high_watermark)
+    count = expired_segments(log.segments, log.config, now_ms, bounds)
+    if not count:
+        return None
+    if count == len(log.segments):
+        log.roll(now_ms)
+    begin = log.segments[count].base_offset
+    assert begin <= high_watermark, "only whole segments that are committed go"
+    return max(begin, log.start_offset)
+
+
+def delete_old_segments(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> int:
+    """Deletes segments by age, size and start offset, which may rise and is in no checkpoint; returns how many.
+
+    Raises DiskFailed.
+    """
+    begin = expired_upto(log, now_ms, high_watermark)
+    if begin is None or log.compaction.is_swapping:
+        return 0
+    advance_start(log, begin)
+    return delete_below_start(log, now_ms, is_start_durable=False)
+
+
+def delete_below_start(log: Log, now_ms: TimestampMs, *, is_start_durable: bool = True) -> int:
+    """Deletes the segments that lie wholly below the log start offset; returns how many.
+
+    Their files go in the reaper's next round.  Where no checkpoint tells the start, the first segment there tells it:
+    after a power failure, too, none is missing behind one that came back.  Raises DiskFailed with none deleted.
+    """
+    count = bisect_right(log.segments, log.start_offset, key=_BASE_OFFSET) - 1
+    if count <= 0 or log.compaction.is_swapping:  # Files without their names can't be given others.
+        return 0
+    doomed, kept = log.segments[:count], log.segments[count:]
+    snapshot = None
+    if len(log.producers):
+        snapshot = keep_snapshot(log.snapshots, log.segments, kept[0].base_offset)
+    log.segments = kept
+    gone = frozenset(doomed)
+    log.durability.forget(gone)
+    log.sealed_open = [segment for segment in log.sealed_open if segment not in gone]
+    log.reaper.retire(retirement(log, doomed, now_ms, snapshot, syncs_each=not is_start_durable))
+    return count
+
+
+def retirement(
+    log: Log, gone: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None, *, syncs_each: bool = False
+) -> SegmentRetirement:
+    """Closes segments that the log no longer has; returns the reaper's work on their files."""
+    for segment in gone:
+        segment.release()
+    base_offsets = [segment.base_offset for segment in gone]
+    log.snapshots.forget(base_offsets)
+    due = TimestampMs(now_ms + log.config.file_delete_delay_ms)
+    return SegmentRetirement(log.directory, base_offsets, due, snapshot, syncs_each=syncs_each)

@@ -1,0 +1,119 @@
+"""Cuts a log at its end, as a follower does whose leader has something else there.
+
+All is decided first, then changed in memory; what the disk refuses of the rest is owed (pending_work.py), in an order
+that leaves a run of what the log was, wherever a stop comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.pending_work import Work
+from odradek.log.log.log import Log
+from odradek.log.log.retention import retirement
+from odradek.log.log.streaming_append import withdraw_arrival
+from odradek.log.producers.producer_recovery import restored
+from odradek.log.producers.producer_state import Producers
+from odradek.log.segment.segment import Segment
+
+
+def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
+    """Drops every batch that reaches `offset`; returns False if there is none.  The log may end a little before it.
+
+    A follower does this, never below the high watermark.  Raises DiskFailed with nothing dropped.
+    """
+    withdraw_arrival(log)
+    if offset >= log.end_offset:
+        return False
+    if offset < log.segments[0].base_offset:
+        truncate_fully(log, offset, now_ms)
+        return True
+    kept = [segment for segment in log.segments if segment.base_offset <= offset]
+    place = kept[-1].find(offset)
+    end = Offset(offset if place is None else min(offset, place.base_offset))
+    cut = None if place is None else kept[-1].cut_before(place)
+    producers = restored(log.snapshots, kept, end) if len(log.producers) else log.producers
+    producers.take_ended(log.producers, end)
+    _lower_recovery_point(log, end)
+    gone = log.segments[: len(kept) - 1 : -1]
+    log.owed.forget(segment.cut_files for segment in gone)
+    works = [*_end_cleaning(log, end), _retired_now(log, gone, now_ms, syncs_each=True)]
+    if cut is not None:
+        kept[-1].shorten(cut)
+        works.append(kept[-1].cut_files)
+    works.append(partial(log.aborted_transactions.truncate, kept, end))
+    log.end_offset = end
+    log.start_offset = Offset(min(log.start_offset, log.end_offset))
+    log.activate(kept)
+    log.sealed_open = [segment for segment in log.sealed_open if segment in kept[:-1]]
+    _truncated(log, works, producers)
+    assert log.start_offset <= log.end_offset <= offset, "nothing that reaches the offset is left"
+    assert log.recovery_point <= log.end_offset, "what is appended in its place has to be synced"
+    return True
+
+
+def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
+    """Makes the log empty at `start`, for a follower whose leader lacks what it needs.  Raises as truncate_to."""
+    withdraw_arrival(log)
+    # As low as a stop half-way may leave the log's end.
+    _lower_recovery_point(log, min(start, log.start_offset))
+    segment = Segment(log.disk, log.directory, start, now_ms)
+    log.owed.forget(segment.cut_files for segment in log.segments)
+    works: list[Work] = [
+        *_end_cleaning(log, start),
+        log.snapshots.forgotten(log.snapshots.offsets),  # Nothing of the old producers is taken for the new.
+        partial(log.reaper.finish, log.directory),  # A retirement may hold names that are needed again.
+        _retired_now(log, log.segments[::-1], now_ms),
+        partial(segment.make_files, log.config),
+        partial(log.disk.sync_directory, log.directory),
+    ]
+    log.activate([segment])
+    log.start_offset = log.end_offset = start
+    log.sealed_open = []
+    log.epochs.clear()
+    _truncated(log, works, Producers())
+    log.recovery_point = start
+
+
+def _lower_recovery_point(log: Log, offset: Offset) -> None:
+    """Lowers the recovery point, on disk too, before a cut: recovery must scan what is appended in its place."""
+    if offset < max(log.recovery_point, log.start_offset):
+        before = log.recovery_point, log.start_offset
+        log.recovery_point = Offset(min(log.recovery_point, offset))
+        log.start_offset = Offset(min(log.start_offset, offset))
+        try:
+            if log.on_recovery_point_lowered is not None:
+                log.on_recovery_point_lowered(offset)
+        except DiskFailed:
+            log.recovery_point, log.start_offset = before
+            raise
+
+
+def _end_cleaning(log: Log, end: Offset) -> Sequence[Work]:
+    """Ends a pass of compaction that is under way; returns what is to be done with its files."""
+    works: list[Work] = []
+    compaction = log.compaction
+    if compaction.cleaning is not None:
+        compaction.cleaning.withdraw()
+        works.append(compaction.cleaning.take_back)
+    if compaction.is_swapping:
+        works.append(partial(log.reaper.finish, log.directory))
+    compaction.cleaned_to = Offset(min(compaction.cleaned_to, end))
+    return works
+
+
+def _retired_now(log: Log, segments: Sequence[Segment], now_ms: TimestampMs, *, syncs_each: bool = False) -> Work:
+    """Returns the work of taking the segments' files away, in this order, before the next append."""
+    return partial(log.reaper.retire_now, retirement(log, segments, now_ms, syncs_each=syncs_each))
+
+
+def _truncated(log: Log, works: Sequence[Work], producers: Producers) -> None:
+    end = log.end_offset
+    log.recovery_point = Offset(min(log.recovery_point, end))
+    log.epochs.truncate_from_end(end)
+    log.durability.keep(end, frozenset(log.segments[:-1]))
+    log.producers = producers
+    log.owe(*works, log.snapshots.forgotten(log.snapshots.beyond(end)))

@@ -1,0 +1,1 @@
+"""Producers, transactions and leader epochs of one log."""

@@ -1,0 +1,116 @@
+"""Restores the producer state of a log that is opened or was cut: from a snapshot, and from the batches since then.
+
+The batches are walked by the compiled kernel, which keeps count by producer (record/kernels/runs.py): what it found is
+taken over at each marker, since a marker ends what was open before it, and at the end of each segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+from odradek.base.units import INT32_MAX, NO_EPOCH, Offset, ProducerEpoch, ProducerId, TimestampMs
+from odradek.log.producers.producer_state import BATCHES_KEPT, Producers, ProducerStateEntry
+from odradek.log.producers.snapshots import Snapshots
+from odradek.log.segment.scan import Damaged, walk_runs
+from odradek.log.segment.segment import Segment
+from odradek.log.segment.transaction_index import Aborted
+from odradek.record.batch import Batch
+from odradek.record.kernels.runs import Runs
+from odradek.record.markers import end_marker
+
+
+class ProducerWalk:
+    """The producers of a log while its batches are walked in order, and the transactions that were aborted."""
+
+    def __init__(self, producers: Producers) -> None:
+        self.producers = producers
+        self.aborted: list[Aborted] = []  # Until they are taken.
+
+    def passed(self, runs: Runs) -> None:
+        """Takes in one run of batches; called after each."""
+        if runs.control is not None:
+            self.take(runs)
+            self._ended(Batch.trusted(runs.control))
+
+    def take(self, runs: Runs) -> None:
+        """Takes over what the runs have counted by producer since the last time."""
+        for tally in runs.tallies.values():
+            known = self.producers.get(ProducerId(tally.producer_id)) or ProducerStateEntry(
+                ProducerId(tally.producer_id)
+            )
+            goes_on = tally.epoch == known.epoch and not tally.has_new_epoch
+            batches = (*known.batches, *tally.batches()) if goes_on else tally.batches()
+            first_offset = known.first_offset if known.has_open_transaction else Offset(tally.first_transactional)
+            producer = ProducerStateEntry(
+                known.id,
+                ProducerEpoch(tally.epoch),
+                batches[-BATCHES_KEPT:],
+                known.coordinator_epoch,
+                first_offset,
+                TimestampMs(tally.timestamp),
+            )
+            self.producers.put({known.id: producer})
+        runs.tallies.clear()
+
+    def take_aborted(self) -> list[Aborted]:
+        aborted, self.aborted = self.aborted, []
+        return aborted
+
+    def _ended(self, batch: Batch) -> None:
+        marker = end_marker(batch)
+        ended = None if marker is None else self.producers.end(marker, batch)
+        if ended is not None and not ended.is_commit:
+            self.aborted.append(ended.as_aborted())
+
+
+def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> Producers:
+    """The producers as of `end`, from the newest snapshot that is good and not beyond it.  Raises DiskFailed.
+
+    Where segments begin without a snapshot they get one.  Batches that can't be read are left out: whoever reads there
+    finds the damage.
+    """
+    known, start = snapshots.newest(end)
+    walk, is_whole = ProducerWalk(Producers(known)), True
+    for segment, following in pairwise([*segments, None]):
+        assert segment is not None
+        if segment.base_offset >= end or (following is not None and following.base_offset <= start):
+            continue
+        if is_whole and segment.base_offset > max(start, segments[0].base_offset):
+            snapshots.try_to_write(segment.base_offset, list(walk.producers))
+        is_cut = following is None or end < following.base_offset
+        is_whole &= _walk_segment(segment, start, end if is_cut else None, walk)
+    return walk.producers
+
+
+def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: ProducerWalk) -> bool:
+    """Walks the batches of one segment from `start` to `end`, or to its end; returns False if some can't be read."""
+    was_open = segment.is_open
+    begin = segment.locate(start)
+    last = None if end is None else segment.find(end)
+    upto = segment.size if last is None else last.position
+    place = upto if begin is None else begin
+    runs = Runs(segment.base_offset, segment.base_offset, NO_EPOCH, INT32_MAX)
+    with suppress(Damaged):
+        for run in walk_runs(segment.file, place, upto, runs):
+            walk.passed(runs)
+            place = run.end
+    walk.take(runs)
+    if not was_open:
+        segment.release()
+    return place == upto
+
+
+def aborted_in(snapshots: Snapshots, segments: Sequence[Segment], segment: Segment) -> list[Aborted]:
+    """Reads the transactions whose abort markers are in one segment from the log itself."""
+    walk = ProducerWalk(restored(snapshots, segments, segment.base_offset))
+    _walk_segment(segment, segment.base_offset, None, walk)
+    return walk.aborted
+
+
+def keep_snapshot(snapshots: Snapshots, segments: Sequence[Segment], offset: Offset) -> str:
+    """Returns the path of the snapshot as of `offset`, made if need be: it is synced before the log below it goes."""
+    if not snapshots.checked(offset):
+        snapshots.write(offset, list(restored(snapshots, segments, offset)))
+    return snapshots.path(offset)

@@ -1,0 +1,239 @@
+"""What one log knows of the producers that number their batches, and of their transactions (KIP-98, KIP-360, KIP-890).
+
+    batch with a producer id ──> sequences.py: is it the next one? ──> Producer as it is after it ──> put, when written
+    marker                   ──> end: the transaction is closed    ──> Ended, for the index of aborted transactions
+
+Of each producer the last five batches are kept, since a client has no more than five requests under way.  A transaction
+is unstable from its first record until its marker is below the high watermark: who reads committed records reads up to
+the first unstable one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from odradek.base.limits import AWAITED_PRODUCERS_MAX
+from odradek.base.tuples import new_tuple
+from odradek.base.units import INT64_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
+from odradek.log.segment.transaction_index import Aborted
+from odradek.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from odradek.record.markers import EndMarker
+
+BATCHES_KEPT = 5  # As after_next knows, too.
+SEQUENCE_MASK = 0x7FFFFFFF  # After the greatest comes 0.
+NO_SEQUENCE = -1
+NO_PRODUCER_EPOCH = ProducerEpoch(-1)
+NO_COORDINATOR_EPOCH = -1
+NOTHING_UNSTABLE = Offset(INT64_MAX)
+
+
+# One batch that a producer wrote: its last sequence and offset, how many of either before that it began, its timestamp.
+Sent = tuple[int, int, int, int]
+
+
+class DuplicateBatch(NamedTuple):
+    """The place of a batch that was written before."""
+
+    base_offset: Offset
+    end: Offset
+    timestamp: TimestampMs
+
+
+class ProducerStateEntry(NamedTuple):
+    """A producer as the log knows it.  `batches` are of this epoch, the oldest first; none after a marker's new epoch.
+
+    `first_offset` is that of its open transaction, -1 if none is open.
+    """
+
+    id: ProducerId
+    epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    batches: tuple[Sent, ...] = ()
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    first_offset: Offset = NO_OFFSET
+    last_timestamp: TimestampMs = NO_TIMESTAMP
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1][0] if self.batches else NO_SEQUENCE
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.first_offset >= 0
+
+    def expects(self, batch: BatchHeader) -> bool:
+        """True if the batch is the producer's next one, in its transaction if one is open, as nearly all are."""
+        return self.after_next(batch, NO_OFFSET, NO_TIMESTAMP) is not None
+
+    def after_next(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry | None:
+        """Returns the entry after the batch if `expects` is True, else None; in one piece, as it is on the hot path."""
+        producer_id, epoch, batches, coordinator_epoch, first_offset, _ = self
+        sequence = batch.base_sequence
+        if (
+            not batches
+            or sequence != (batches[-1][0] + 1) & 0x7FFFFFFF
+            or epoch != batch.producer_epoch
+            or (first_offset >= 0) != (batch.attributes & TRANSACTIONAL != 0)
+        ):
+            return None
+        delta = batch.last_offset_delta
+        batches = batches[-4:] + (((sequence + delta) & 0x7FFFFFFF, base_offset + delta, delta, timestamp),)  # noqa: RUF005
+        return new_tuple(ProducerStateEntry, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
+
+    def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry:
+        """Returns the entry once the batch is written at that offset; nothing is checked."""
+        sequence, delta, epoch = batch.base_sequence, batch.last_offset_delta, batch.producer_epoch
+        last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
+        batches = self.batches if epoch == self.epoch else ()
+        batches = (*batches[1 - BATCHES_KEPT :], (last_sequence, base_offset + delta, delta, timestamp))
+        opens = self.first_offset < 0 and batch.is_transactional
+        first_offset = base_offset if opens else self.first_offset
+        return ProducerStateEntry(self.id, epoch, batches, self.coordinator_epoch, first_offset, timestamp)
+
+    def find(self, batch: BatchHeader) -> DuplicateBatch | None:
+        """Returns the place of the same batch if it is one of the last five that the producer wrote, else None."""
+        if batch.producer_epoch != self.epoch:
+            return None
+        last_sequence, delta = batch.last_sequence, batch.last_offset_delta
+        for sequence, offset, sent_delta, timestamp in self.batches:
+            if sequence == last_sequence and sent_delta == delta:
+                return DuplicateBatch(Offset(offset - delta), Offset(offset + 1), TimestampMs(timestamp))
+        return None
+
+
+class Ended(NamedTuple):
+    """A transaction whose marker is written.  `stable_until`: the first open transaction after it, else the marker."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    is_commit: bool
+    stable_until: Offset
+
+    def as_aborted(self) -> Aborted:
+        return Aborted(self.producer_id, self.first_offset, self.last_offset, self.stable_until)
+
+
+class Awaited(NamedTuple):
+    """The lowest sequence with which a producer tried to begin a transaction here: a later one must not come first.
+
+    With `from_zero` (transaction version 2) a producer without batches begins at 0.
+    """
+
+    epoch: ProducerEpoch
+    sequence: int
+    from_zero: bool
+    since_ms: TimestampMs
+
+
+class Producers:
+    """The producers of one log.  Iterating gives each as it is now."""
+
+    __slots__ = ("_by_id", "_ended", "_open", "awaited", "first_unstable")
+
+    def __init__(self, known: Iterable[ProducerStateEntry] = ()) -> None:
+        self._by_id = {producer.id: producer for producer in known}
+        self._open = {one.id: one.first_offset for one in self._by_id.values() if one.first_offset >= 0}
+        self._ended: list[Ended] = []  # Transactions whose markers are not known to be below the high watermark.
+        self.awaited: dict[ProducerId, Awaited] = {}
+        self.first_unstable = NOTHING_UNSTABLE
+        self._look()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
+        return iter(self._by_id.values())
+
+    def get(self, producer_id: ProducerId) -> ProducerStateEntry | None:
+        return self._by_id.get(producer_id)
+
+    def open_transactions(self) -> list[ProducerStateEntry]:
+        """Returns the producers that have a transaction open."""
+        return [known for known in map(self._by_id.get, self._open) if known is not None]
+
+    def _look(self) -> None:
+        first_open = min(self._open.values(), default=NOTHING_UNSTABLE)
+        self.first_unstable = min((ended.first_offset for ended in self._ended), default=first_open)
+        self.first_unstable = min(self.first_unstable, first_open)
+
+    # ------------------------------------------------------------------ what was written
+
+    def put(self, changed: Mapping[ProducerId, ProducerStateEntry]) -> None:
+        """Takes over the entries of producers whose batches were written."""
+        by_id = self._by_id
+        for producer_id, producer in changed.items():
+            by_id[producer_id] = producer
+            if producer.first_offset >= 0:
+                self.awaited.pop(producer_id, None)
+                if producer_id not in self._open:
+                    self._open[producer_id] = producer.first_offset
+                    self.first_unstable = min(self.first_unstable, producer.first_offset)
+                assert self._open[producer_id] == producer.first_offset, "a transaction does not move"
+                assert self.first_unstable <= producer.first_offset, "what is open is not stable"
+            else:
+                assert producer_id not in self._open, "only a marker ends a transaction"
+
+    def note(self, batch: BatchHeader) -> None:
+        """Takes in a batch that is in the log, unchecked; not a control batch."""
+        assert not batch.attributes & CONTROL
+        known = self._by_id.get(batch.producer_id) or ProducerStateEntry(batch.producer_id)
+        self.put({batch.producer_id: known.after(batch, batch.base_offset, batch.max_timestamp)})
+
+    def end(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
+        """Ends the transaction whose marker is in the log as `batch`; returns None if none was open."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        known = self._by_id.get(producer_id) or ProducerStateEntry(producer_id)
+        batches = known.batches if known.epoch == epoch else ()
+        self._by_id[producer_id] = ProducerStateEntry(
+            producer_id, epoch, batches, marker.coordinator_epoch, NO_OFFSET, batch.max_timestamp
+        )
+        awaited = self.awaited.get(producer_id)
+        # Where ends bump the epoch, the first batch of the next transaction may have come before this marker.
+        if awaited is not None and not (awaited.from_zero and awaited.epoch == epoch):
+            del self.awaited[producer_id]
+        first_offset = self._open.pop(producer_id, NO_OFFSET)
+        assert (first_offset >= 0) == known.has_open_transaction, "what is open is so by both accounts"
+        if first_offset < 0:
+            return None
+        stable_until = min(self._open.values(), default=batch.next_offset)
+        ended = Ended(producer_id, first_offset, batch.base_offset, marker.is_commit, stable_until)
+        self._ended.append(ended)  # Its records are unstable until the marker is below the high watermark.
+        return ended
+
+    # ------------------------------------------------------------------ transactions
+
+    def high_watermark_advanced(self, high_watermark: Offset) -> None:
+        """Makes the transactions stable whose markers are below the high watermark."""
+        if self._ended:
+            self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
+            self._look()
+
+    def take_ended(self, before: Producers, end: Offset) -> None:
+        """Takes over which transactions have ended and are not stable yet, from the log before it was cut at `end`.
+
+        No snapshot tells of them: one that is above the high watermark would have them stable at once.
+        """
+        self._ended = [ended for ended in before._ended if ended.last_offset < end]
+        self._look()
+
+    def await_first(self, batch: BatchHeader, *, from_zero: bool, now: TimestampMs) -> None:
+        """Notes a batch that will begin a transaction if the coordinator admits it (see Awaited)."""
+        producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
+        known = self.awaited.get(producer_id)
+        if known is None:
+            if len(self.awaited) >= AWAITED_PRODUCERS_MAX:
+                del self.awaited[next(iter(self.awaited))]
+            self.awaited[producer_id] = Awaited(epoch, sequence, from_zero, now)
+        elif epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
+            self.awaited[producer_id] = known._replace(epoch=epoch, sequence=sequence)
+
+    # ------------------------------------------------------------------ forgetting
+
+    def expire(self, now: TimestampMs, idle_ms: int) -> None:
+        """Forgets producers without an open transaction that wrote nothing for `idle_ms`, by the records' times."""
+        gone = [one.id for one in self if one.first_offset < 0 and now - one.last_timestamp >= idle_ms]
+        for producer_id in gone:
+            del self._by_id[producer_id]
+        for producer_id in [key for key, one in self.awaited.items() if now - one.since_ms >= idle_ms]:
+            del self.awaited[producer_id]

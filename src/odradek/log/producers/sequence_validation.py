@@ -1,0 +1,83 @@
+"""May a producer write this batch now?  The rules of Apache Kafka 4.3.0, in its order.
+
+│ one of the last five again, same epoch and sequences  │ not written, answered with its place                     │
+│ an epoch below the known one                          │ INVALID_PRODUCER_EPOCH                                   │
+│ the first sequence of a transaction is still to come  │ OUT_OF_ORDER_SEQUENCE_NUMBER                             │
+│ a new epoch that does not begin with sequence 0       │ OUT_OF_ORDER_SEQUENCE_NUMBER                             │
+│ not the sequence after the last                       │ OUT_OF_ORDER_SEQUENCE_NUMBER, a sixth-last one as well   │
+│ outside of the transaction its producer has open      │ INVALID_TXN_STATE                                        │
+│ from a producer that is not known here                │ any sequence: what it wrote before may have been deleted │
+
+Coordinators write without sequences: then only the epoch counts.
+"""
+
+from __future__ import annotations
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset, ProducerEpoch, ProducerId
+from odradek.log.producers.producer_state import NO_PRODUCER_EPOCH, SEQUENCE_MASK, Awaited, ProducerStateEntry
+from odradek.record.batch import BatchHeader
+from odradek.record.markers import EndMarker
+
+# Since this version of transactions a marker's epoch is above that of the records it ends (KIP-890).
+EPOCH_BUMPED_SINCE = 2
+
+
+def check(
+    known: ProducerStateEntry, batch: BatchHeader, offset: Offset, *, awaited: Awaited | None, checks_sequence: bool
+) -> None:
+    """Raises Refused for a batch that must not be written at `offset`."""
+    check_epoch(known, batch.producer_epoch, offset)
+    if checks_sequence:
+        if awaited is not None:
+            _check_first(known, batch, offset, awaited)
+        _check_sequence(known, batch, offset)
+    if known.first_offset >= 0 and not batch.is_transactional:
+        text = f"producer {known.id} has a transaction open, and this batch at offset {offset} is not part of it"
+        raise Refused(ErrorCode.INVALID_TXN_STATE, text)
+
+
+def check_epoch(known: ProducerStateEntry, epoch: ProducerEpoch, offset: Offset) -> None:
+    """Raises Refused(INVALID_PRODUCER_EPOCH) for an epoch below the known one."""
+    if epoch < known.epoch:
+        text = f"producer {known.id} has epoch {known.epoch} by now, the batch for offset {offset} has {epoch}"
+        raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+
+
+def _check_first(known: ProducerStateEntry, batch: BatchHeader, offset: Offset, awaited: Awaited) -> None:
+    if awaited.from_zero and batch.base_sequence and not known.batches:
+        raise _out_of_order(known.id, offset, batch.base_sequence, "a transaction begins with 0")
+    if batch.base_sequence > awaited.sequence:
+        raise _out_of_order(known.id, offset, batch.base_sequence, f"{awaited.sequence} was tried before")
+
+
+def _check_sequence(known: ProducerStateEntry, batch: BatchHeader, offset: Offset) -> None:
+    sequence, last = batch.base_sequence, known.last_sequence
+    if known.epoch == NO_PRODUCER_EPOCH:
+        return
+    if batch.producer_epoch != known.epoch:
+        if sequence:
+            detail = f"epoch {batch.producer_epoch} is new and begins with 0"
+            raise _out_of_order(known.id, offset, sequence, detail)
+    elif sequence != (last + 1) & SEQUENCE_MASK:
+        raise _out_of_order(known.id, offset, sequence, f"the last one here was {last}")
+
+
+def _out_of_order(producer_id: ProducerId, offset: Offset, sequence: int, detail: str) -> Refused:
+    text = f"producer {producer_id} sent sequence {sequence} for offset {offset}: {detail}"
+    return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+
+
+def check_marker(known: ProducerStateEntry, epoch: ProducerEpoch, marker: EndMarker, transaction_version: int) -> None:
+    """Raises Refused for a marker of an older epoch, or of a coordinator that is none any more.
+
+    Where each end of a transaction bumps the epoch, a marker with the known epoch is of a transaction before the open
+    one.  With none open it repeats the last marker, after a coordinator's crash, and is written again.
+    """
+    is_again = epoch == known.epoch and not known.has_open_transaction
+    if epoch < known.epoch or (transaction_version >= EPOCH_BUMPED_SINCE and epoch == known.epoch and not is_again):
+        text = f"producer {known.id} has epoch {known.epoch} by now, the marker has {epoch}"
+        raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+    if marker.coordinator_epoch < known.coordinator_epoch:
+        text = f"the coordinator's epoch {marker.coordinator_epoch} is over, {known.coordinator_epoch} wrote here"
+        raise Refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)

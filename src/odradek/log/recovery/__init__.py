@@ -1,0 +1,1 @@
+"""Opening a log after a stop, clean or not."""

@@ -1,0 +1,140 @@
+"""Checks every batch of the segments that were not synced, and cuts a log at the first that is not whole."""
+
+from __future__ import annotations
+
+from odradek.base.units import MIB, NO_EPOCH, Offset
+from odradek.log.files.log_file_names import SEGMENT_SUFFIXES, segment_stem
+from odradek.log.producers.producer_recovery import ProducerWalk, restored
+from odradek.log.producers.snapshots import Snapshots
+from odradek.log.recovery.opening import Opening, Scan
+from odradek.log.recovery.quarantine import SetAside, set_aside, survey
+from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk_runs
+from odradek.log.segment.segment import Segment
+from odradek.record.batch import MAGIC
+from odradek.record.kernels.runs import Runs
+
+WRITTEN_AGAIN_BYTES_MAX = 64 * MIB  # In one log; what is more takes the start too long.
+
+
+def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
+    """Returns the number of the segment with the last synced batch: all before it were synced with their indexes.
+
+    That segment may have been sealed since, without a sync of its last index entries and of the cut of its spare room.
+    """
+    return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
+
+
+def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> Scan:
+    """Checks every batch of the segments from `first` on, and cuts the log at the first damage."""
+    start = segments[first].base_offset
+    walk = ProducerWalk(restored(snapshots, segments, start))
+    snapshots.delete_beyond(start)  # They are made again.
+    scan = Scan(first, start, trusted=False, walk=walk, epochs=[])
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if number > first and _has_hole(opening, segment, scan.end_offset):
+            why = f"what was written up to offset {segment.base_offset} is missing"
+            _cut_off(opening, segments, (number - 1, segments[number - 1].size), why, scan)
+            break
+        scan.end_offset = Offset(max(scan.end_offset, segment.base_offset))
+        if number and segment.base_offset not in snapshots.offsets:
+            snapshots.try_to_write(segment.base_offset, list(walk.producers))
+        good, why = _check_segment(opening, segment, scan)
+        if good < segment.size:
+            _cut_off(opening, segments, (number, good), why, scan)
+            break
+    for segment in segments[first:-1]:
+        segment.seal()
+    _write_again(opening, segments[first:])
+    return scan
+
+
+def _write_again(opening: Opening, segments: list[Segment]) -> None:
+    """Writes what may not be on the disk once more, so that the next sync is about it.
+
+    After a sync that failed it may be in the page cache alone, and count as written there (ext4): it would be served,
+    and promised to be safe, until the memory is needed for something else.
+    """
+    places = [(segment, _first_unsafe(segment, opening.recovery_point)) for segment in segments]
+    if sum(segment.size - start for segment, start in places) > WRITTEN_AGAIN_BYTES_MAX:
+        return
+    for segment, start in places:
+        for position in range(start, segment.size, CHECK_CHUNK_BYTES):
+            data = segment.file.pread(position, min(CHECK_CHUNK_BYTES, segment.size - position))
+            segment.file.write(position, data)
+
+
+def _first_unsafe(segment: Segment, recovery_point: Offset) -> int:
+    if recovery_point <= segment.base_offset:
+        return 0
+    start = segment.locate(recovery_point)
+    return segment.size if start is None else start
+
+
+def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
+    """True if the end of the segment before this one was lost at a batch's border, which no checksum can tell.
+
+    A log that is or was compacted has holes by right, in Kafka's beyond the recovery point too: it notes that seldom.
+    """
+    if opening.repairs:
+        return any(gap.following == segment.base_offset for gap in opening.gaps)
+    is_compacted = opening.was_compacted or opening.config.cleanup_compact
+    return end < segment.base_offset and end >= opening.recovery_point and not is_compacted
+
+
+def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int, str]:
+    """Returns the position and the reason of a segment's first damage, and rebuilds its indexes up to there."""
+    segment.forget_indexes()
+    config, good, end, why = opening.config, 0, scan.end_offset, ""
+    latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
+    runs = Runs(segment.base_offset, end, latest, config.index_interval_bytes)
+    try:
+        for place in walk_runs(segment.file, 0, segment.size, runs):
+            first = place.base_offset if place.magic == MAGIC else place.last_offset
+            if first < end or not segment.can_hold(place.last_offset):
+                why = f"at byte {place.position} of {segment.name} offset {first} follows where {end} is next"
+                break  # A batch that is whole, and yet can't follow what is before it.
+            segment.index(place, config)
+            segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
+            good, end = place.end, Offset(place.last_offset + 1)
+            scan.walk.passed(runs)
+            if place.leader_epoch > latest:
+                latest = place.leader_epoch
+                scan.epochs.append((latest, place.base_offset))
+    except Damaged as damage:
+        why = f"byte {damage.position} of {segment.name}: {damage.why}"
+    scan.walk.take(runs)
+    segment.transactions.replace(scan.walk.take_aborted())
+    scan.end_offset = end
+    return good, why
+
+
+def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], why: str, scan: Scan) -> None:
+    """Ends the log at `place` (segment number, position); what lies beyond is deleted, or set aside."""
+    number, position = place
+    segment, later = segments[number], segments[number + 1 :]
+    del segments[number + 1 :]
+    scan.lost_bytes += segment.size - position + sum(one.size for one in later)
+    aside = SetAside(scan.end_offset, why)
+    is_torn = scan.end_offset >= opening.synced and not opening.repairs
+    for one in (segment, *later):
+        found = survey(one.file, position if one is segment else 0, one.size, scan.end_offset, one.base_offset)
+        is_torn &= found.is_searched and not found.records
+        aside.records += found.records
+        aside.is_all &= found.is_all
+    if is_torn:
+        remove(opening, later)
+    else:
+        set_aside(opening.disk, opening.directory, (segment, position), later, aside)
+        scan.aside = aside if aside.paths else None
+    if position < segment.size:
+        segment.cut_at(position)
+
+
+def remove(opening: Opening, segments: list[Segment]) -> None:
+    """Deletes the segments' files, the last segment's first, so that a stop half-way leaves no hole."""
+    for segment in reversed(segments):
+        for suffix in SEGMENT_SUFFIXES:
+            opening.disk.unlink(f"{opening.directory}/{segment_stem(segment.base_offset)}{suffix}")
+    if segments:
+        opening.disk.sync_directory(opening.directory)

@@ -1,0 +1,170 @@
+"""Sets aside what recovery cuts off a log: such bytes are never served, and never deleted unasked.
+
+A torn write leaves bytes at the log's end that are no batch, and nothing after them; those are dropped.  Where batches
+can be read beyond the damage, or what is cut had been synced, it was no torn write, and somebody may want them back:
+
+    00000000000000000042.log.aside    what was cut off, from offset 42 on: the rest of a segment, or a whole one
+
+Neither a start of ours nor one of Apache Kafka looks at such a file; it goes with the partition's directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+
+from odradek.base.units import INT32_MAX, MIB, Offset
+from odradek.log.files.disk import Disk, File
+from odradek.log.files.log_file_names import ASIDE, LOG, SEGMENT_SUFFIXES, TEMPORARY, segment_stem
+from odradek.log.segment.damage import next_batch
+from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, FileBatch, walk_checked
+from odradek.log.segment.segment import Segment
+from odradek.record.batch import MAGIC
+
+SEARCHED_BYTES_MAX = 64 * MIB  # Behind one damage: a batch that begins later than that is not found.
+_RECORDS_COUNT_POSITION = 57
+_COUNT = Struct(">i")
+
+
+@dataclass(slots=True)
+class SetAside:
+    """What one recovery set aside: the log ends at `end_offset` since then."""
+
+    end_offset: Offset
+    why: str
+    records: int = 0
+    is_all: bool = True  # False: some of the bytes can't be read, so there may be more records.
+    size: int = 0
+    paths: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        least = "" if self.is_all else "at least "
+        more = f" and {_count(len(self.paths) - 1, 'more file')}" if len(self.paths) > 1 else ""
+        what = f"{least}{_count(self.records, 'record')} in {_count(self.size, 'byte')}"
+        is_one = self.records == 1
+        return (
+            f"cut off at offset {self.end_offset} ({self.why}); {what} {'is' if is_one else 'are'} set aside in "
+            f"{self.paths[0]}{more}"
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+@dataclass(slots=True)
+class Survey:
+    """What can be read of a part of a .log file."""
+
+    records: int = 0
+    is_all: bool = True
+    is_searched: bool = True  # False: there is more behind a damage than was looked at.
+
+
+def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Offset) -> Survey:
+    """Counts the records of whole batches from `position` on, those of offsets below `lowest` left out."""
+    found = Survey()
+    while position < end:
+        try:
+            for place in walk_checked(file, position, end):
+                position = place.end
+                if lowest <= place.base_offset and place.last_offset - base_offset <= INT32_MAX:
+                    found.records += _records(file, place)
+                    found.is_all &= place.magic == MAGIC  # An older one may hold many, compressed.
+                    lowest = Offset(place.last_offset + 1)
+        except Damaged as damage:
+            found.is_all = False
+            upto = min(end, damage.position + SEARCHED_BYTES_MAX)
+            following = next_batch(file, damage.position + 1, end, (lowest, base_offset), upto)
+            if following is None:
+                found.is_searched &= upto == end
+                break
+            position = following
+    return found
+
+
+def _records(file: File, place: FileBatch) -> int:
+    if place.magic != MAGIC:
+        return 1
+    count: int = _COUNT.unpack(file.pread(place.position + _RECORDS_COUNT_POSITION, _COUNT.size))[0]
+    return max(count, 0)
+
+
+def is_zeros(file: File, position: int, end: int) -> bool:
+    """True if the range has zeros only: preallocated and never written, or a write of which nothing arrived."""
+    return not any(chunk.strip(b"\0") for chunk in _chunks(file, position, end))
+
+
+def _chunks(file: File, position: int, end: int) -> Iterator[bytes]:
+    while position < end and (chunk := file.pread(position, min(CHECK_CHUNK_BYTES, end - position))):
+        yield chunk
+        position += len(chunk)
+
+
+def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequence[Segment], aside: SetAside) -> None:
+    """Copies the rest of one segment, from a position on, and renames all later ones to .aside; nothing is cut yet.
+
+    When it returns, what was set aside survives a power failure.  Raises DiskFailed, and may be called again after the
+    next start.
+    """
+    segment, position = tail
+    if not is_zeros(segment.file, position, segment.size):
+        _copy(disk, directory, segment, position, aside)  # First, since the disk may have no room for the copy.
+    _rename_all(disk, directory, later, aside)
+    disk.sync_directory(directory)
+
+
+def _copy(disk: Disk, directory: str, segment: Segment, position: int, aside: SetAside) -> None:
+    name = f"{directory}/{segment_stem(aside.end_offset)}{LOG}{ASIDE}"
+    size = segment.size - position
+    taken = _taken(disk, directory)
+    number, path = 1, name
+    while path in taken and not (taken[path] == size and _is_same(disk.open(path), segment.file, position)):
+        number += 1
+        path = f"{name}.{number}"
+    if path not in taken:  # Or a stop came between the copy and the cut.
+        copy = disk.create(path + TEMPORARY)
+        written = 0
+        for chunk in _chunks(segment.file, position, segment.size):
+            copy.write(written, chunk)
+            written += len(chunk)
+        copy.sync()
+        disk.rename(path + TEMPORARY, path)
+    aside.paths.append(path)
+    aside.size += size
+
+
+def _is_same(copy: File, file: File, position: int) -> bool:
+    size = copy.size()
+    return all(a == b for a, b in zip(_chunks(copy, 0, size), _chunks(file, position, position + size), strict=True))
+
+
+def _rename_all(disk: Disk, directory: str, segments: Sequence[Segment], aside: SetAside) -> None:
+    """Renames the segments, the last first, so that a stop half-way leaves no hole; their indexes are deleted."""
+    taken = _taken(disk, directory)
+    paths = []
+    for segment in reversed(segments):
+        segment.release()
+        if not segment.size:
+            _unlink(disk, directory, segment)
+            continue
+        name = path = f"{directory}/{segment_stem(segment.base_offset)}{LOG}{ASIDE}"
+        number = 1
+        while path in taken:
+            number += 1
+            path = f"{name}.{number}"
+        disk.rename(segment.path, path)
+        paths.append(path)
+        _unlink(disk, directory, segment)
+        aside.size += segment.size
+    aside.paths += reversed(paths)
+
+
+def _unlink(disk: Disk, directory: str, segment: Segment) -> None:
+    for suffix in SEGMENT_SUFFIXES:
+        disk.unlink(f"{directory}/{segment_stem(segment.base_offset)}{suffix}")
+
+
+def _taken(disk: Disk, directory: str) -> dict[str, int]:
+    return {f"{directory}/{name}": size for name, size in disk.entries(directory)}

@@ -1,0 +1,248 @@
+"""Opens a partition's directory: trusts it after a clean stop, checks it after any other.
+
+After a clean stop the end offset comes from the open segment's last index entry.  After a kill or a power failure
+every batch from the recovery point's segment on is checked; what lies before was synced.  The log ends at the first
+batch that is not whole, and nothing after that is served, so that it stays a prefix of what was appended; what is more
+than a torn write is set aside: quarantine.py.  A log amid which a segment is missing is not opened:
+missing_segments.py.
+
+What is known of producers comes from a snapshot and the batches after it: producer_recovery.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from contextlib import suppress
+from operator import attrgetter
+
+from odradek.base.units import LeaderEpoch, Offset
+from odradek.base.uuids import Uuid
+from odradek.log.files.disk_failures import SegmentMissing
+from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.log.producers.leader_epoch_cache import LeaderEpochs
+from odradek.log.producers.producer_recovery import ProducerWalk, aborted_in, keep_snapshot, restored
+from odradek.log.producers.producer_state import Producers
+from odradek.log.producers.snapshots import Snapshots, make_safe
+from odradek.log.recovery.checking import check, first_unsynced, remove
+from odradek.log.recovery.missing_segments import gap_before, gaps, spoken_of
+from odradek.log.recovery.opening import Loaded, Opening, Scan
+from odradek.log.recovery.stray_files import Files, SegmentFiles, found_files, unlink_all
+from odradek.log.segment.checkpoints import BadCheckpoint, read_epochs, read_topic_id
+from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk
+from odradek.log.segment.segment import Segment
+
+_LOG = logging.getLogger(__name__)
+_BASE_OFFSET = attrgetter("base_offset")
+WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
+
+
+def load(opening: Opening) -> Loaded:
+    """Opens the directory.  Raises DiskFailed; SegmentMissing; BadCheckpoint for an unreadable partition.metadata."""
+    disk, directory = opening.disk, opening.directory
+    topic_id = read_topic_id(disk, directory)
+    files = found_files(disk, directory)
+    segments = _put_in_order(opening, files)
+    snapshots = Snapshots(disk, directory, files.snapshots)
+    if not segments:
+        return _fresh(opening, snapshots, topic_id)
+    if not opening.clean_shutdown:
+        segments = _from_start_on(opening, segments, snapshots)
+    scan = _trust(opening, segments) if opening.clean_shutdown else None
+    if scan is None:
+        scan = check(opening, segments, first_unsynced(segments, opening.recovery_point), snapshots)
+    else:
+        _restore_producers(segments, scan, snapshots)
+    if scan.end_offset < opening.start_offset:
+        remove(opening, segments)
+        return _fresh(opening, snapshots, topic_id, scan)
+    start = Offset(max(opening.start_offset, segments[0].base_offset))
+    recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
+    assert segments[0].base_offset <= start <= scan.end_offset, "whatever is on the disk, the log is a run of it"
+    assert 0 <= scan.first < len(segments), "what was cut off is behind where the scan began"
+    epochs = _epochs(opening, segments, scan)
+    epochs.truncate_from_end(scan.end_offset)
+    epochs.truncate_from_start(start)
+    snapshots.delete_strays({segment.base_offset for segment in segments}, scan.end_offset)
+    return Loaded(
+        segments=segments,
+        start_offset=start,
+        end_offset=scan.end_offset,
+        recovery_point=recovery_point,
+        epochs=epochs,
+        producers=scan.walk.producers,
+        snapshots=snapshots,
+        topic_id=topic_id,
+        unsynced=[] if scan.trusted else segments[scan.first : -1],
+        # Of a log of which nothing is known to be synced its directory's name may not be, either.
+        is_synced=scan.trusted or (segments[0].base_offset < recovery_point == scan.end_offset and not scan.lost_bytes),
+        lost_bytes=scan.lost_bytes,
+        aside=scan.aside,
+    )
+
+
+def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
+    """Returns the segments of the log, and deletes empty ones amid them, which a roll left that was stopped half-way.
+
+    Such a segment would hide what was appended to the one before it.  Raises SegmentMissing with nothing changed.
+    """
+    found = _segments(opening, files.segments)
+    empty = [segment for segment in found[1:-1] if not segment.size]
+    segments = [segment for segment in found if segment not in empty] if empty else found
+    hollow = {one.base_offset for one in empty if files.segments[one.base_offset].get(OFFSET_INDEX)}
+    spoken = spoken_of(opening.noted, segments, files.orphans.keys() | hollow)
+    if not opening.was_compacted and (opening.repairs or not opening.config.cleanup_compact):
+        seen = gaps(opening.directory, segments, spoken, opening.start_offset)
+        opening.gaps = [gap for gap in seen if opening.clean_shutdown or gap.end < opening.synced or opening.repairs]
+        if opening.gaps and not opening.repairs:
+            raise SegmentMissing(f"{opening.gaps[0]}; {WAY_OUT}")
+        _check_front(opening, segments, files)
+    unlink_all(opening.disk, opening.directory, files.orphans)
+    remove(opening, empty)
+    return segments
+
+
+def _check_front(opening: Opening, segments: list[Segment], files: Files) -> None:
+    """Raises SegmentMissing for a log that lacks its beginning; one that is repaired begins with what there is."""
+    if not segments:
+        return  # It is told of as of a log that ends too early.
+    first = segments[0] if segments[0].size else segments[min(1, len(segments) - 1)]
+    hollow = files.segments[segments[0].base_offset].get(OFFSET_INDEX, 0)  # Its log may have lost all its bytes.
+    spoken = {*files.orphans, segments[0].base_offset} if hollow else {*files.orphans}
+    is_sure = opening.clean_shutdown or opening.repairs
+    lost = {*opening.lost, *spoken} if is_sure else opening.lost
+    gap = gap_before(opening.directory, first.base_offset, lost, opening.start_offset)
+    if gap is None:
+        doubtful = gap_before(opening.directory, first.base_offset, spoken, opening.start_offset)
+        if doubtful is not None:  # A power failure brings back parts of logs that were deleted.
+            _LOG.warning("%s; the log begins behind it", doubtful)
+        return
+    if not opening.repairs:
+        way_out = (
+            f"put the file back, or let the log begin at offset {gap.following} with `odradek log verify --repair`"
+        )
+        raise SegmentMissing(f"{gap}; {way_out}", (gap.missing.rpartition("/")[2], gap.following))
+    opening.start_offset = gap.following
+
+
+def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapshots) -> list[Segment]:
+    """Deletes the segments wholly below the noted log start, and returns the others.
+
+    A power failure may have brought back some of the files that were deleted there, and none of them was synced any
+    more: a scan would take that for a hole, or a damage, and cut the log; a pass of compaction would read it.  What is
+    known of producers at the first segment that stays is safe before, by the snapshot that retention has left or by
+    one that is made now.
+    """
+    count = bisect_right(segments, opening.start_offset, key=_BASE_OFFSET) - 1
+    if count <= 0:
+        return segments
+    below, kept = segments[:count], segments[count:]
+    make_safe(opening.disk, keep_snapshot(snapshots, segments, kept[0].base_offset))
+    remove(opening, below)
+    return kept
+
+
+def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segment]:
+    """Makes the segments.  Those whose indexes are missing or can't be right get new ones; no other file is opened."""
+    segments = []
+    for base_offset, files in found.items():
+        offsets, times = files.get(OFFSET_INDEX, -1), files.get(TIME_INDEX, -1)
+        segment = Segment(
+            opening.disk,
+            opening.directory,
+            base_offset,
+            opening.now_ms,
+            size=files[LOG],
+            index_bytes=max(offsets, 0),
+            time_index_bytes=max(times, 0),
+            transaction_index_bytes=files.get(TRANSACTION_INDEX, 0),
+        )
+        if offsets < 0 or times < 0 or offsets % OFFSET_ENTRY.size or times % TIME_ENTRY.size:
+            segment.rebuild_indexes(opening.config)
+        segments.append(segment)
+    return segments
+
+
+def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> Loaded:
+    """Returns a new, empty log at opening.start_offset; `scan` is of an old one that ended before that."""
+    start = opening.start_offset
+    if snapshots.offsets:
+        snapshots.delete(snapshots.offsets)
+        # Or the next start, after a power failure, takes the old producers for those of the new log.
+        opening.disk.sync_directory(opening.directory)
+    segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
+    epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
+    epochs.clear()
+    return Loaded(
+        segments=[segment],
+        start_offset=start,
+        end_offset=start,
+        recovery_point=start,
+        epochs=epochs,
+        producers=Producers(),
+        snapshots=snapshots,
+        topic_id=topic_id,
+        unsynced=[],
+        is_synced=False,
+        lost_bytes=0,
+        aside=scan.aside if scan else None,
+    )
+
+
+def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
+    """Takes the log's end from the open segment's index; returns None if the files contradict a clean stop."""
+    try:
+        end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
+        return Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
+    except Damaged:
+        opening.recovery_point = Offset(min(opening.recovery_point, segments[-1].base_offset))
+        return None
+
+
+def _restore_producers(segments: list[Segment], scan: Scan, snapshots: Snapshots) -> None:
+    """Restores the producers after a clean stop, which leaves a snapshot; without any there are none, as in Kafka."""
+    active = segments[-1]
+    if snapshots.offsets:
+        scan.walk.producers = restored(snapshots, segments, scan.end_offset)
+    elif len(segments) > 1:  # Without a snapshot the next recovery would read all segments.
+        snapshots.try_to_write(active.base_offset, [])
+    if not active.transactions.is_whole:
+        active.transactions.replace(aborted_in(snapshots, segments, active))
+
+
+def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
+    """Reads the epoch checkpoint; returns None if it is damaged, since it can be made again from the log."""
+    try:
+        return read_epochs(opening.disk, opening.directory)
+    except BadCheckpoint:
+        return None
+
+
+def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpochs:
+    """Returns the leader epochs: from the checkpoint for what was synced, from the batches for what was scanned."""
+    known = _known_epochs(opening)
+    if known is None:
+        epochs = LeaderEpochs(opening.disk, opening.directory, [])
+        _note_all(epochs, segments)
+    elif scan.trusted:
+        return LeaderEpochs(opening.disk, opening.directory, known)
+    else:
+        scanned_from = segments[scan.first].base_offset
+        epochs = LeaderEpochs(opening.disk, opening.directory, [entry for entry in known if entry[1] < scanned_from])
+        for epoch, start in scan.epochs:
+            if epoch > epochs.latest:
+                epochs.note(epoch, start)
+    if epochs.entries != known:
+        epochs.write()
+    return epochs
+
+
+def _note_all(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+    """Notes the epochs of all batches that can be read; who reads a damaged place finds the damage again."""
+    for segment in segments:
+        with suppress(Damaged):
+            for place in walk(segment.file, 0, segment.size, chunk_bytes=CHECK_CHUNK_BYTES):
+                if place.leader_epoch > epochs.latest:
+                    epochs.note(place.leader_epoch, place.base_offset)
+        segment.release()

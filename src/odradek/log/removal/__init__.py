@@ -1,0 +1,1 @@
+"""Deletion and replacement of segment files."""

@@ -1,0 +1,367 @@
+"""Takes files out of the way some time after memory has forgotten them, so that readers of them can finish.
+
+    retire    a log no longer has these segments, or there is no such log any more: files, or its directory, are
+              renamed, and unlinked when they are due
+    add_*     a file or a directory that was renamed already is unlinked when it is due
+
+Memory goes first: what the disk does not do now is done in a later round, and told once.  begin() gives what is due as
+a value for a thread, since a directory's sync and the unlinking of a gigabyte take tens of milliseconds.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from heapq import heappop, heappush
+from itertools import count
+
+from odradek.base.units import SECOND_MS, Offset, TimestampMs
+from odradek.log.files.disk import Disk, DiskFailed, Entry
+from odradek.log.files.log_file_names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
+from odradek.log.producers.snapshots import make_safe
+
+RETRY_MS = 5 * SECOND_MS  # After a failure; doubled after each further one.
+RETRY_MS_MAX = 300 * SECOND_MS
+WORKS_PER_ROUND_MAX = 256
+NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
+
+
+class Work:
+    """One thing to do with files.  run() may be called in any thread, and again after it raised DiskFailed."""
+
+    __slots__ = ("due_ms", "failures")
+
+    def __init__(self, due_ms: TimestampMs) -> None:
+        self.due_ms = due_ms
+        self.failures = 0
+
+    @property
+    def count(self) -> int:
+        """How many files and directories are gone once it is done."""
+        return 0
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        raise NotImplementedError
+
+    def follow_ups(self) -> Sequence[Work]:
+        """Returns the works that this one, now done, makes necessary later."""
+        return ()
+
+
+class FileRemoval(Work):
+    """Unlinks files that go together."""
+
+    __slots__ = ("paths",)
+
+    def __init__(self, paths: Sequence[str], due_ms: TimestampMs) -> None:
+        super().__init__(due_ms)
+        self.paths = paths
+
+    @property
+    def count(self) -> int:
+        return len(self.paths)
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        for path in self.paths:
+            disk.unlink(path)
+
+
+class DirectoryRemoval(Work):
+    """Unlinks a directory's files, then removes the directory."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str, due_ms: TimestampMs) -> None:
+        super().__init__(due_ms)
+        self.path = path
+
+    @property
+    def count(self) -> int:
+        return 1
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        for entry in _entries(disk, self.path):
+            disk.unlink(f"{self.path}/{entry.name}")
+        disk.remove_directory(self.path)
+
+
+class Retirement(Work):
+    """Renames files of a log's directory, or the directory, whose names may be needed again."""
+
+    __slots__ = ("directory", "is_withdrawn")
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(TimestampMs(0))
+        self.directory = directory
+        self.is_withdrawn = False  # Its names may be those of other files by now.
+
+    def again(self) -> Retirement:
+        """Returns the same work, not begun."""
+        raise NotImplementedError
+
+
+class SegmentRetirement(Retirement):
+    """Renames the files of segments that a log no longer has to .deleted, one segment after the other as given.
+
+    The order is the caller's so that a stop half-way leaves no hole: from the start of the log forwards, from its end
+    backwards.  The snapshot that is named has to be safe before the first of them goes.  With `syncs_each` a power
+    failure keeps to the order as well: below the log start offset a hole hurts nobody, amid a log nobody could tell it
+    from what compaction leaves.
+    """
+
+    __slots__ = ("_base_offsets", "_renamed", "_snapshot", "_syncs_each", "_unlink_ms")
+
+    def __init__(
+        self,
+        directory: str,
+        base_offsets: Iterable[Offset],
+        unlink_ms: TimestampMs,
+        snapshot: str | None = None,
+        *,
+        syncs_each: bool = False,
+    ) -> None:
+        super().__init__(directory)
+        self._snapshot = snapshot
+        self._syncs_each = syncs_each
+        self._base_offsets = tuple(base_offsets)
+        self._unlink_ms = unlink_ms
+        self._renamed: list[str] = []
+
+    def again(self) -> Retirement:
+        return SegmentRetirement(
+            self.directory, self._base_offsets, self._unlink_ms, self._snapshot, syncs_each=self._syncs_each
+        )
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        snapshot = self._snapshot
+        if snapshot is not None:
+            _if_there(lambda: make_safe(disk, snapshot))
+        with turns:
+            if self.is_withdrawn:
+                return
+            for base_offset in self._base_offsets:
+                for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
+                    self._rename(disk, f"{self.directory}/{segment_stem(base_offset)}{suffix}")
+                if self._syncs_each:
+                    disk.sync_directory(self.directory)
+        _if_there(lambda: disk.sync_directory(self.directory))
+
+    def _rename(self, disk: Disk, path: str) -> None:
+        if renamed_if_there(disk, path, path + DELETED):
+            self._renamed.append(path + DELETED)
+
+    def follow_ups(self) -> Sequence[Work]:
+        return [FileRemoval(tuple(self._renamed), self._unlink_ms)] if self._renamed else ()
+
+
+class DirectoryRetirement(Retirement):
+    """Renames a log's directory; one with a time for it is removed then, one without is kept for ever."""
+
+    __slots__ = ("_is_renamed", "_name", "_unlink_ms")
+
+    def __init__(self, directory: str, name: str, unlink_ms: TimestampMs | None) -> None:
+        super().__init__(directory)
+        self._name = name
+        self._unlink_ms = unlink_ms
+        self._is_renamed = False
+
+    def again(self) -> Retirement:
+        return DirectoryRetirement(self.directory, self._name, self._unlink_ms)
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        with turns:
+            if not self.is_withdrawn and not self._is_renamed:
+                self._is_renamed = renamed_if_there(disk, self.directory, self._name)
+
+    def follow_ups(self) -> Sequence[Work]:
+        if self._unlink_ms is None or not self._is_renamed:
+            return ()
+        return [DirectoryRemoval(self._name, self._unlink_ms)]
+
+
+class Reap:
+    """Works whose time has come.  run() may be called in any thread; what failed goes back to the reaper."""
+
+    def __init__(self, disk: Disk, turns: AbstractContextManager[object], works: Sequence[Work]) -> None:
+        self._disk = disk
+        self._turns = turns
+        self.works = works
+        self._to_do = list(works)
+        self.done: list[Work] = []
+        self.failed: list[Work] = []
+        self.is_ended = False
+
+    def run(self) -> None:
+        """Does all that can be done.  Raises the first DiskFailed that was not told before."""
+        to_do, self._to_do = self._to_do, []
+        untold: DiskFailed | None = None
+        try:
+            for work in to_do:
+                try:
+                    work.run(self._disk, self._turns)
+                    self.done.append(work)
+                except DiskFailed as failure:
+                    self.failed.append(work)
+                    work.failures += 1
+                    if work.failures == 1 and untold is None:
+                        untold = failure
+        finally:
+            self.is_ended = True
+        if untold is not None:
+            raise untold
+
+
+class Reaper:
+    """What waits for its time, or for a disk that works again.
+
+    What a crash leaves behind is found again by its suffix at the next start.
+    """
+
+    def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NOBODY_ELSE) -> None:
+        self._disk = disk
+        self.turns = turns  # Held around renames of names that a log may need again.
+        self._waiting: list[tuple[TimestampMs, int, Work]] = []
+        self._numbers = count()
+        self._latest_ms = TimestampMs(0)
+        self._reap: Reap | None = None
+        self._retiring: dict[str, list[Retirement]] = {}  # By directory: not known to be done yet.
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add_file(self, path: str, due_ms: TimestampMs) -> None:
+        self._add(FileRemoval((path,), due_ms))
+
+    def add_directory(self, path: str, due_ms: TimestampMs) -> None:
+        self._add(DirectoryRemoval(path, due_ms))
+
+    def _add(self, work: Work) -> None:
+        heappush(self._waiting, (work.due_ms, next(self._numbers), work))
+
+    # ------------------------------------------------------------------ what must be renamed
+
+    def retire(self, retirement: Retirement) -> None:
+        """Has the next round rename what `retirement` names."""
+        self._retiring.setdefault(retirement.directory, []).append(retirement)
+        self._add(retirement)
+
+    def is_retiring(self, directory: str) -> bool:
+        """True if files that went from the directory, or the directory itself, may still have their names."""
+        return directory in self._retiring
+
+    def retire_now(self, retirement: Retirement) -> None:
+        """Renames before anything else is done in the directory.  Raises DiskFailed, and may be called again then."""
+        retirement.run(self._disk, self.turns)
+        for work in retirement.follow_ups():
+            self._add(work)
+
+    def retire_soon(self, retirement: Retirement) -> None:
+        """Renames now if the disk lets it, else in a later round."""
+        try:
+            self.retire_now(retirement)
+        except DiskFailed:
+            self.retire(retirement)
+
+    def finish(self, directory: str) -> None:
+        """Renames now what is being retired in the directory: names are needed again.  Raises DiskFailed."""
+        for found in list(self._retiring.get(directory, ())):
+            retirement = found
+            if self._reap is not None and not self._reap.is_ended and found in self._reap.works:
+                self._withdraw(found)  # Of what a thread is at nobody knows how far it is.
+                retirement = found.again()
+                self.retire(retirement)
+            self.retire_now(retirement)
+            self._withdraw(retirement)
+
+    def withdraw(self, directory: str) -> None:
+        """Drops all that is to be renamed in a directory which is about to be renamed itself."""
+        for retirement in list(self._retiring.get(directory, ())):
+            self._withdraw(retirement)
+
+    def _withdraw(self, retirement: Retirement) -> None:
+        with self.turns:
+            retirement.is_withdrawn = True
+        self._retired(retirement)
+
+    def _retired(self, retirement: Retirement) -> None:
+        of_directory = self._retiring.get(retirement.directory, [])
+        if retirement in of_directory:
+            of_directory.remove(retirement)
+            if not of_directory:
+                del self._retiring[retirement.directory]
+
+    def finish_all(self) -> None:
+        """Renames all that is being retired anywhere, as far as the disk lets it."""
+        for directory in list(self._retiring):
+            try:
+                self.finish(directory)
+            except DiskFailed:
+                continue  # The log's start is in the checkpoint.
+
+    # ------------------------------------------------------------------ rounds
+
+    def begin(self, now_ms: TimestampMs) -> Reap | None:
+        """Returns the works that are due; None if there are none, or if the last round still runs."""
+        if self._reap is not None and not self._reap.is_ended:
+            return None
+        self._take_back(now_ms)
+        if now_ms < self._latest_ms:
+            # The clock was set back: what waits would wait that much longer.  Shifted alike, they stay a heap.
+            back = self._latest_ms - now_ms
+            self._waiting = [(TimestampMs(due - back), number, work) for due, number, work in self._waiting]
+        self._latest_ms = now_ms
+        works: list[Work] = []
+        while self._waiting and self._waiting[0][0] <= now_ms and len(works) < WORKS_PER_ROUND_MAX:
+            works.append(heappop(self._waiting)[2])
+        self._reap = Reap(self._disk, self.turns, works) if works else None
+        return self._reap
+
+    def _take_back(self, now_ms: TimestampMs) -> None:
+        """Takes back what the last round has not done, and what follows from what it did."""
+        reap, self._reap = self._reap, None
+        if reap is None:
+            return
+        for work in reap.done:
+            for following in work.follow_ups():
+                self._add(following)
+            if isinstance(work, Retirement):
+                self._retired(work)
+        for work in reap.failed:
+            pause = min(RETRY_MS << min(work.failures - 1, 10), RETRY_MS_MAX)
+            work.due_ms = TimestampMs(now_ms + pause)
+            self._add(work)
+
+    def reap(self, now_ms: TimestampMs) -> int:
+        """Does at once all that is due; returns how many files and directories went."""
+        gone = 0
+        while (work := self.begin(now_ms)) is not None:
+            work.run()
+            gone += sum(done.count for done in work.done)
+        return gone
+
+
+def _entries(disk: Disk, directory: str) -> list[Entry]:
+    """Lists a directory; [] if there is no such directory, as a run before this one got that far."""
+    try:
+        return disk.entries(directory)
+    except DiskFailed as failure:
+        if failure.errno == errno.ENOENT:
+            return []
+        raise
+
+
+def renamed_if_there(disk: Disk, old: str, new: str) -> bool:
+    """Renames a file or directory; returns False if it is not there."""
+    return _if_there(lambda: disk.rename(old, new))
+
+
+def _if_there(act: Callable[[], None]) -> bool:
+    """Calls `act`; returns False if the file is not there."""
+    try:
+        act()
+    except DiskFailed as failure:
+        if failure.errno != errno.ENOENT:
+            raise
+        return False
+    return True

@@ -1,0 +1,227 @@
+"""Puts compacted segments in the place of those they were made of, so that a stop at any point leaves one or the other.
+
+    X.log.cleaned     being written; a start deletes it
+    X.log.swap        complete and synced; a start deletes what it was made of, and gives it its name
+    memory            the log reads the new segments, by either name; Swap waits in the reaper
+    sources.deleted   renamed, synced, unlinked later
+    X.log             renamed, synced, and then its indexes
+
+Between any two of these renames that must keep their order the directory is synced: what a power failure keeps of
+unsynced renames is any of them.  Of several new segments the first gets .swap last: a .swap at or beyond a .cleaned is
+taken for incomplete (KAFKA-6264).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.files.disk import Disk, DiskFailed, Entry, File, Lock
+from odradek.log.files.log_file_names import CLEANED, DELETED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, SWAP, segment_stem
+from odradek.log.removal.reaper import FileRemoval, Retirement, Work, renamed_if_there
+
+
+class ViewedDisk:
+    """A disk on which the files of some segments have other names for a while; all else is the disk's."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.has_syncs = disk.has_syncs
+
+    def open(self, path: str) -> File:
+        return self._disk.open(path)
+
+    def create(self, path: str) -> File:
+        return self._disk.create(path)
+
+    def entries(self, directory: str) -> list[Entry]:
+        return self._disk.entries(directory)
+
+    def size(self, path: str) -> int:
+        return self._disk.size(path)
+
+    def modified_ms(self, path: str) -> int:
+        return self._disk.modified_ms(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._disk.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        self._disk.unlink(path)
+
+    def make_directory(self, path: str) -> list[str]:
+        return self._disk.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._disk.remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._disk.sync_directory(path)
+
+    def lock(self, path: str) -> Lock:
+        return self._disk.lock(path)
+
+
+class CleanedDisk(ViewedDisk):
+    """The files of segments that are being made: each has .cleaned behind its name."""
+
+    def open(self, path: str) -> File:
+        return self._disk.open(path + CLEANED)
+
+    def create(self, path: str) -> File:
+        return self._disk.create(path + CLEANED)
+
+    def unlink(self, path: str) -> None:
+        self._disk.unlink(path + CLEANED)
+
+
+class SwapDisk(ViewedDisk):
+    """The files of segments that are in the log, and may have .swap behind their names until the swap is done.
+
+    A .swap goes in one way only, by getting its name: so where there is none, the name has its content.
+    """
+
+    def __init__(self, disk: Disk, swap: SwapState) -> None:
+        super().__init__(disk)
+        self._swap = swap
+
+    def open(self, path: str) -> File:
+        if not self._swap.is_done:
+            try:
+                return self._disk.open(path + SWAP)
+            except DiskFailed as failure:
+                if failure.errno != errno.ENOENT:
+                    raise
+        return self._disk.open(path)
+
+    def modified_ms(self, path: str) -> int:
+        if not self._swap.is_done:
+            try:
+                return self._disk.modified_ms(path + SWAP)
+            except DiskFailed as failure:
+                if failure.errno != errno.ENOENT:
+                    raise
+        return self._disk.modified_ms(path)
+
+
+class Publication:
+    """New segments, synced, that get .swap behind their names, unless the log has moved on; a value for a thread."""
+
+    def __init__(
+        self, disk: Disk, directory: str, bases: Sequence[Offset], turns: AbstractContextManager[object]
+    ) -> None:
+        assert bases, "something takes the place of the sources"
+        self._disk = disk
+        self._directory = directory
+        self._bases = bases
+        self._turns = turns
+        self.is_withdrawn = False
+
+    def run(self) -> bool:
+        """Returns False if it was withdrawn.  Raises DiskFailed; `take_back` must follow then."""
+        self._disk.sync_directory(self._directory)  # A .swap of which the .cleaned was lost would not be told apart.
+        for base in reversed(self._bases[1:]):
+            self._rename(base)
+        if len(self._bases) > 1:
+            self._disk.sync_directory(self._directory)
+        self._rename(self._bases[0])
+        self._disk.sync_directory(self._directory)
+        if self.is_withdrawn:
+            self.take_back()
+        return not self.is_withdrawn
+
+    def _rename(self, base: Offset) -> None:
+        with self._turns:
+            # The log's file is last: a .swap of it says that the others are there.
+            for suffix in reversed(SEGMENT_SUFFIXES) if not self.is_withdrawn else ():
+                path = f"{self._directory}/{segment_stem(base)}{suffix}"
+                renamed_if_there(self._disk, path + CLEANED, path + SWAP)
+
+    def withdraw(self) -> None:
+        """Keeps files from getting .swap from now on; `take_back` must follow before the log is written to."""
+        with self._turns:
+            self.is_withdrawn = True
+
+    def take_back(self) -> None:
+        """Unlinks the files.  While one .cleaned is there at the first base, no .swap is taken for complete."""
+        first = f"{self._directory}/{segment_stem(self._bases[0])}{LOG}"
+        renamed_if_there(self._disk, first + SWAP, first + CLEANED)
+        self._disk.sync_directory(self._directory)
+        for base in self._bases:
+            for suffix in SEGMENT_SUFFIXES:
+                path = f"{self._directory}/{segment_stem(base)}{suffix}"
+                self._disk.unlink(path + SWAP)
+                if path != first:
+                    self._disk.unlink(path + CLEANED)
+        self._disk.sync_directory(self._directory)
+        self._disk.unlink(first + CLEANED)
+
+
+class SwapState:
+    """How far the swap of some segments is; shared by the works that may take turns at it.
+
+    `bases` and `sources` are base offsets, of the new segments and of those they were made of.
+    """
+
+    def __init__(self, bases: Sequence[Offset], sources: Sequence[Offset]) -> None:
+        assert bases and bases[0] == sources[0], "the first new segment begins where the first source does"
+        self.bases = bases
+        self.sources = sources
+        self.renamed: list[str] = []
+        self.sources_are_gone = False
+        self.is_done = False
+
+
+class Swap(Retirement):
+    """Renames the sources to .deleted, then the new segments from .swap to their names."""
+
+    __slots__ = ("_state", "_unlink_ms")
+
+    def __init__(self, directory: str, state: SwapState, unlink_ms: TimestampMs) -> None:
+        super().__init__(directory)
+        self._state = state
+        self._unlink_ms = unlink_ms
+
+    def again(self) -> Retirement:
+        return Swap(self.directory, self._state, self._unlink_ms)
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        state = self._state
+        with turns:
+            if self.is_withdrawn or state.is_done:
+                return
+            if not state.sources_are_gone:  # Else the same names are the new segments'.
+                self._retire_sources(disk)
+                state.sources_are_gone = True
+        disk.sync_directory(self.directory)
+        with turns:
+            if self.is_withdrawn:
+                return
+            self._give_names(disk, SEGMENT_SUFFIXES[:1])
+        disk.sync_directory(self.directory)  # While a .log is .swap, an index without .swap is a source's.
+        with turns:
+            if self.is_withdrawn:
+                return
+            self._give_names(disk, SEGMENT_SUFFIXES[1:])
+            state.is_done = True
+        disk.sync_directory(self.directory)
+
+    def _give_names(self, disk: Disk, suffixes: Sequence[str]) -> None:
+        for base in self._state.bases:
+            for suffix in suffixes:
+                path = f"{self.directory}/{segment_stem(base)}{suffix}"
+                renamed_if_there(disk, path + SWAP, path)
+
+    def _retire_sources(self, disk: Disk) -> None:
+        state = self._state
+        for base in state.sources:
+            # The snapshot as of an offset is the same whatever was compacted: it goes only if no segment begins there.
+            for suffix in SEGMENT_SUFFIXES if base in state.bases else (*SEGMENT_SUFFIXES, SNAPSHOT):
+                path = f"{self.directory}/{segment_stem(base)}{suffix}"
+                if renamed_if_there(disk, path, path + DELETED):
+                    state.renamed.append(path + DELETED)
+
+    def follow_ups(self) -> Sequence[Work]:
+        return [FileRemoval(tuple(self._state.renamed), self._unlink_ms)] if self._state.renamed else ()

@@ -1,0 +1,1 @@
+"""Segments, their indexes and checkpoints."""

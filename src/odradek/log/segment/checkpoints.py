@@ -1,0 +1,175 @@
+"""Kafka's small text files: recovery points, log start offsets, high watermarks, leader epochs, a partition's topic id.
+
+An offset checkpoint (in the data directory)   leader-epoch-checkpoint         partition.metadata
+│ 0              version │                     │ 0       version │             │ version: 0       │
+│ 2              entries │                     │ 1       entries │             │ topic_id: <22>   │
+│ topic 0 42             │                     │ 5 1200          │
+│ topic 1 7              │                     epoch, its first offset
+
+All are replaced as a whole, so a damaged one was damaged by someone else: BadCheckpoint says where, and who reads it
+decides whether it can be done without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from odradek.base.units import INT64_MAX, MIB, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid, from_text, to_text
+from odradek.log.files.disk import Disk, read_file, replace_file
+from odradek.log.files.log_file_names import LEADER_EPOCHS, PARTITION_METADATA
+from odradek.log.segment.damage import KnownDamage
+
+CHECKPOINT_BYTES_MAX = 256 * MIB  # A million partitions with the longest names.
+METADATA_BYTES_MAX = 4096
+_VERSION = "0"
+
+
+class BadCheckpoint(ValueError):
+    """Raised for a checkpoint file that does not have the right content; the text names file and line."""
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """Returns {} if there is no such file, or an empty one, as Kafka leaves.  Raises BadCheckpoint."""
+    offsets: dict[TopicPartition, Offset] = {}
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        match line.split(" "):
+            case [topic, partition, offset] if (
+                partition.isdecimal() and offset.isdecimal() and int(offset) <= INT64_MAX
+            ):
+                offsets[TopicPartition(TopicName(topic), int(partition))] = Offset(int(offset))
+            case _:
+                raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and offset")
+    return offsets
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
+    replace_file(disk, path, _text(len(offsets), lines))
+
+
+def read_segments(disk: Disk, path: str) -> dict[TopicPartition, str]:
+    """Returns the base offsets of each log's segments, separated by blanks; {} and errors as read_offsets."""
+    noted: dict[TopicPartition, str] = {}
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        topic, _, rest = line.partition(" ")
+        partition, _, offsets = rest.partition(" ")
+        if not partition.isdecimal() or not offsets.replace(" ", "0").isdecimal():
+            raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and offsets")
+        noted[TopicPartition(TopicName(topic), int(partition))] = offsets
+    return noted
+
+
+def write_segments(disk: Disk, path: str, noted: Mapping[TopicPartition, str]) -> None:
+    lines = [f"{name.topic} {name.partition} {offsets}" for name, offsets in sorted(noted.items()) if offsets]
+    replace_file(disk, path, _text(len(lines), lines))
+
+
+def read_uncleanable(disk: Disk, path: str) -> dict[TopicPartition, str]:
+    """Returns why each log that can't be compacted can't; {} and errors as read_offsets."""
+    reasons: dict[TopicPartition, str] = {}
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        topic, _, rest = line.partition(" ")
+        partition, _, reason = rest.partition(" ")
+        if not partition.isdecimal() or not reason:
+            raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and reason")
+        reasons[TopicPartition(TopicName(topic), int(partition))] = reason
+    return reasons
+
+
+def write_uncleanable(disk: Disk, path: str, reasons: Mapping[TopicPartition, str]) -> None:
+    lines = [f"{name.topic} {name.partition} {' '.join(reason.split())}" for name, reason in sorted(reasons.items())]
+    replace_file(disk, path, _text(len(lines), lines), durable=False)
+
+
+def read_damages(disk: Disk, path: str) -> list[KnownDamage]:
+    """Returns [] if there is no such file; errors as read_offsets."""
+    found = []
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        match line.split(" ", 6):
+            case [topic, partition, file, position, following, since, why] if (
+                partition.isdecimal() and position.isdecimal() and following.isdecimal() and since.isdecimal()
+            ):
+                name = TopicPartition(TopicName(topic), int(partition))
+                known = KnownDamage(name, file, int(position), Offset(int(following)), TimestampMs(int(since)), why)
+                found.append(known)
+            case _:
+                raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and damage")
+    return found
+
+
+def write_damages(disk: Disk, path: str, damages: Iterable[KnownDamage]) -> None:
+    lines = [
+        f"{one.partition.topic} {one.partition.partition} {one.file} {one.position} {one.following} {one.since_ms} "
+        + " ".join(one.why.split())
+        for one in damages
+    ]
+    replace_file(disk, path, _text(len(lines), lines))
+
+
+def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
+    """Returns (epoch, first offset), ascending in both; [] if there is no such file.  Raises BadCheckpoint."""
+    path = f"{directory}/{LEADER_EPOCHS}"
+    epochs: list[tuple[LeaderEpoch, Offset]] = []
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX)):
+        match line.split(" "):
+            case [epoch, start] if epoch.isdecimal() and start.isdecimal():
+                entry = (LeaderEpoch(int(epoch)), Offset(int(start)))
+            case _:
+                raise BadCheckpoint(f"{path} line {number}: {line!r} is not an epoch and an offset")
+        if epochs and (entry[0] <= epochs[-1][0] or entry[1] < epochs[-1][1]):
+            raise BadCheckpoint(f"{path} line {number}: {line!r} goes back")
+        epochs.append(entry)
+    return epochs
+
+
+def write_epochs(disk: Disk, directory: str, epochs: Iterable[tuple[LeaderEpoch, Offset]], *, durable: bool) -> None:
+    lines = [f"{epoch} {start}" for epoch, start in epochs]
+    replace_file(disk, f"{directory}/{LEADER_EPOCHS}", _text(len(lines), lines), durable=durable)
+
+
+def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
+    """Returns None if the partition has no topic id, as those of Kafka before 2.8.  Raises BadCheckpoint.
+
+    An empty file, which a power failure makes of one that was just created, counts as no id too.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    data = read_file(disk, path, METADATA_BYTES_MAX)
+    if not data:
+        return None
+    fields = dict(line.split(": ", 1) for line in _decoded(path, data).splitlines() if ": " in line)
+    if fields.get("version") != _VERSION:
+        raise BadCheckpoint(f"{path}: version {fields.get('version')} is not known")
+    try:
+        return from_text(fields.get("topic_id", ""))
+    except ValueError:
+        raise BadCheckpoint(f"{path}: topic_id {fields.get('topic_id', '')!a} is no id of a topic") from None
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: Uuid, *, durable: bool = False) -> None:
+    """Writes partition.metadata.  That of a new log need not be durable: the log's first flush syncs it."""
+    data = f"version: {_VERSION}\ntopic_id: {to_text(topic_id)}".encode()
+    replace_file(disk, f"{directory}/{PARTITION_METADATA}", data, durable=durable)
+
+
+def _text(count: int, lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_VERSION, count, *lines)).encode()
+
+
+def _decoded(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadCheckpoint(f"{path}: byte {error.start} is no text in UTF-8") from None
+
+
+def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
+    """Yields line number and line after the two header lines, whose count of entries is checked."""
+    if data is None:
+        return
+    lines = _decoded(path, data).splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdecimal() or not data.endswith(b"\n"):
+        raise BadCheckpoint(f"{path}: begins {' '.join(lines[:2])!r}, not with version {_VERSION} and a count")
+    if int(lines[1]) != len(lines) - 2:
+        raise BadCheckpoint(f"{path}: {len(lines) - 2} entries where {lines[1]} are announced")
+    yield from enumerate(lines[2:], 3)

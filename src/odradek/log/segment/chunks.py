@@ -1,0 +1,116 @@
+"""Reads a segment's whole batches, a chunk at a time, each checked: for compaction, which reads whole logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from odradek.base.units import Offset
+from odradek.log.files.disk import File
+from odradek.log.segment.scan import Damaged
+from odradek.record.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL,
+    Batch,
+)
+
+_LENGTH = Struct(">i")
+_LOW_ATTRIBUTES_POSITION = 22
+_NOT_PLAIN = CODEC_MASK | TRANSACTIONAL | CONTROL
+
+
+class OldFormat(Exception):
+    """Raised for a message set of format 0 or 1, which brokers before 0.11 wrote."""
+
+
+class Chunk:
+    """A piece of a segment that begins with a batch.  `at` is how far it was read, in bytes.
+
+    `is_last`: the segment's end is in it.  Offsets, which no checksum covers, rise from `next_offset` to below
+    `end_offset`.  `next` raises Damaged and OldFormat.
+    """
+
+    def __init__(
+        self, path: str, position: int, data: memoryview, next_offset: Offset, end_offset: Offset, *, is_last: bool
+    ) -> None:
+        self._path = path
+        self._position = position
+        self.is_last = is_last
+        self.data = data
+        self.at = 0
+        self.next_offset = next_offset
+        self.end_offset = end_offset
+
+    @property
+    def has_plain_next(self) -> bool:
+        """True if the next batch, if there is one, may be in a run of plain ones (record/kernels/compact_runs.py)."""
+        low_attributes = self.at + _LOW_ATTRIBUTES_POSITION
+        return low_attributes < len(self.data) and not self.data[low_attributes] & _NOT_PLAIN
+
+    @property
+    def is_over(self) -> bool:
+        """True if the segment's last batch was read."""
+        return self.is_last and self.at == len(self.data)
+
+    def next(self) -> Batch | None:
+        """Returns the next batch; None if it is not in this chunk as a whole."""
+        data, at = self.data, self.at
+        if at + HEADER_BYTES > len(data):
+            if self.is_last and at < len(data):
+                raise self._damage(f"{len(data) - at} bytes are no batch")
+            return None
+        magic = data[at + MAGIC_POSITION]
+        if magic in (0, 1):
+            raise OldFormat(f"{self._path} has message sets of format {magic}")
+        size = _LENGTH.unpack_from(data, at + 8)[0] + LOG_OVERHEAD_BYTES
+        if magic != MAGIC or size < HEADER_BYTES:
+            raise self._damage(f"magic {magic}, {size} bytes")
+        if at + size > len(data):
+            if self.is_last:
+                raise self._damage(f"a batch of {size} bytes where {len(data) - at} are left")
+            return None
+        batch = Batch.trusted(data[at : at + size])
+        if not batch.is_intact:
+            raise self._damage(f"the checksum is not {batch.crc:#010x}")
+        if not self.next_offset <= batch.base_offset < batch.next_offset <= self.end_offset:
+            raise self._damage(f"offsets {batch.base_offset} to {batch.last_offset}")
+        self.at = at + size
+        self.next_offset = batch.next_offset
+        return batch
+
+    def pass_by(self, size: int, next_offset: int) -> None:
+        """Notes that somebody else read so many bytes of whole batches, the last of which ends at an offset."""
+        self.at += size
+        self.next_offset = Offset(max(self.next_offset, next_offset))
+
+    def size_of_next(self) -> int:
+        """Returns how large a batch is of which only the front is here; 0 if not even that."""
+        if self.at + HEADER_BYTES > len(self.data):
+            return 0
+        size: int = _LENGTH.unpack_from(self.data, self.at + 8)[0]
+        return size + LOG_OVERHEAD_BYTES
+
+    def _damage(self, why: str) -> Damaged:
+        return Damaged(self._path, self._position + self.at, why)
+
+
+def chunks(file: File, size: int, base_offset: Offset, end_offset: Offset, chunk_bytes: int) -> Iterator[Chunk]:
+    """Yields the chunks of a segment with such bytes and offsets, the next from where the last was read to.
+
+    A chunk has `chunk_bytes`, or more for a batch that is larger.  Raises Damaged if the file is shorter.
+    """
+    position, wanted, next_offset = 0, max(chunk_bytes, HEADER_BYTES), base_offset
+    while position < size:
+        data = memoryview(file.pread(position, min(wanted, size - position)))
+        if len(data) < min(wanted, size - position):
+            raise Damaged(file.path, position + len(data), "the file ends here")
+        is_last = position + len(data) == size
+        chunk = Chunk(file.path, position, data, next_offset, end_offset, is_last=is_last)
+        yield chunk
+        position, next_offset = position + chunk.at, chunk.next_offset
+        wanted = max(chunk_bytes, HEADER_BYTES, chunk.size_of_next())

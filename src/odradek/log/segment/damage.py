@@ -1,0 +1,72 @@
+"""Places in a .log file that are no whole batch, and where the next whole one begins."""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from typing import NamedTuple
+
+from odradek.base.units import INT32_MAX, Offset, TimestampMs, TopicPartition
+from odradek.log.files.disk import File
+from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk_checked
+from odradek.record.batch import HEADER_BYTES
+
+_HIGH = Struct(">i")
+
+
+class Damage(NamedTuple):
+    """Bytes from `start` to `end` that nobody is to be sent; the batch at `end` begins with offset `following`."""
+
+    start: int
+    end: int
+    following: Offset
+    why: str
+
+
+class KnownDamage(NamedTuple):
+    """A damage as it is written down: of which log, in which .log file at which byte, and since when it is known.
+
+    `following` is the offset at which a reader may go on, INT64_MAX if no batch behind it in the file is known.
+    """
+
+    partition: TopicPartition
+    file: str
+    position: int
+    following: Offset
+    since_ms: TimestampMs
+    why: str
+
+
+def next_batch(
+    file: File, position: int, end: int, offsets: tuple[Offset, Offset], upto: int | None = None
+) -> int | None:
+    """Returns the position of the first whole batch of format 2 that begins between `position` and `upto` (or `end`).
+
+    `offsets` are the lowest that the batch may have, and the segment's base offset.  So the upper bytes of the batch's
+    own offset are known, and a compiled search can look for them.
+    """
+    lowest, base_offset = offsets
+    upto = end if upto is None else upto
+    highs = {_HIGH.pack(offset >> 32) for offset in (lowest, base_offset + INT32_MAX)}
+    sign = re.compile(b"(?s:(?:" + b"|".join(map(re.escape, sorted(highs))) + rb").{4}[\0-\x7f].{7}\x02)")
+    while position < upto:
+        chunk = file.pread(position, min(CHECK_CHUNK_BYTES, end - position))
+        zeros = len(chunk) - len(chunk.lstrip(b"\0"))
+        match = sign.search(chunk, max(zeros - _HIGH.size * 2, 0))
+        while match is not None:  # finditer would leave out what overlaps.
+            at = position + match.start()
+            if at < upto and _is_batch(file, at, end, lowest, base_offset):
+                return at
+            match = sign.search(chunk, match.start() + 1)
+        if len(chunk) < HEADER_BYTES:
+            return None
+        position += len(chunk) - (HEADER_BYTES - 1)
+    return None
+
+
+def _is_batch(file: File, position: int, end: int, lowest: Offset, base_offset: Offset) -> bool:
+    try:
+        place = next(walk_checked(file, position, end))
+    except Damaged:
+        return False
+    return place.base_offset >= lowest and place.last_offset - base_offset <= INT32_MAX

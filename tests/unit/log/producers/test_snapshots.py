@@ -1,0 +1,348 @@
+"""Snapshots of producers: Kafka's bytes, what is done without a good one, and which ones are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simdisk import SimDisk
+
+from odradek.base.units import (
+    INT16_MAX,
+    INT32_MAX,
+    INT64_MAX,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import Log
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.log.truncation import truncate_fully, truncate_to
+from odradek.log.producers.producer_state import ProducerStateEntry
+from odradek.log.producers.snapshots import (
+    BadSnapshot,
+    Snapshots,
+    decode_snapshot,
+    encode_snapshot,
+)
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from odradek.record.markers import EndMarker, end_marker_batch
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.4.0" / "data"
+DIRECTORY = "/data/t-0"
+T = TimestampMs(1_700_000_000_000)
+CONFIG = LogConfig(segment_bytes=500)
+
+INT64 = st.integers(0, INT64_MAX)
+SENT = st.tuples(st.integers(-1, INT32_MAX), INT64, st.integers(0, INT32_MAX))
+PRODUCERS = st.lists(
+    st.builds(
+        lambda key, epoch, before, sent, time, coordinator, first: ProducerStateEntry(
+            ProducerId(key),
+            ProducerEpoch(epoch),
+            () if sent is None else (*before, (*sent, time)),
+            coordinator,
+            Offset(first),
+            TimestampMs(time),
+        ),
+        INT64,
+        st.integers(-1, INT16_MAX),
+        st.lists(st.tuples(st.integers(-1, INT32_MAX), INT64, st.integers(0, INT32_MAX), INT64), max_size=4),
+        st.none() | SENT,
+        st.integers(-1, INT64_MAX),
+        st.integers(-1, INT32_MAX),
+        st.integers(-1, INT64_MAX),
+    ),
+    max_size=5,
+    unique_by=lambda producer: producer.id,
+)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.glob("*/*.snapshot")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_kafkas_are_read_and_written_to_the_byte(path: Path) -> None:
+    raw = path.read_bytes()
+    assert encode_snapshot(decode_snapshot(raw)) == raw
+
+
+def test_what_kafka_wrote_of_a_transaction() -> None:
+    (open_one,) = decode_snapshot((GOLDEN / "control-0" / "00000000000000000001.snapshot").read_bytes())
+    assert (open_one.first_offset, open_one.coordinator_epoch, open_one.last_sequence) == (0, -1, 0)
+    (ended,) = decode_snapshot((GOLDEN / "control-0" / "00000000000000000006.snapshot").read_bytes())
+    assert ended.batches == ((2, 4, 0, ended.last_timestamp),)
+    assert (ended.first_offset, ended.coordinator_epoch) == (-1, 0)
+
+
+@given(PRODUCERS)
+def test_round_trip(producers: list[ProducerStateEntry]) -> None:
+    raw = encode_snapshot(producers)
+    assert len(raw) == 10 + 46 * sum(max(1, len(producer.batches)) for producer in producers)
+    assert decode_snapshot(raw) == producers
+
+
+@given(PRODUCERS, st.integers(0, 300), st.integers(1, 255), st.integers(-60, 60))
+def test_damage_is_refused(producers: list[ProducerStateEntry], place: int, change: int, grown: int) -> None:
+    raw = bytearray(encode_snapshot(producers))
+    raw[place % len(raw)] ^= change
+    if grown < 0:
+        del raw[grown:]
+    raw += bytes(max(grown, 0))
+    with pytest.raises(ValueError):
+        decode_snapshot(bytes(raw))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode_snapshot(raw)
+
+
+def there(disk: SimDisk) -> Snapshots:
+    names = [entry.name for entry in disk.entries(DIRECTORY)]
+    return Snapshots(disk, DIRECTORY, [Offset(int(name[:20])) for name in names if name.endswith(".snapshot")])
+
+
+def test_one_that_is_gone_is_bad() -> None:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    snapshots = Snapshots(disk, DIRECTORY, [Offset(7)])
+    with pytest.raises(BadSnapshot, match="gone"):
+        snapshots.read(Offset(7))
+    disk.create(snapshots.path(Offset(7)))
+    with pytest.raises(BadSnapshot, match="0 bytes are too few"):
+        snapshots.read(Offset(7))
+
+
+def test_the_newest_that_is_good() -> None:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    snapshots = Snapshots(disk, DIRECTORY, [])
+    assert snapshots.newest(Offset(99)) == ([], -1)
+    for offset in (9, 3, 6):
+        snapshots.write(Offset(offset), [ProducerStateEntry(ProducerId(offset))])
+    assert snapshots.offsets == [3, 6, 9]
+    assert snapshots.newest(Offset(8)) == ([ProducerStateEntry(ProducerId(6))], 6)
+    disk.create(snapshots.path(Offset(6)))
+    assert snapshots.newest(Offset(8)) == ([ProducerStateEntry(ProducerId(3))], 3)
+    assert snapshots.offsets == [3, 9] == there(disk).offsets
+
+
+@pytest.mark.parametrize(
+    ("offsets", "bases", "end", "gone"),
+    [
+        ([], {0}, 9, []),
+        ([9], {0}, 9, []),
+        ([5], {0}, 9, []),  # Of a clean stop before the last.
+        ([3, 5], {0}, 9, [3]),
+        ([5, 10], {0}, 9, [10]),
+        ([4, 5, 6], {0, 5}, 9, [4]),
+        ([4, 5], {0, 5}, 9, [4]),
+        ([5, 9], {0, 5, 9}, 9, []),
+    ],
+)
+def test_which_ones_are_kept(offsets: list[int], bases: set[int], end: int, gone: list[int]) -> None:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    snapshots = Snapshots(disk, DIRECTORY, [])
+    for offset in offsets:
+        snapshots.write(Offset(offset), [])
+    snapshots.delete_strays({Offset(each) for each in bases}, Offset(end))
+    assert snapshots.offsets == [offset for offset in offsets if offset not in gone] == there(disk).offsets
+
+
+# ---------------------------------------------------------------- in a log
+
+
+def write(log: Log, sequence: int, *, producer: int = 1, transactional: bool = False) -> None:
+    raw = encode_batch(
+        [(None, b"v" * 60, (), T)],
+        producer_id=ProducerId(producer),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=sequence,
+        is_transactional=transactional,
+    )
+    log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T)
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    return disk
+
+
+def filled(disk: SimDisk) -> Log:
+    log = Log.open(disk, DIRECTORY, CONFIG, T)
+    for sequence in range(20):
+        write(log, sequence)
+        if sequence % 6 == 0:
+            write(log, sequence // 6, producer=2, transactional=True)
+        if sequence % 6 == 3:
+            marker = EndMarker(False, 0)
+            log.append(end_marker_batch(marker, ProducerId(2), ProducerEpoch(0), T), LeaderEpoch(0), T)
+    assert len(log.segments) > 4
+    return log
+
+
+def essence(log: Log) -> dict[int, tuple[object, ...]]:
+    """What every way of finding it out must agree on."""
+    return {
+        one.id: (one.epoch, one.batches, one.coordinator_epoch, one.first_offset, one.last_timestamp)
+        for one in log.producers
+    }
+
+
+def test_all_that_a_producer_may_send_again_is_known_after_a_start(disk: SimDisk) -> None:
+    """It was told of nothing: five batches are in the log, and the broker stopped as planned, and started."""
+    log = Log.open(disk, DIRECTORY, CONFIG, T)
+    for sequence in range(6):
+        write(log, sequence)
+    log.close(T)
+    again = Log.open(disk, DIRECTORY, CONFIG, T, clean_shutdown=True)
+    known = again.producers.get(ProducerId(1))
+    assert known is not None
+    assert [sent[:2] for sent in known.batches] == [(one, one) for one in (1, 2, 3, 4, 5)]
+
+
+def test_kafka_takes_the_newest_of_several() -> None:
+    """One that reads an entry for each producer has the last one's."""
+    entry = ProducerStateEntry(ProducerId(1), ProducerEpoch(0), ((4, 9, 0, T), (7, 12, 2, T + 1)), -1, Offset(-1), T)
+    raw = encode_snapshot([entry])
+    assert raw[10:56] != raw[56:]
+    assert encode_snapshot([entry._replace(batches=entry.batches[-1:])])[10:] == raw[56:]
+
+
+def test_every_segment_begins_with_one_and_a_clean_stop_writes_the_last(disk: SimDisk) -> None:
+    log = filled(disk)
+    bases = [segment.base_offset for segment in log.segments]
+    assert there(disk).offsets == bases[1:]
+    log.close(T)
+    assert there(disk).offsets == [*bases[1:], log.end_offset]
+
+
+def test_of_a_log_that_nobody_numbers_batches_for_nothing_is_kept(disk: SimDisk) -> None:
+    log = Log.open(disk, DIRECTORY, CONFIG, T)
+    log.append(Batch.checked(memoryview(encode_batch([(None, b"v", (), T)]))), LeaderEpoch(0), T)
+    log.close(T)
+    assert there(disk).offsets == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", ["none", "the last", "all but the first", "all", "all damaged"])
+def test_an_older_one_will_do(disk: SimDisk, clean: bool, lost: str) -> None:
+    log = filled(disk)
+    expected = essence(log)
+    if clean:
+        log.close(T)
+    all_of_them = there(disk).offsets
+    gone = {"none": [], "the last": all_of_them[-1:], "all but the first": all_of_them[1:]}.get(lost, all_of_them)
+    for offset in gone:
+        path = f"{DIRECTORY}/{offset:020d}.snapshot"
+        if lost == "all damaged":
+            disk.open(path).write(3, b"\xee")
+        else:
+            disk.unlink(path)
+    again = Log.open(
+        disk.kill(), DIRECTORY, CONFIG, T, recovery_point=log.end_offset if clean else Offset(0), clean_shutdown=clean
+    )
+    if clean and lost == "all":
+        assert len(again.producers) == 0  # As if a broker had written it that knew of no producers, as in Kafka.
+    else:
+        assert essence(again) == expected
+
+
+def test_recovery_leaves_what_the_next_one_needs(disk: SimDisk) -> None:
+    log = filled(disk)
+    before = {offset: there(disk).read(offset) for offset in there(disk).offsets}
+    for offset in before:
+        disk.unlink(f"{DIRECTORY}/{offset:020d}.snapshot")
+    Log.open(disk, DIRECTORY, CONFIG, T)
+    assert {offset: there(disk).read(offset) for offset in there(disk).offsets} == before
+    for offset in before:
+        disk.unlink(f"{DIRECTORY}/{offset:020d}.snapshot")
+    Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset)
+    assert {offset: there(disk).read(offset) for offset in there(disk).offsets} == before
+
+
+def test_a_wrong_one_beyond_the_recovery_point_is_not_believed(disk: SimDisk) -> None:
+    log = filled(disk)
+    expected = essence(log)
+    for segment in log.segments[2:]:
+        there(disk).write(segment.base_offset, [ProducerStateEntry(ProducerId(666))])
+    again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=Offset(log.segments[1].base_offset + 1))
+    assert essence(again) == expected
+
+
+def test_a_truncation_goes_back_in_time(disk: SimDisk) -> None:
+    log = filled(disk)
+    plain = SimDisk()
+    plain.make_directory(DIRECTORY)
+    for end in range(log.end_offset, 0, -1):
+        truncate_to(log, Offset(end), T)
+        for entry in disk.entries(DIRECTORY):
+            plain.create(f"{DIRECTORY}/{entry.name}").write(0, disk.open(f"{DIRECTORY}/{entry.name}").pread(0, 9999))
+        assert max(there(disk).offsets, default=0) <= end
+        for offset in there(plain).offsets:
+            plain.unlink(f"{DIRECTORY}/{offset:020d}.snapshot")
+        for name in [entry.name for entry in plain.entries(DIRECTORY)]:
+            if name not in {entry.name for entry in disk.entries(DIRECTORY)}:
+                plain.unlink(f"{DIRECTORY}/{name}")
+        found_out = Log.open(plain, DIRECTORY, CONFIG, T)
+        assert found_out.end_offset == log.end_offset
+        assert essence(log) == essence(found_out)
+
+
+def test_a_truncation_makes_no_transaction_stable(disk: SimDisk) -> None:
+    """Its marker is below the cut, and above the high watermark: the snapshot behind it does not tell that it ended."""
+    log = Log.open(disk, DIRECTORY, CONFIG, T)
+    write(log, 0, producer=2, transactional=True)
+    log.append(end_marker_batch(EndMarker(False, 0), ProducerId(2), ProducerEpoch(0), T), LeaderEpoch(0), T)
+    log.roll(T)
+    write(log, 0)
+    write(log, 1)
+    high_watermark = Offset(1)
+    for end in (3, 2, 1):
+        log.producers.high_watermark_advanced(high_watermark)
+        assert log.producers.first_unstable == 0
+        assert truncate_to(log, Offset(end), T)
+        assert log.producers.first_unstable == 0
+    assert [one.id for one in log.producers.open_transactions()] == [2], "the marker is gone, too"
+
+
+def test_a_log_that_starts_over_knows_nobody(disk: SimDisk) -> None:
+    log = filled(disk)
+    log.close(T)
+    again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
+    truncate_fully(again, Offset(1000), T)
+    assert len(again.producers) == 0
+    assert there(disk).offsets == []
+    assert len(Log.open(disk.kill(), DIRECTORY, CONFIG, T, start_offset=Offset(1000)).producers) == 0
+
+
+def test_retention_keeps_the_one_that_the_log_now_begins_with(disk: SimDisk) -> None:
+    log = filled(disk)
+    expected = essence(log)
+    start = log.segments[3].base_offset
+    advance_start(log, start)
+    disk.unlink(f"{DIRECTORY}/{start:020d}.snapshot")
+    assert delete_old_segments(log, T, log.end_offset) == 3
+    log.reaper.reap(TimestampMs(T + 10**9))
+    assert there(disk).offsets[0] == start
+    assert essence(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
+
+
+def test_one_that_a_power_failure_emptied_is_done_without(disk: SimDisk) -> None:
+    log = filled(disk)
+    expected = essence(log)
+    log.roll(T)
+    path = f"{DIRECTORY}/{log.end_offset:020d}.snapshot"
+    disk.unlink(path)
+    disk.create(path)
+    assert essence(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
