@@ -27,9 +27,13 @@ ROOMS = {
     " plain_produce produce produce_acks produce_in_slices produce_parts produce_staging produce_template"
     " templates",
     "app": "request_log",
-    "core": "alter_partition broker changes coordinating fetch_sessions flushes follower_log followers following"
-    " in_sync ingress leadership leading lookups parked partition positions promise replica_fetcher"
-    " replica_fetchers replica_selector replicas staging timers",
+    "core/broker": "broker coordinators metadata_change_requests replicas",
+    "core/disks": "flushes",
+    "core/fetch": "fetch_sessions",
+    "core/kernel": "parked promise timers",
+    "core/partition": "alter_partition_manager follower_states in_sync_replicas ingress leadership_state leading"
+    " lookups partition positions replica_selector staging",
+    "core/replication": "follower follower_log replica_fetcher replica_fetcher_manager",
     "log/log": "durability log streaming_append",
     "log/segment": "index segment segment_slices",
     "net": "answering connection descriptors door effects gathering heard listener outbox readers receiving secure"

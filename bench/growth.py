@@ -29,7 +29,7 @@ import sparse_logs
 from asking import Asker, Frame, asked
 from brokers import BROKERS, Broker, new_topic
 
-from odradek.core.fetch_sessions import FINAL_EPOCH
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 

@@ -13,11 +13,11 @@ from odradek.api import alter_partition, controlled_shutdown
 from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName, TopicPartition
-from odradek.core.cluster import BrokerInfo
-from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker
-from odradek.core.making import make_replicas
-from odradek.core.parked import Parked
-from odradek.core.replicas import Errors
+from odradek.core.broker.log_creation import make_replicas
+from odradek.core.broker.replicas import Errors
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker
+from odradek.core.kernel.cluster_view import BrokerInfo
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.alter_partition import AlterPartitionRequest

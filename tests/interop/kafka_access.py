@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafka_peer import KafkaBroker
 
-from odradek.core.access import ResourceType
+from odradek.core.kernel.access import ResourceType
 from support.ports import free_port
 from support.raw_client import RawClient, raw_frame
 from support.rights import Rule

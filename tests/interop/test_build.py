@@ -227,7 +227,7 @@ def test_without_extras_what_needs_one_is_refused_in_a_sentence(interpreted: Ins
     assert refused.stderr.count("\n") == 1
     imported = bare.run("python", "-c", "from odradek.spark.session import session")
     assert imported.stderr.splitlines()[-1].startswith("ModuleNotFoundError: pyspark is not installed: uv pip install ")
-    pattern = bare.run("python", "-c", "from odradek.core.patterns import Pattern; Pattern('a')")
+    pattern = bare.run("python", "-c", "from odradek.core.kernel.patterns import Pattern; Pattern('a')")
     assert pattern.stderr.splitlines()[-1].endswith(
         f"re2 is not installed: uv pip install --python {tmp_path}/bin/python 'google-re2>=1.1.20240702'"
     )

@@ -19,7 +19,7 @@ from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.cluster import TopicAssignment
+from odradek.core.kernel.cluster_view import TopicAssignment
 from support.asking import leaders
 from support.in_tree import controller_in
 from support.serving import Serving

@@ -26,10 +26,10 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.cluster import Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import ToBroker
+from odradek.core.kernel.cluster_view import Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.net.controller_thread import ControllerThread
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse

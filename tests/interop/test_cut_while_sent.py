@@ -8,7 +8,7 @@ import pytest
 
 from odradek.app.building import Running
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
-from odradek.core.follower_log import cut_log_at
+from odradek.core.replication.follower_log import cut_log_at
 from support.asking import created, fetch_request, produced
 from support.large_requests import BIG, here
 from support.raw_client import Closed, RawClient, frame

@@ -27,8 +27,8 @@ from odradek.coordination import layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.cluster import TopicAssignment
-from odradek.core.controller.elections import ElectionType
+from odradek.core.controller.partition_leader_election import ElectionType
+from odradek.core.kernel.cluster_view import TopicAssignment
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support.in_tree import controller_in

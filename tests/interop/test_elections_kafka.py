@@ -11,9 +11,9 @@ from typing import NamedTuple
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
 from odradek.base.units import BrokerId, LeaderEpoch
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller import elections
-from odradek.core.controller.elections import Elected
+from odradek.core.controller import partition_leader_election as elections
+from odradek.core.controller.partition_leader_election import Elected
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 pytestmark = OLD_KAFKA
 

@@ -16,7 +16,7 @@ from kafka_tools import CONSOLE_CONSUMER, ran
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
 from odradek.base.errors import ErrorCode
-from odradek.core.replica_selector import RACK_AWARE_SELECTOR
+from odradek.core.partition.replica_selector import RACK_AWARE_SELECTOR
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.ports import free_port
 from support.raw_client import RawClient

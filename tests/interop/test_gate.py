@@ -11,8 +11,8 @@ import pytest
 from odradek.api.call import Peer
 from odradek.api.gate import Admission, OpenGate
 from odradek.base.errors import ErrorCode
-from odradek.core.access import ANONYMOUS, Principal
-from odradek.core.moment import Moment
+from odradek.core.kernel.access import ANONYMOUS, Principal
+from odradek.core.kernel.moment import Moment
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import client_context
 from odradek.wire.client import decode_response

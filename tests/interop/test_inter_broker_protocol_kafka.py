@@ -18,7 +18,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper, old_jars
 from odradek.coordination import layout
 from odradek.coordination.tree import Tree, children_if_there
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, metadata_version
+from odradek.core.kernel.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, metadata_version
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from support.kafka_versions import KAFKAS, line_of

@@ -14,10 +14,10 @@ from odradek.api.call import Call, Peer
 from odradek.api.table import IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, CorrelationId, TimestampMs
-from odradek.core.broker import Broker
-from odradek.core.cluster import Endpoint
+from odradek.core.broker.broker import Broker
 from odradek.core.controller.events import ShutDown
-from odradek.core.moment import Moment
+from odradek.core.kernel.cluster_view import Endpoint
+from odradek.core.kernel.moment import Moment
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.compile import decode, encode
 from odradek.wire.messages.stop_replica import StopReplicaResponse

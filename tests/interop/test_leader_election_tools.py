@@ -25,7 +25,7 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.cluster import TopicAssignment
+from odradek.core.kernel.cluster_view import TopicAssignment
 from odradek.testing import Broker
 from support.serving import Serving
 from support.terminals import own

@@ -24,7 +24,7 @@ from support.serving import Serving, outcome_of_serve, serving
 SECONDS_MAX = 150
 REQUESTS = "--log-level=odradek.request=DEBUG"
 EVENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ odradek\.\S+: ")
-FORGED = 'x\n2026-01-01T00:00:00.000Z ERROR odradek.core.broker: {"level": "ERROR"}\r\x1b[2J' + "y" * 5000
+FORGED = 'x\n2026-01-01T00:00:00.000Z ERROR odradek.core.broker.broker: {"level": "ERROR"}\r\x1b[2J' + "y" * 5000
 
 Event = dict[str, object]
 

@@ -24,12 +24,12 @@ SECONDS_MAX = 150
 Event = dict[str, object]
 
 
-def told(broker: Serving, level: str = "INFO", logger: str = "odradek.core.topic_log") -> list[Event]:
+def told(broker: Serving, level: str = "INFO", logger: str = "odradek.core.broker.topic_log_lines") -> list[Event]:
     events = [json.loads(line) for line in broker.errors().splitlines()]
     return [event for event in events if event["logger"] == logger and event["level"] == level]
 
 
-def messages(broker: Serving, level: str = "INFO", logger: str = "odradek.core.topic_log") -> list[str]:
+def messages(broker: Serving, level: str = "INFO", logger: str = "odradek.core.broker.topic_log_lines") -> list[str]:
     return [str(event["message"]) for event in told(broker, level, logger)]
 
 

@@ -17,7 +17,7 @@ from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid, from_text
 from odradek.coordination import layout
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.cluster import TopicAssignment
+from odradek.core.kernel.cluster_view import TopicAssignment
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 

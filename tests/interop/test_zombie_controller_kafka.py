@@ -20,8 +20,7 @@ from odradek.api import leader_and_isr, stop_replica, update_metadata
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.coordination import layout
-from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
     PartitionMetadata,
@@ -29,6 +28,7 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.client import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -30,7 +30,7 @@ from odradek.coordination.tree import (
     Unavailable,
     ensure_paths,
 )
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from support.certificates import Authority, Known, written
 from support.terminals import own
 

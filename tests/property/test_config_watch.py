@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from odradek.base.units import TopicName
 from odradek.coordination import layout
 from odradek.coordination.tree import Tree
-from odradek.core.effects import ConfigOwner
+from odradek.core.broker.effects import ConfigOwner
 from sim.simclock import SimClock
 from sim.simtree import SimTree, SimTreeServer
 from support.config_watching import ALL, BROKER, SET, Keys, Watching, Writer

@@ -11,8 +11,8 @@ import pytest
 from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.fetch_sessions import Session
-from odradek.core.parked import Parked
+from odradek.core.fetch.fetch_sessions import Session
+from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.record.builder import encode_batch

@@ -14,12 +14,12 @@ import pytest
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
-from odradek.core.alter_partition import LOOKS_PER_LAG, ProposedIsr
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.fetch_sessions import FINAL_EPOCH
-from odradek.core.in_sync import InSync
-from odradek.core.leading import Leading
-from odradek.core.parked import Parked
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.alter_partition_manager import LOOKS_PER_LAG, ProposedIsr
+from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.leading import Leading
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, FETCH, LEADER, PRODUCE, fetch_request
 from support.controlling import OTHER

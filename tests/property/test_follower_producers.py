@@ -14,11 +14,11 @@ from simdisk import SimDisk
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.units import TopicPartition as Name
-from odradek.core.cluster import PartitionInfo
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.follower_log import append_fetched, cut_log_at
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.core.replication.follower_log import append_fetched, cut_log_at
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log

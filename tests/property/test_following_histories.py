@@ -16,8 +16,8 @@ from simreplicas import Answer, Contents, Replica, State, are_equal_from, conten
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, Offset, ProducerId, TimestampMs
-from odradek.core.follower_asks import Ask, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
-from odradek.core.following import Following
+from odradek.core.replication.follower import Following
+from odradek.core.replication.leader_endpoint import Ask, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
 from odradek.record.batch import Batch, iter_batches
 from support.invariants import check
 
@@ -223,7 +223,7 @@ class History:
         one = self.random.choice(self.replicas)
         offset = self.random.randint(one.log.start_offset, one.visible_end)
         one.partition.advance_start(Offset(offset))
-        one.write_checkpoint()  # A broker writes first where a log starts, see core/log_starts.py.
+        one.write_checkpoint()  # A broker writes first where a log starts, see core/partition/log_starts.py.
         one.partition.delete_below_start(one.now)
         one.log.reaper.reap(TimestampMs(one.now + 1))
 

@@ -16,8 +16,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import COMMIT_TEMPLATES_MAX
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import CONSUMER_OFFSETS
-from odradek.core.parked import Parked
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
+from odradek.core.kernel.parked import Parked
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed

@@ -17,8 +17,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_TEMPLATES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.fetch_sessions import Wanted
-from odradek.core.parked import Parked
+from odradek.core.fetch.fetch_sessions import Wanted
+from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.log.log.flush import Flush

@@ -16,10 +16,10 @@ from simdisk import SimDisk
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.units import TopicPartition as Name
-from odradek.core.cluster import PartitionInfo
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.moment import Moment
-from odradek.core.partition import Append, Partition
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Append, Partition
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, flush_now
 from odradek.log.log.log import Log

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.api.outcome import Encoded
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.record.markers import EndMarker, end_marker_batch
 from support.fetching_follower import offsets_of
 from support.followed import Followed, batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.units import DAY_MS, TimestampMs
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from scenario.world import World, clients, error, milliseconds, options
 from support import cleaning

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.transactions.states import TransactionState
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (

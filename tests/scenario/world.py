@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from support.in_memory import Harness, frame_of
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controlled import Controlled
-from odradek.core.controller import elections
-from odradek.core.controller.elections import Elected
-from odradek.core.follower_log import cut_log_at
-from odradek.core.following import Following
-from odradek.core.in_sync import InSync
-from odradek.core.leadership import Leadership
-from odradek.core.partition import Partition
-from odradek.core.staging import Append
-from odradek.core.storage import Storage
-from odradek.core.unable_leaders import UnableLeaders
+from odradek.core.broker.controlled import Controlled
+from odradek.core.controller import partition_leader_election as elections
+from odradek.core.controller.partition_leader_election import Elected
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.leaders_without_disk import UnableLeaders
+from odradek.core.partition.leadership_state import Leadership
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.staging import Append
+from odradek.core.partition.storage import Storage
+from odradek.core.replication.follower import Following
+from odradek.core.replication.follower_log import cut_log_at
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log

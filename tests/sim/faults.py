@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from odradek.core.cleaning import Clean, Cleaned
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.log.compaction.cleaner import Withdrawn
 from sim.history import History
 from sim.simbroker import SimBroker

@@ -1,4 +1,4 @@
-"""Compacts the log, step by step, as core/cleaner does."""
+"""Compacts the log, step by step, as core/cleaner/log_cleaner does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import cast
 
 from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import Offset, TimestampMs
-from odradek.core.cleaning import Clean
-from odradek.core.partition import Partition
+from odradek.core.cleaner.cleaning_steps import Clean
+from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
 from odradek.log.compaction.cleaner import Cleaning, Group, Options, Uncleanable
 from odradek.log.files.disk import DiskFailed
@@ -25,7 +25,7 @@ class CompactedLog(CutLog):
     """Between two steps, and amid one, anything else may happen to the log."""
 
     def clean(self) -> None:
-        """One step of a pass, as core/cleaner takes them."""
+        """One step of a pass, as core/cleaner/log_cleaner takes them."""
         if self.cleaning is None:
             self.begin_pass()
             return

@@ -30,7 +30,7 @@ class CutLog(WrittenLog):
             self.delete_below_start()
 
     def move_start(self, start: Offset) -> bool:
-        """As core/log_starts: durable first, but on a full disk; returns False if the disk refuses that."""
+        """As core/partition/log_starts: durable first, but on a full disk; returns False if the disk refuses that."""
         write = self.directory.checkpoints.begin_starts({NAME: start})
         self.latest_start = max(self.latest_start, start)
         try:

@@ -16,7 +16,7 @@ from functools import partial
 from random import Random
 
 from odradek.base.units import BrokerId, TopicName
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.coordinators.state_topics import ALONE
 from sim.checks import problems
 from sim.faults import Faults

@@ -15,13 +15,13 @@ from random import Random
 from odradek.base.units import INT32_MAX, BrokerId
 from odradek.base.uuids import Uuid, to_text
 from odradek.coordination.tree import TreeFailed
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint, TopicInfo
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.entropy import Entropy
-from odradek.core.replicas import is_held
-from odradek.core.storage import Storage, log_config
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.replicas import is_held
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint, TopicInfo
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.partition.storage import Storage, log_config
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed

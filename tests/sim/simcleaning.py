@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from odradek.base.units import INT64_MAX
-from odradek.core.cleaning import Clean, Cleaned
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from sim.history import Compaction, History
 from sim.simkeys import SimKeys
 

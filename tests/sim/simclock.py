@@ -13,7 +13,7 @@ from itertools import count
 from random import Random
 
 from odradek.base.units import TimestampMs
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 
 MILLISECOND_US = 1000
 SECOND_US = 1000 * MILLISECOND_US

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

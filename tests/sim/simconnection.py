@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.api.call import Peer
 from odradek.api.conversation import Conversation
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed

@@ -14,13 +14,13 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
-from odradek.core.broker import Broker
-from odradek.core.cluster import BrokerInfo, ClusterView
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.controller.requests import ToBroker
-from odradek.core.entropy import Entropy
-from odradek.core.flushes import Sync
-from odradek.core.storage import Storage, log_config
+from odradek.core.broker.broker import Broker
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.disks.flushes import Sync
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.partition.storage import Storage, log_config
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch

@@ -28,11 +28,8 @@ from odradek.coordination.tree import (
     Unavailable,
     ensure_paths,
 )
-from odradek.core.cluster import BrokerInfo, LeaderAndIsr, TopicAssignment
 from odradek.core.controller import events
-from odradek.core.controller.controller import Controller
-from odradek.core.controller.elections import ElectionType
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
@@ -41,7 +38,10 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
-from odradek.core.controller.steps import Deposed, Steps, WriteStates
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.controller_steps import Deposed, Steps, WriteStates
+from odradek.core.controller.partition_leader_election import ElectionType
+from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr, TopicAssignment
 from odradek.net.controller_tree import ControllerTree
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
 from sim.simfound import Found

@@ -10,8 +10,8 @@ from typing import TypeVar, cast
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.base.errors import ErrorCode
 from odradek.coordination.tree import Operation, Result, Tree
-from odradek.core.moment import Moment
-from odradek.core.replica_fetchers import ReplicaFetcher, Request
+from odradek.core.kernel.moment import Moment
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetcher, Request
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.replica_fetchers import FetcherConnections

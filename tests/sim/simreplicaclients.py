@@ -9,7 +9,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import LeaderAndIsr
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.net.channel_requests import RequestBuilder
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch

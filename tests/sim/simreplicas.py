@@ -1,8 +1,8 @@
 """The replicas of one partition, each on a disk of its own, a controller that elects, and a net that loses and repeats.
 
-The followers are the real thing: core/following.py on real logs.  The leader is as simple as it may be: it appends,
-answers what it is asked, and its high watermark is the least end of those that are in sync.  Who is in sync the
-controller and the leader of its epoch change together, at once; everybody else hears of it when he is told.
+The followers are the real thing: core/replication/follower.py on real logs.  The leader is as simple as it may be: it
+appends, answers what it is asked, and its high watermark is the least end of those that are in sync.  Who is in sync
+the controller and the leader of its epoch change together, at once; everybody else hears of it when he is told.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from odradek.base.units import (
     TopicName,
     TopicPartition,
 )
-from odradek.core.cluster import PartitionInfo
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.follower_asks import Ask, EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
-from odradek.core.following import Following
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.core.replication.follower import Following
+from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, end_flush, flush_now
 from odradek.log.log.flush import Flush

@@ -14,10 +14,10 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
-from odradek.core.alter_partition import ProposedIsr
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.controller import events
-from odradek.core.controller.requests import ToBroker
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.log.log.log import Log
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell

@@ -17,11 +17,11 @@ from odradek.api.call import Peer
 from odradek.api.conversation import Conversation
 from odradek.api.gate import Admission
 from odradek.base.units import BrokerId
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.cluster import Endpoint
-from odradek.core.effects import Change, Changed
-from odradek.core.moment import Moment
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Change, Changed
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.kernel.cluster_view import Endpoint
+from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.files.disk import FileSlice
 from odradek.net.effects import Effects, Writers

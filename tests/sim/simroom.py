@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.coordination.tree import TreeFailed
-from odradek.core.controller.requests import AssignedState
+from odradek.core.controller.broker_request_batch import AssignedState
 
 if TYPE_CHECKING:
     from sim.simreplicated import SimReplicated

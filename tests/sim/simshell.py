@@ -18,13 +18,13 @@ from odradek.api.conversation import Dispatch
 from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.cluster import TopicInfo
-from odradek.core.effects import AlterConfigs, Altered, Change, Changed, none_altered
-from odradek.core.flushes import Sync, Synced
-from odradek.core.moment import Moment
-from odradek.core.storage import NoDirectory
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import AlterConfigs, Altered, Change, Changed, none_altered
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.disks.flushes import Sync, Synced
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.storage import NoDirectory
 from odradek.log.files.disk import FileSlice
 from odradek.net.answering import ANSWERING_SECONDS, Answering
 from odradek.net.effects import Effects, Writers

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 from sim.simidempotent import ALL
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster, SimReplicated

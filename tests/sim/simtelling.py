@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from odradek.core.broker import Broker
-from odradek.core.cluster import TopicInfo
-from odradek.core.effects import Change, Changed
-from odradek.core.moment import Moment
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Change, Changed
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.kernel.moment import Moment
 from sim.simthreads import CHANGES, SimThreads
 from support.told import OneController, Telling
 

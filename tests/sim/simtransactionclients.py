@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from odradek.base.units import MIB, BrokerId, Offset, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.positions import READ_COMMITTED
+from odradek.core.partition.positions import READ_COMMITTED
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.markers import end_marker
 from odradek.record.records import decode

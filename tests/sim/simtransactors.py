@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.cluster import TRANSACTION_STATE
+from odradek.core.kernel.cluster_view import TRANSACTION_STATE
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

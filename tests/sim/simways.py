@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.controller import events
-from odradek.core.controller.requests import ToBroker
+from odradek.core.controller.broker_request_batch import ToBroker
 from sim.simclock import MILLISECOND_US
 from sim.simcontroller import SimMember
 from sim.simrequests import Lines

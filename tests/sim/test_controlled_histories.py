@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.core.cluster import ClusterView
-from odradek.core.controlled import Controlled
-from odradek.core.storage import Storage
+from odradek.core.broker.controlled import Controlled
+from odradek.core.kernel.cluster_view import ClusterView
+from odradek.core.partition.storage import Storage
 from sim.simcontrolled import ControlledCluster, SimControlled
 from sim.test_controller_histories import ACTIONS_OF_HISTORY, BROKERS, History, check, check_all
 from support.seeds import seeds

@@ -12,13 +12,14 @@ import pytest
 
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.coordination.tree import MultiFailed, Operation, Result, Watch
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller import elections, events
-from odradek.core.controller.context import LiveBroker
-from odradek.core.controller.elections import Elected, ElectionType
+from odradek.core.controller import events
+from odradek.core.controller import partition_leader_election as elections
+from odradek.core.controller.broker_request_batch import RequestBatch
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.controller.controller_steps import Steps
 from odradek.core.controller.leaders import Election, Leaders
-from odradek.core.controller.requests import RequestBatch
-from odradek.core.controller.steps import Steps
+from odradek.core.controller.partition_leader_election import Elected, ElectionType
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.net import controller_tree
 from odradek.net.controller_changes import ControllerChanges
 from odradek.net.controller_tree import ControllerTree

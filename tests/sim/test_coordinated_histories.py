@@ -13,12 +13,12 @@ import pytest
 from odradek.base.errors import Refused
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.coordinators.durable import Written
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
-from odradek.core.transactions import rules
-from odradek.core.transactions.coordinator import TransactionCoordinator
-from odradek.core.transactions.shard import TransactionShard
-from odradek.core.transactions.states import Transaction
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.core.transactions import transaction_rules as rules
+from odradek.core.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.core.transactions.transaction_shard import TransactionShard
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.log.producers.aborted_transactions import AbortedTransactions
 from sim.bugs import Bug
 from sim.simcoordinated import CoordinatedCluster

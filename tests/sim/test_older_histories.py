@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from odradek.base.errors import Refused
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from sim.bugs import Bug, logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster
@@ -26,7 +26,7 @@ PRODUCE, FETCH = 11, 11  # The last by the names of topics, and from before fetc
 # Of Kafka's first with epochs; with sessions; with fenced fetches; the last without epochs in answers to fetches, the
 # first with them; with AlterPartition; with the epochs of brokers in it.
 VERSIONS = ("0.11.0", "1.1", "2.3", "2.6", "2.7-IV1", "3.2", "3.5-IV1")
-LINGER_SECONDS = 10.0  # core/isr_notifications.py
+LINGER_SECONDS = 10.0  # core/partition/isr_notifications.py
 
 
 class OlderHistory(ReplicatedHistory):

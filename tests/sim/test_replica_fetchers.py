@@ -14,14 +14,19 @@ from simreplicas import CONFIG, CONFIGS, UNTOLD, contents
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.core import replica_fetchers
-from odradek.core.cluster import PartitionInfo
-from odradek.core.fetch_sessions import SESSIONLESS
-from odradek.core.follower_asks import EpochEnd, Fetch, Fetched
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
-from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, ReplicaFetcher, ReplicaFetchers
-from odradek.core.timers import Timers
+from odradek.core.fetch.fetch_sessions import SESSIONLESS
+from odradek.core.kernel.cluster_view import PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Timers
+from odradek.core.partition.partition import Partition
+from odradek.core.replication import replica_fetcher_manager as replica_fetchers
+from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched
+from odradek.core.replication.replica_fetcher_manager import (
+    EpochsRequested,
+    FetchRequested,
+    ReplicaFetcher,
+    ReplicaFetchers,
+)
 from odradek.log.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch

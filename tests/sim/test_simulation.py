@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import DAY_MS, TimestampMs, TopicPartition
-from odradek.core.cleaning import Clean, Cleaned
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.coordinators.durable import Written
-from odradek.core.flushes import Sync, Synced
-from odradek.core.moment import Moment
-from odradek.core.transactions.markers import Marker
+from odradek.core.disks.flushes import Sync, Synced
+from odradek.core.kernel.moment import Moment
+from odradek.core.transactions.transaction_markers import Marker
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.log.log.durability import synced_to
 from sim.history import failure

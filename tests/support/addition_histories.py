@@ -17,8 +17,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
-from odradek.core.transactions.markers import WriteMarkers
-from odradek.core.transactions.states import TransactionState
+from odradek.core.transactions.transaction_markers import WriteMarkers
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 from support.coordinated_elsewhere import ADDS, LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from odradek.coordination.tree import TreeFailed
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 from odradek.net.pools import Pool
 from odradek.net.threads import done_here
 

@@ -12,12 +12,12 @@ from odradek.api.parts import whole
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName
-from odradek.core.access import Operation, Principal
+from odradek.core.broker.controller_queries import ControllerAsks
+from odradek.core.broker.replicas import Errors
 from odradek.core.controller import events
-from odradek.core.controller.requests import ToBroker
-from odradek.core.controller_asks import ControllerAsks
-from odradek.core.parked import Parked
-from odradek.core.replicas import Errors
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.kernel.access import Operation, Principal
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.api_keys import ApiKey, request_header_version
 from odradek.wire.catalog import APIS

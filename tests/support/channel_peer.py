@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channel import Channel
 from odradek.net.channel_connection import ChannelConnection
 from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder

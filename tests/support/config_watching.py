@@ -14,12 +14,12 @@ from odradek.coordination import layout
 from odradek.coordination.passwords import PasswordEncoder
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Tree, TreeFailed
-from odradek.core.altering import put_in_force, put_news_in_force
-from odradek.core.cluster import PartitionInfo, TopicInfo
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.broker.config_handlers import put_in_force, put_news_in_force
+from odradek.core.broker.effects import AlterConfigs, Altered, Changed, ConfigOwner, CreateTopics
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
-from odradek.core.effects import AlterConfigs, Altered, Changed, ConfigOwner, CreateTopics
+from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
 from odradek.log.files.log_config import LogConfig
 from odradek.net.config_changes import ConfigChanges
 from odradek.net.config_watch import ConfigWatch

@@ -7,10 +7,8 @@ from random import Random
 from odradek.api import stop_replica
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.alter_partition import ProposedIsr
-from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr, PartitionInfo
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.controller.requests import (
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
     PartitionMetadata,
@@ -18,9 +16,11 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr, PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.alter_partition_manager import ProposedIsr
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Partition
 from support.without_followers import MANAGER
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

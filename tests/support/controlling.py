@@ -8,8 +8,7 @@ from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
@@ -18,6 +17,7 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 from support.in_memory import US, Harness
 
 OTHER = BrokerId(2)

@@ -15,9 +15,9 @@ from odradek.api.conversation import Conversation
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
+from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
 from odradek.record.builder import encode_batch
 from odradek.wire.client import decode_response

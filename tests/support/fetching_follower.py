@@ -6,8 +6,8 @@ from odradek.api.conversation import Conversation
 from odradek.api.outcome import Encoded
 from odradek.base.units import BrokerId
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from odradek.core.parked import Parked
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from odradek.core.kernel.parked import Parked
 from odradek.record.batch import iter_batches
 from odradek.wire.messages.fetch import (
     FetchPartition,

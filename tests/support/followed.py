@@ -10,12 +10,12 @@ from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.cluster import BrokerInfo
-from odradek.core.fetch_sessions import FINAL_EPOCH
-from odradek.core.follower_asks import EpochEnd, Fetched
-from odradek.core.parked import Parked
-from odradek.core.partition import Partition
-from odradek.core.replica_fetchers import FetchRequested
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
+from odradek.core.kernel.cluster_view import BrokerInfo
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.partition import Partition
+from odradek.core.replication.leader_endpoint import EpochEnd, Fetched
+from odradek.core.replication.replica_fetcher_manager import FetchRequested
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from support.asking import FETCH

@@ -8,7 +8,7 @@ from typing import TypeVar
 from odradek.api.call import Peer
 from odradek.api.gate import Admission
 from odradek.api.outcome import Encoded
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice
 from odradek.wire.client import decode_response
 from support.in_memory import Harness

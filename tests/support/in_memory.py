@@ -20,13 +20,8 @@ from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
-from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.coordinators.state_topics import ALONE
-from odradek.core.effects import (
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import (
     AlterConfigs,
     Altered,
     Change,
@@ -38,11 +33,16 @@ from odradek.core.effects import (
     GrowTopics,
     TakeProducerIds,
 )
-from odradek.core.entropy import Entropy
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.replicas import is_held
-from odradek.core.storage import Storage, log_config
+from odradek.core.broker.replicas import is_held
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.config_validation import Dynamic, altered_broker, altered_topic
+from odradek.core.coordinators.state_topics import ALONE
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import FileSlice, RealDisk

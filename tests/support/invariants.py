@@ -10,12 +10,12 @@ from collections import Counter
 from functools import singledispatch
 from itertools import pairwise
 
-from odradek.core.broker import Broker
+from odradek.core.broker.broker import Broker
 from odradek.core.coordinators.shards import Shards
-from odradek.core.fetch_sessions import FetchSessions, Session
-from odradek.core.groups.offsets import GroupOffsets
-from odradek.core.parked import BUCKET_MS, ParkingLot
-from odradek.core.partition import Partition
+from odradek.core.fetch.fetch_sessions import FetchSessions, Session
+from odradek.core.groups.shard.offsets import GroupOffsets
+from odradek.core.kernel.parked import BUCKET_MS, ParkingLot
+from odradek.core.partition.partition import Partition
 from odradek.log.log.log import SEALED_OPEN_MAX, Log
 from odradek.log.producers.producer_state import BATCHES_KEPT, NOTHING_UNSTABLE, Producers
 from odradek.log.segment.index import Index

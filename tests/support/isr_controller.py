@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller import elections
-from odradek.core.followers import NO_BROKER_EPOCH
+from odradek.core.controller import partition_leader_election as elections
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.follower_states import NO_BROKER_EPOCH
 
 
 class Controller:

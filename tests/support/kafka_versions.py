@@ -5,8 +5,8 @@ tests/interop/java/MetadataVersions.java prints such lines.
 
 from __future__ import annotations
 
-from odradek.core.inter_broker_protocol import protocol
-from odradek.core.metadata_version import MetadataVersion
+from odradek.core.configs.inter_broker_protocol import protocol
+from odradek.core.kernel.metadata_version import MetadataVersion
 from support.golden import GOLDEN
 
 KAFKAS = (GOLDEN / "metadata_versions.txt").read_text().splitlines()

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.classic import ClassicGroup
-from odradek.core.groups.classic.records import value_of
-from odradek.core.groups.consumer import ConsumerGroup, records
-from odradek.core.groups.consumer.state import GroupState
-from odradek.core.groups.offsets import GroupOffsets, GroupTopicPartition
-from odradek.core.groups.shard import GroupShard
+from odradek.core.groups.classic.classic_group_records import value_of
+from odradek.core.groups.consumer import ConsumerGroup
+from odradek.core.groups.consumer import consumer_group_records as records
+from odradek.core.groups.consumer.consumer_group_state import GroupState
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.groups.shard.offsets import GroupOffsets, GroupTopicPartition
 from odradek.log.log.log import Log
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
 from odradek.record.internal.codec import decode_key, decode_value

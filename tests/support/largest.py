@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from odradek.base.limits import REQUEST_ELEMENTS_MAX
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import (

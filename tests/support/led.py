@@ -7,10 +7,10 @@ from pathlib import Path
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
-from odradek.core.alter_partition import ProposedIsr
-from odradek.core.cluster import BrokerInfo, LeaderAndIsr
-from odradek.core.leading import Leading
-from odradek.core.parked import Parked
+from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.alter_partition_manager import ProposedIsr
+from odradek.core.partition.leading import Leading
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, FETCH, PRODUCE, fetch_request, produce_request

@@ -14,9 +14,9 @@ from random import Random
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TopicPartition
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.requests import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
-from odradek.core.transactions.markers import Marker, WriteMarkers
+from odradek.core.controller.broker_request_batch import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
 from support.controlling import name_of
 from support.in_memory import US, Harness
 from support.markers_elsewhere import LOST, THREE, TWO, Elsewhere, is_complete, pairs

@@ -8,11 +8,11 @@ from pathlib import Path
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.cluster import TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
-from odradek.core.parked import Parked
-from odradek.core.transactions.markers import Marker, WriteMarkers
-from odradek.core.transactions.states import TransactionState
+from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
+from odradek.core.kernel.cluster_view import TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
+from odradek.core.kernel.parked import Parked
+from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
+from odradek.core.transactions.transaction_states import TransactionState
 from support.controlling import Controlling, name_of, topic_id
 from support.in_memory import US, Harness
 from support.transactional import EPOCHS, SHARED, Transactional

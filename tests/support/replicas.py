@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, Offset
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.followers import NO_BROKER_EPOCH
-from odradek.core.in_sync import InSync
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.follower_states import NO_BROKER_EPOCH
+from odradek.core.partition.in_sync_replicas import InSync
 from support.isr_controller import Controller
 
 LAG_MS_MAX = 10

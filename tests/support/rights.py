@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.core.kernel.access import CLUSTER_NAME, Operation, ResourceType
 
 _IMPLIED_BY = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),

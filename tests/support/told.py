@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TimestampMs, TopicName, TopicPartition
-from odradek.core.broker import Broker
-from odradek.core.cluster import LeaderAndIsr, PartitionInfo, TopicInfo
-from odradek.core.controller.requests import (
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Changed
+from odradek.core.broker.log_creation import make_replicas
+from odradek.core.broker.metadata_update import Overrides
+from odradek.core.controller.broker_request_batch import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     AssignedState,
@@ -24,10 +26,8 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
-from odradek.core.effects import Changed
-from odradek.core.making import make_replicas
-from odradek.core.metadata_update import Overrides
-from odradek.core.moment import Moment
+from odradek.core.kernel.cluster_view import LeaderAndIsr, PartitionInfo, TopicInfo
+from odradek.core.kernel.moment import Moment
 
 Request = BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
 Partitions = dict[TopicPartition, PartitionInfo]

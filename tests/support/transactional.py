@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.transactions.states import Transaction
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode

@@ -8,9 +8,9 @@ from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Tree
-from odradek.core.cluster import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
-from odradek.core.controller.steps import Elect, ReadDeletions, RemoveTopics
-from odradek.core.effects import Change, Changed, DeleteTopics
+from odradek.core.broker.effects import Change, Changed, DeleteTopics
+from odradek.core.controller.controller_steps import Elect, ReadDeletions, RemoveTopics
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from odradek.net.controller_tree import ControllerTree
 from odradek.net.metadata import Metadata
 from odradek.net.metadata_changes import MetadataChanges

@@ -23,7 +23,7 @@ def test_paths_are_there(page: Path) -> None:
 
 
 def _is_there(path: str) -> bool:
-    module = re.sub(r"\.[A-Z]\w*$", "", path)  # core/flushes.Sync
+    module = re.sub(r"\.[A-Z]\w*$", "", path)  # core/disks/flushes.Sync
     return any(
         (folder / f"{one}{suffix}").exists() for folder in BEGINS_IN for one in (path, module) for suffix in SUFFIXES
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2

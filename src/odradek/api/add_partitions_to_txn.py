@@ -15,11 +15,11 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import Parts, settled, whole
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
+from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

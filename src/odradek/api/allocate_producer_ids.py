@@ -12,7 +12,7 @@ from odradek.api.inter_broker import checked_asks
 from odradek.api.outcome import Short, Slices
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import BrokerId, ProducerId
-from odradek.core.effects import Work
+from odradek.core.broker.effects import Work
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

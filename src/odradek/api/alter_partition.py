@@ -16,8 +16,8 @@ from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import RECOVERED, RECOVERING, LeaderAndIsr
 from odradek.core.controller.events import AlteredPartition, AlterPartitions, BrokerEpochs
+from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, LeaderAndIsr
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,

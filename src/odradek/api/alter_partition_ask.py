@@ -12,9 +12,9 @@ from odradek.api.alter_partition import BY_ID_FROM, WITH_EPOCHS_FROM
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.alter_partition import ProposedIsr
-from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controller.events import AlterPartitions
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,

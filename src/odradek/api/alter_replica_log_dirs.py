@@ -10,8 +10,8 @@ from odradek.api.call import Call
 from odradek.api.parts import Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.access import Operation, ResourceType
-from odradek.core.log_dirs import LogDir, log_dirs
+from odradek.core.broker.log_dirs import LogDir, log_dirs
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -6,7 +6,7 @@ Those that apply to a kind of resource, as far as the request's principal may do
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.core.access import CLUSTER_NAME, EVERYTHING, SEES_ALL, Operation, ResourceType
+from odradek.core.kernel.access import CLUSTER_NAME, EVERYTHING, SEES_ALL, Operation, ResourceType
 
 NOT_ASKED = -(1 << 31)
 NOTHING = 0

@@ -14,7 +14,8 @@ from odradek.api.templates import NumbersTemplates
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import COMMIT_TEMPLATES_MAX, FETCH_TEMPLATES_MAX
 from odradek.base.units import CorrelationId
-from odradek.core.access import (
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.access import (
     ANONYMOUS,
     CLUSTER_NAME,
     DENIED,
@@ -24,9 +25,8 @@ from odradek.core.access import (
     ResourceType,
     Rights,
 )
-from odradek.core.broker import Broker
-from odradek.core.cluster import BrokerInfo, Endpoint
-from odradek.core.moment import Moment
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
+from odradek.core.kernel.moment import Moment
 
 _NAMELESS = Admission()
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.base.errors import ErrorCode
-from odradek.core.broker import Broker
-from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.core.broker.broker import Broker
 from odradek.core.groups.repeated_commit import RepeatedCommit
-from odradek.core.groups.shard import GroupShard
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

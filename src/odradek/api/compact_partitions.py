@@ -19,11 +19,11 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.access import Operation, ResourceType
-from odradek.core.broker import Broker
-from odradek.core.compaction import AllCompacted, Compacted, Compaction, check_is_compacted
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
+from odradek.core.broker.broker import Broker
+from odradek.core.cleaner.compaction_request import AllCompacted, Compacted, Compaction, check_is_compacted
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsPartitionResult,
     CompactPartitionsRequest,

@@ -1,7 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs share: each resource is changed or refused by itself.
 
 What the request itself says wrong is found here; what a value may be, with the configuration that is there, by the
-thread that changes the metadata tree (core/configs/altering.py).
+thread that changes the metadata tree (core/configs/config_validation.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, parked, pauses
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS
-from odradek.core import access, topic_names
+from odradek.core.broker.effects import AlterConfigs, Altered, ConfigOwner
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
-from odradek.core.effects import AlterConfigs, Altered, ConfigOwner
+from odradek.core.kernel import access, topic_names
 from odradek.wire.api_keys import ApiKey
 
 TIMEOUT_MS = 30 * SECOND_MS  # The requests have none of their own; clients give up after as long by default.

@@ -14,12 +14,13 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.assignors.spec import Assignment
-from odradek.core.groups.consumer import ConsumerGroup, steps
-from odradek.core.groups.consumer.member import Member
-from odradek.core.leading import Leading
+from odradek.core.groups.consumer import ConsumerGroup
+from odradek.core.groups.consumer import rebalance_steps as steps
+from odradek.core.groups.consumer.consumer_member import Member
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
 from odradek.wire.messages import consumer_group_describe as wire
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 

@@ -11,11 +11,12 @@ from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer import REPLAYS, heartbeating, steps
+from odradek.core.groups.consumer import REPLAYS, heartbeating
+from odradek.core.groups.consumer import rebalance_steps as steps
 from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
-from odradek.core.groups.group import CONSUMER
+from odradek.core.groups.shard.group import CONSUMER
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.record.internal.codec import compile_writers
 from odradek.wire.messages import consumer_group_heartbeat as wire
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

@@ -17,15 +17,15 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import PARTITIONS_PER_TOPIC_MAX
 from odradek.base.units import NO_BROKER, BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core import topic_names
-from odradek.core.cluster import RECOVERED, RECOVERING, BrokerInfo, Endpoint
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     AssignedState,
     PartitionMetadata,
     TopicIds,
 )
+from odradek.core.kernel import topic_names
+from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, BrokerInfo, Endpoint
 
 T = TypeVar("T")
 

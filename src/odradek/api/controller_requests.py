@@ -1,7 +1,7 @@
 """What the controller tells brokers, as messages of a broker's version, and what their answers say.
 
 The versions are those of inter.broker.protocol.version, which is one for the whole cluster
-(core/inter_broker_protocol.py).
+(core/configs/inter_broker_protocol.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from odradek.api import leader_and_isr, stop_replica, update_metadata
 from odradek.api.grouped import Errors
-from odradek.core.cluster import PLAINTEXT
-from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
-from odradek.core.inter_broker_protocol import InterBrokerProtocol
+from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.kernel.cluster_view import PLAINTEXT
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

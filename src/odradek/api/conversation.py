@@ -28,10 +28,10 @@ from odradek.api.call import Peer
 from odradek.api.gate import Admission, Gate
 from odradek.api.large_produce import LargeProduce
 from odradek.api.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
-from odradek.core.broker import Broker
-from odradek.core.effects import Work
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Work
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed

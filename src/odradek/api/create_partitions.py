@@ -14,8 +14,8 @@ from odradek.api.parts import Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.access import Operation, ResourceType
-from odradek.core.effects import Growth, GrowTopics
+from odradek.core.broker.effects import Growth, GrowTopics
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -16,10 +16,10 @@ from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import TopicInfo
-from odradek.core.effects import CreateTopics
-from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, UNSET, TopicSpec
+from odradek.core.broker.effects import CreateTopics
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, UNSET, TopicSpec
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_topics import (
     CreatableTopic,

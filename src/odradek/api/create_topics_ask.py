@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicName
-from odradek.core.effects import CreateTopics
+from odradek.core.broker.effects import CreateTopics
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -1,4 +1,5 @@
-"""A fetch that waits until there is enough: what Kafka calls a delayed fetch in its purgatory (core/parked.py)."""
+"""A fetch that waits until there is enough: what Kafka calls a delayed fetch in its purgatory
+(core/kernel/parked.py)."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from typing import cast
 from odradek.api.fetch_answer import Read, size_of
 from odradek.api.fetch_read import FetchRead
 from odradek.api.parts import Parts
-from odradek.core.fetch_sessions import Wanted
-from odradek.core.partition import Partition
+from odradek.core.fetch.fetch_sessions import Wanted
+from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import PartitionData
 
 

@@ -15,11 +15,11 @@ from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices, Wait
 from odradek.api.parts import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.access import Operation, ResourceType
+from odradek.core.broker.effects import Work
 from odradek.core.coordinators.settled import Settled
-from odradek.core.effects import Work
-from odradek.core.groups.offset_delete import AT_ONCE_MAX, LongDelete, delete_group
-from odradek.core.leading import Leading
+from odradek.core.groups.group_offset_delete import AT_ONCE_MAX, LongDelete, delete_group
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.schema import maker
 

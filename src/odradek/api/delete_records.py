@@ -18,11 +18,11 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, Offset, TopicName
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
-from odradek.core.log_starts import Advance, AllAdvanced
-from odradek.core.partition import Partition
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
+from odradek.core.partition.log_starts import Advance, AllAdvanced
+from odradek.core.partition.partition import Partition
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

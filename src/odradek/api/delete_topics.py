@@ -17,9 +17,9 @@ from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import TopicInfo
-from odradek.core.effects import DeleteTopics
+from odradek.core.broker.effects import DeleteTopics
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 

@@ -12,9 +12,9 @@ from odradek.api.config_resources import ResourceType
 from odradek.api.describing import REPEATS_MAX
 from odradek.api.parts import Parts, pauses
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core import access, topic_names
-from odradek.core.access import Operation
 from odradek.core.configs.definition import ConfigEntry
+from odradek.core.kernel import access, topic_names
+from odradek.core.kernel.access import Operation
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

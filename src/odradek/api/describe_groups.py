@@ -12,10 +12,10 @@ from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import pauses
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.classic import ClassicGroup
+from odradek.core.groups.classic.classic_group_states import State
 from odradek.core.groups.classic.members import Member
-from odradek.core.groups.classic.states import State
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

@@ -14,8 +14,8 @@ from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, pauses
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.access import Operation, ResourceType
-from odradek.core.log_dirs import LogDir, Volume, log_dirs
+from odradek.core.broker.log_dirs import LogDir, Volume, log_dirs
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

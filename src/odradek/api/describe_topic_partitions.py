@@ -16,9 +16,9 @@ from odradek.api.parts import Parts, in_order
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core import topic_names
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.kernel import topic_names
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
 from odradek.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -8,8 +8,8 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.access import Operation, ResourceType
-from odradek.core.transactions.states import Transaction
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.history import Rebalances
+from odradek.core.groups.shard.history import Rebalances
 from odradek.wire.messages.describe_groups import DescribedRebalance
 
 REPEATS_MAX = 16  # More than any client asks for.

@@ -35,11 +35,11 @@ from odradek.api.table import Api, table_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId
-from odradek.core.broker import Broker
-from odradek.core.effects import Work
-from odradek.core.large_requests import Turn
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Work
+from odradek.core.broker.large_requests import Turn
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.compile import decode, decode_small
 from odradek.wire.errors import Malformed, TooManyElements

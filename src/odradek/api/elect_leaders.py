@@ -16,13 +16,13 @@ from odradek.api.outcome import Slices, Wait
 from odradek.api.parts import CHEAP, Parts, nothing
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import ClusterView, PartitionInfo
-from odradek.core.controller import electing
-from odradek.core.controller.elections import ElectionType
+from odradek.core.broker.metadata_update import METADATA_UPDATED
+from odradek.core.controller import replica_election as electing
 from odradek.core.controller.events import ElectionEnd, ElectLeaders
-from odradek.core.metadata_update import METADATA_UPDATED
-from odradek.core.parked import Parked
+from odradek.core.controller.partition_leader_election import ElectionType
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -12,11 +12,11 @@ from __future__ import annotations
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.ending import End, Ended
-from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
+from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_SINCE = 2

@@ -31,10 +31,10 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
 from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
-from odradek.core.fetch_sessions import FetchKey, FetchRound, Rules, Wanted
-from odradek.core.parked import Parked
-from odradek.core.positions import ISOLATION_LEVELS
+from odradek.core.fetch.fetch_sessions import FetchKey, FetchRound, Rules, Wanted
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.positions import ISOLATION_LEVELS
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,

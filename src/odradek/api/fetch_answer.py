@@ -8,8 +8,8 @@ from odradek.api.parts import Parts
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.fetch_sessions import FetchRound, Wanted
-from odradek.core.partition import Partition, Readable
+from odradek.core.fetch.fetch_sessions import FetchRound, Wanted
+from odradek.core.partition.partition import Partition, Readable
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

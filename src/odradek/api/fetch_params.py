@@ -16,11 +16,11 @@ from odradek.api.fetch_template import ANY_REPLICA_SINCE
 from odradek.api.follower_fetch import follower_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, BrokerId, Offset, TopicName
-from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
-from odradek.core.fetch_sessions import LogEnd, Wanted, Watchers
-from odradek.core.partition import Partition
-from odradek.core.positions import READ_COMMITTED
-from odradek.core.replica_selector import preferred_read_replica
+from odradek.core.fetch.fetch_sessions import LogEnd, Wanted, Watchers
+from odradek.core.kernel.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.positions import READ_COMMITTED
+from odradek.core.partition.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, PartitionData
 
 

@@ -16,8 +16,8 @@ from odradek.api.templates import TemplatePartition
 from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.fetch_sessions import FINAL_EPOCH, SESSIONLESS, Wanted
-from odradek.core.positions import READ_COMMITTED
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, SESSIONLESS, Wanted
+from odradek.core.partition.positions import READ_COMMITTED
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,

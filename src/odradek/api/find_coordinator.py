@@ -15,9 +15,9 @@ from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS
-from odradek.core.access import DENIED, Operation, ResourceType
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators.state_topics import partition_for
+from odradek.core.kernel.access import DENIED, Operation, ResourceType
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.schema import maker
 

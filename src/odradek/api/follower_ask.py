@@ -1,6 +1,6 @@
 """What a follower asks its leader, as messages of any version, and the leader's answers for each partition.
 
-Fetch, OffsetForLeaderEpoch and ListOffsets; what is asked and why is in core/replica_fetchers.py.
+Fetch, OffsetForLeaderEpoch and ListOffsets; what is asked and why is in core/replication/replica_fetcher_manager.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from odradek.api.follower_fetch import REPLICA_STATE_SINCE
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.follower_asks import EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
-from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, Named, OffsetsRequested
+from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
+from odradek.core.replication.replica_fetcher_manager import EpochsRequested, FetchRequested, Named, OffsetsRequested
 from odradek.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,

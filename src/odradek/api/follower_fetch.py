@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset
-from odradek.core.broker import Broker
-from odradek.core.fetch_sessions import Wanted
-from odradek.core.followers import NO_BROKER_EPOCH
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
+from odradek.core.broker.broker import Broker
+from odradek.core.fetch.fetch_sessions import Wanted
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.follower_states import NO_BROKER_EPOCH
+from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import FetchRequest
 
 REPLICA_STATE_SINCE = 15

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from odradek.api.produce_template import ProduceTemplates
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX
-from odradek.core.access import ANONYMOUS, EVERYTHING, NO_CLUSTER_ACTION, Principal, Rights
-from odradek.core.moment import Moment
+from odradek.core.kernel.access import ANONYMOUS, EVERYTHING, NO_CLUSTER_ACTION, Principal, Rights
+from odradek.core.kernel.moment import Moment
 from odradek.wire.request import Request
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import RECOVERED, LeaderAndIsr
+from odradek.core.kernel.cluster_view import RECOVERED, LeaderAndIsr
 
 T = TypeVar("T")
 Element = TypeVar("Element")

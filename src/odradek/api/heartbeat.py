@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
-from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Heartbeat
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.beginning import Asked, Began
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -10,11 +10,11 @@ from odradek.api.outcome import Short, Wait
 from odradek.api.parts import ANSWERED_AT_ONCE, nothing
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
-from odradek.core.access import Operation, ResourceType
-from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
-from odradek.core.controller_asks import ControllerAsks
-from odradek.core.parked import Parked
-from odradek.core.promise import Promise
+from odradek.core.broker.controller_queries import ControllerAsks
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.promise import Promise
 
 T = TypeVar("T")
 

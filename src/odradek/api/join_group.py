@@ -17,11 +17,11 @@ from odradek.api.call import Call
 from odradek.api.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE_MAX
-from odradek.core.access import Operation, ResourceType
-from odradek.core.effects import Work
+from odradek.core.broker.effects import Work
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
-from odradek.core.parked import NEVER, Parked
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import NEVER, Parked
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 # With these errors the answer has no member id, as a member that had one lost it or never gets one.

@@ -12,8 +12,8 @@ from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.access import Operation, ResourceType, Rights
-from odradek.core.cluster import ClusterView, TopicInfo
+from odradek.core.kernel.access import Operation, ResourceType, Rights
+from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
 
 
 class HasIndex(Protocol):

@@ -14,12 +14,12 @@ from odradek.api.call import Peer
 from odradek.api.produce_template import ProduceTemplate
 from odradek.base.errors import Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP
-from odradek.core import ingress
-from odradek.core.broker import Broker
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.partition import Arrival
-from odradek.core.staging import Append
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Arrival
+from odradek.core.partition.staging import Append
 from odradek.record.batch import CHECKSUMMED_FROM
 from odradek.record.crc import crc32c
 from odradek.wire.request import Request

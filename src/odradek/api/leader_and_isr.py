@@ -1,8 +1,8 @@
 """LeaderAndIsr, versions 0 to 7: which of its replicas a broker leads, and whom the others follow.
 
-The controller's value (core/controller/requests) as a message and back, and a broker's answer.  Before version 2
-partitions are not grouped by topic, from version 5 on the answer has topic ids instead of names.  An error of the whole
-request is told for each of its partitions, too, as in Apache Kafka.
+The controller's value (core/controller/broker_request_batch) as a message and back, and a broker's answer.  Before
+version 2 partitions are not grouped by topic, from version 5 on the answer has topic ids instead of names.  An error
+of the whole request is told for each of its partitions, too, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from odradek.api.parts import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import PLAINTEXT, RECOVERED, BrokerInfo, Endpoint
-from odradek.core.controller.requests import AssignedState, BecomeLeaderOrFollower, ToBroker
+from odradek.core.controller.broker_request_batch import AssignedState, BecomeLeaderOrFollower, ToBroker
+from odradek.core.kernel.cluster_view import PLAINTEXT, RECOVERED, BrokerInfo, Endpoint
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,

@@ -15,10 +15,10 @@ from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import Written
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Leaver, Left
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from odradek.wire.schema import maker
 

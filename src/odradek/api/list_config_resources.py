@@ -10,7 +10,7 @@ from odradek.api.call import Call
 from odradek.api.config_resources import ResourceType
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core import access
+from odradek.core.kernel import access
 from odradek.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

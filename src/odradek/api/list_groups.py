@@ -12,8 +12,8 @@ from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode
-from odradek.core.access import Operation, ResourceType
-from odradek.core.groups.group import Group
+from odradek.core.groups.shard.group import Group
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 

@@ -24,11 +24,11 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, parked
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
-from odradek.core.access import Operation, ResourceType
-from odradek.core.lookups import AllAnswered, Question
-from odradek.core.parked import NEVER
-from odradek.core.partition import Partition
-from odradek.core.positions import ISOLATION_LEVELS, READ_COMMITTED
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import NEVER
+from odradek.core.partition.lookups import AllAnswered, Question
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.positions import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

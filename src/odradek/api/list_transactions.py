@@ -9,9 +9,9 @@ from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.access import Operation, ResourceType
-from odradek.core.patterns import Pattern
-from odradek.core.transactions.states import Transaction, TransactionState
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.patterns import Pattern
+from odradek.core.transactions.transaction_states import Transaction, TransactionState
 from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from odradek.wire.messages.list_transactions import TransactionState as Listed
 

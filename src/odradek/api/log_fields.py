@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 from odradek.api.call import Call, Peer
-from odradek.core.access import ANONYMOUS
+from odradek.core.kernel.access import ANONYMOUS
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.request import Request
 

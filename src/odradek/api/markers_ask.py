@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.api.grouped import by_topic
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import ProducerId, TopicName, TopicPartition
-from odradek.core.transactions.markers import MarkersOutcome, WriteMarkers
+from odradek.core.transactions.transaction_markers import MarkersOutcome, WriteMarkers
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

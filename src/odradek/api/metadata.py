@@ -22,14 +22,14 @@ from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core import topic_names
-from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
+from odradek.core.broker.effects import CreateTopics
+from odradek.core.broker.metadata_update import METADATA_UPDATED
 from odradek.core.coordinators import state_topics
-from odradek.core.effects import CreateTopics
-from odradek.core.metadata_update import METADATA_UPDATED
-from odradek.core.parked import Parked
-from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
+from odradek.core.kernel import topic_names
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, PartitionInfo, TopicInfo
+from odradek.core.kernel.parked import Parked
+from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.metadata import (
     MetadataRequest,

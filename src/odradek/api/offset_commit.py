@@ -22,9 +22,9 @@ from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
+from odradek.core.groups.group_offset_commit import Committed, Committer, commit
 from odradek.core.groups.long_commit import LongCommit
-from odradek.core.groups.offset_commit import Committed, Committer, commit
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

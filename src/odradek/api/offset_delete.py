@@ -16,9 +16,9 @@ from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import Written
-from odradek.core.groups.offset_delete import delete
+from odradek.core.groups.group_offset_delete import delete
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,

@@ -23,10 +23,10 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
-from odradek.core.groups.offset_fetch import Fetched, GroupReader, nothing_for
-from odradek.core.leading import Leading
+from odradek.core.groups.group_offset_fetch import Fetched, GroupReader, nothing_for
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,

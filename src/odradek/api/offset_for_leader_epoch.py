@@ -16,7 +16,7 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, TopicName
-from odradek.core.access import Operation, ResourceType
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

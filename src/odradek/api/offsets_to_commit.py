@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from odradek.api.known_partitions import HasIndex, Partitions
 from odradek.api.outcome import PAUSE, Wait
-from odradek.core.effects import Work
+from odradek.core.broker.effects import Work
+from odradek.core.groups.group_offset_commit import OffsetAndMetadata
 from odradek.core.groups.long_commit import LongCommit
-from odradek.core.groups.offset_commit import OffsetAndMetadata
 
 
 class HasOffset(HasIndex, Protocol):

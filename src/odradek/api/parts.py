@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from odradek.api.outcome import PAUSE, Wait
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
-from odradek.core.moment import Moment
-from odradek.core.parked import Condition, Parked
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Condition, Parked
 
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]

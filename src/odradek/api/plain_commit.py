@@ -20,12 +20,12 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import KIB
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
-from odradek.core.broker import Broker
-from odradek.core.groups.offset_commit import NO_RETENTION
+from odradek.core.broker.broker import Broker
+from odradek.core.groups.group_offset_commit import NO_RETENTION
 from odradek.core.groups.repeated_commit import RepeatedCommit
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
 from odradek.wire.request import Request
 

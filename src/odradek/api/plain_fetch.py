@@ -21,16 +21,16 @@ from odradek.base.errors import Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
-from odradek.core.broker import Broker
-from odradek.core.cold import Cold
-from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.partition import Partition, Readable
-from odradek.core.positions import ISOLATION_LEVELS
-from odradek.core.replica_selector import preferred_read_replica
+from odradek.core.broker.broker import Broker
+from odradek.core.fetch.disk_waits import Cold
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Partition, Readable
+from odradek.core.partition.positions import ISOLATION_LEVELS
+from odradek.core.partition.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 from odradek.wire.primitives import Splice
 from odradek.wire.request import Request

@@ -16,14 +16,14 @@ from odradek.api.produce_template import ProduceTemplate
 from odradek.api.templates import PARTITIONS_MAX
 from odradek.base.errors import Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, Offset
-from odradek.core import ingress
-from odradek.core.broker import Broker
-from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.core.broker.broker import Broker
 from odradek.core.coordinators.durable import Written
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.staging import Append
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.staging import Append
 from odradek.record.batch import Batch
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request

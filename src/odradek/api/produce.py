@@ -18,8 +18,8 @@ from odradek.api.produce_in_slices import in_slices, staged_in_slices, takes_lon
 from odradek.api.produce_parts import join, transactional_batches, wrong_as_a_whole
 from odradek.api.produce_staging import refused_part, stage_topic
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.verification import Verification
 from odradek.record.batch import BatchHeader
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse

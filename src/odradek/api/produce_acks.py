@@ -9,9 +9,9 @@ from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicPartition
 from odradek.core.coordinators.durable import Written
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.staging import Append
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.staging import Append
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 Response = TypeVar("Response", ProduceResponse, None)

@@ -20,9 +20,9 @@ from odradek.base.errors import Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core import ingress
-from odradek.core.effects import Work
-from odradek.core.partition import Partition
+from odradek.core.broker.effects import Work
+from odradek.core.partition import ingress
+from odradek.core.partition.partition import Partition
 from odradek.core.transactions.verification import Verification
 from odradek.record.batch import Batch, BatchHeader
 from odradek.wire.messages.produce import (

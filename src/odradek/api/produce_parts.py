@@ -9,12 +9,12 @@ from odradek.api.call import Call
 from odradek.api.produce_acks import ALL_ACKS
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.access import Operation, ResourceType, Rights
-from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.leading import Leading
+from odradek.core.kernel.access import Operation, ResourceType, Rights
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
+from odradek.core.partition.leading import Leading
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
-from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
+from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL, BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

@@ -8,11 +8,11 @@ from odradek.api.produce_parts import topic_name
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, TopicName
-from odradek.core import ingress
-from odradek.core.broker import Broker
+from odradek.core.broker.broker import Broker
 from odradek.core.coordinators.durable import Written
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, admit_batch, admit_verified
 from odradek.core.transactions.verification import Verification
 from odradek.record.batch import Batch

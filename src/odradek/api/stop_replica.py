@@ -1,8 +1,8 @@
 """StopReplica, versions 0 to 4: replicas that a broker is to give up, or to delete.
 
-The controller's value (core/controller/requests) as messages and back, and a broker's answer.  Before version 3 a
-request says for all of its partitions whether they are deleted, and knows no leader epochs.  Who may not ask is told so
-for each partition, too, a stale epoch for the request alone, as in Apache Kafka.
+The controller's value (core/controller/broker_request_batch) as messages and back, and a broker's answer.  Before
+version 3 a request says for all of its partitions whether they are deleted, and knows no leader epochs.  Who may not
+ask is told so for each partition, too, a stale epoch for the request alone, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.controller.requests import StopReplicas, ToBroker
+from odradek.core.controller.broker_request_batch import StopReplicas, ToBroker
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,

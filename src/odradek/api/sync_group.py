@@ -9,10 +9,10 @@ from odradek.api.call import Call
 from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import SyncGroup, SyncGroupResult
-from odradek.core.parked import NEVER, Parked
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import NEVER, Parked
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
-from odradek.core.inter_broker_protocol import InterBrokerProtocol
-from odradek.core.parked import Parked
+from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import OWN_KEYS_FROM, ApiKey
 from odradek.wire.messages.api_versions import ApiVersion
 

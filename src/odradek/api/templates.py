@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.broker import Broker
-from odradek.core.leading import Leading
-from odradek.core.partition import Partition
+from odradek.core.broker.broker import Broker
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Partition
 from odradek.wire.request import Request
 from odradek.wire.template import NumbersTemplate
 

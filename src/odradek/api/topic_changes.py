@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable
 from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.cluster import TopicInfo
-from odradek.core.effects import Change, Changed
+from odradek.core.broker.effects import Change, Changed
+from odradek.core.kernel.cluster_view import TopicInfo
 
 
 class TopicsChanged:

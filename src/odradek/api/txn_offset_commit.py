@@ -23,12 +23,12 @@ from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.groups.group_offset_commit import Committed, Committer, commit
 from odradek.core.groups.long_commit import LongCommit
-from odradek.core.groups.offset_commit import Committed, Committer, commit
-from odradek.core.groups.shard import GroupShard
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.transactions.additions import Question
 from odradek.core.transactions.verification import Verification
 from odradek.wire.messages.txn_offset_commit import (

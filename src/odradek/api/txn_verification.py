@@ -15,10 +15,10 @@ from odradek.api.parts import nothing
 from odradek.api.produce_parts import is_transactional, topic_name
 from odradek.base.errors import Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
-from odradek.core import ingress
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.leading import Leading
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
 from odradek.core.transactions.additions import Question
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
 from odradek.core.transactions.verification import Verification

@@ -1,8 +1,8 @@
 """UpdateMetadata, versions 0 to 8: which brokers there are, and who leads what, as clients are told of it.
 
-The controller's value (core/controller/requests) as a message and back, and a broker's answer.  Version 0 knows one
-address of a broker, and before version 5 partitions are not grouped by topic.  The answer has room for one error: that
-of the first partition or broker that can't be, while all others are applied.
+The controller's value (core/controller/broker_request_batch) as a message and back, and a broker's answer.  Version 0
+knows one address of a broker, and before version 5 partitions are not grouped by topic.  The answer has room for one
+error: that of the first partition or broker that can't be, while all others are applied.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from odradek.api.outcome import Slices
 from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
-from odradek.core.cluster import PLAINTEXT, BrokerInfo, Endpoint
-from odradek.core.controller.requests import PartitionMetadata, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import PartitionMetadata, ToBroker, UpdateMetadata
+from odradek.core.kernel.cluster_view import PLAINTEXT, BrokerInfo, Endpoint
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

@@ -14,11 +14,11 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.leading import Leading
-from odradek.core.transactions.markers import Marker
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
+from odradek.core.transactions.transaction_markers import Marker
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

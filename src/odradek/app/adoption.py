@@ -17,11 +17,11 @@ from pathlib import Path
 from odradek.app.kraft_topics import KnownTopic, UnreadableMetadata, read_topics
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import PartitionInfo, TopicInfo
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.coordinators import state_topics
-from odradek.core.storage import FoundTopic
-from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX
+from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
+from odradek.core.partition.storage import FoundTopic
+from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX
 from odradek.log.files.disk import Disk, DiskFailed
 from odradek.log.files.log_file_names import CLEANER_OFFSETS
 from odradek.log.segment.checkpoints import BadCheckpoint, read_offsets

@@ -29,7 +29,7 @@ from odradek.app.config import METRICS_LISTENER, Settings, load
 from odradek.app.listeners import Endpoint
 from odradek.app.logs import TEXT, parse_levels
 from odradek.base.units import INT32_MAX, BrokerId
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.coordinators.state_topics import OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR
 

@@ -28,12 +28,12 @@ from odradek.app.listeners import (
 from odradek.app.properties import read_properties
 from odradek.base.units import BrokerId
 from odradek.core.configs import together
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, raise_all
 from odradek.core.configs.unknown_keys import unknown, why_refused
 from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
-from odradek.core.replica_selector import SELECTORS
+from odradek.core.partition.replica_selector import SELECTORS
 
 if TYPE_CHECKING:
     from odradek.tls.config import TlsConfig

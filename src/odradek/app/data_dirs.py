@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from odradek.app.output import size_text
-from odradek.core.storage import STRAYS_NAMED_MAX, Storage
+from odradek.core.partition.storage import STRAYS_NAMED_MAX, Storage
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import Each
 from odradek.log.files.disk import Disk, DiskFailed, read_file, replace_file

@@ -31,13 +31,13 @@ from odradek.base.uuids import Uuid
 from odradek.coordination.acls import first_acl
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
-from odradek.core.broker import Broker
-from odradek.core.cluster import BrokerInfo, ClusterView
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.replicas import is_held
 from odradek.core.configs.definition import ConfigError
-from odradek.core.entropy import Entropy
-from odradek.core.inter_broker_protocol import protocol_of
-from odradek.core.replicas import is_held
-from odradek.core.storage import NoDirectory, Storage
+from odradek.core.configs.inter_broker_protocol import protocol_of
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.partition.storage import NoDirectory, Storage
 from odradek.log.directory.directory_loading import make_durable_directory
 from odradek.log.files.disk import RealDisk
 from odradek.log.files.unsynced import UnsyncedDisk

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek.app.listeners import Listener, SecurityProtocol
 from odradek.base.secret import Secret
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, Value
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from odradek.app.config import Settings
 from odradek.app.listeners import Listener as ListenerSettings
 from odradek.app.listeners import inter_broker_listener
 from odradek.base.limits import RECEIVE_BUDGET_BYTES
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.connection_quotas import ConnectionQuotas
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.shell import Shell

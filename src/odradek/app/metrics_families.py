@@ -15,7 +15,7 @@ from odradek.app import metrics_table as table
 from odradek.app.metrics_kinds import Metric
 from odradek.app.metrics_replication import Led, Replication
 from odradek.app.metrics_snapshot import Histogram, OneLog, Snapshot
-from odradek.core.cleaning import Won
+from odradek.core.cleaner.cleaning_steps import Won
 from odradek.net.traffic import BUCKETS, MICROSECONDS
 
 # Bucket n of Latencies ends at 2ⁿ µs.  Finer than 16 µs nobody asks, and the last has no end.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.base.units import BrokerId, TopicPartition
-from odradek.core.broker import Broker
-from odradek.core.cluster import TopicInfo
-from odradek.core.partition import Partition
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.partition.partition import Partition
 
 
 class Led(NamedTuple):

@@ -18,13 +18,13 @@ from odradek.api.log_fields import api_name
 from odradek.app.metrics_loop_lag import LoopLag
 from odradek.app.metrics_replication import Replication
 from odradek.base.units import TopicPartition
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Won
-from odradek.core.cluster import TopicInfo
-from odradek.core.groups.classic.states import State as ClassicState
-from odradek.core.groups.group import CLASSIC, CONSUMER
-from odradek.core.partition import Partition
-from odradek.core.transactions.states import TransactionState
+from odradek.core.broker.broker import Broker
+from odradek.core.cleaner.cleaning_steps import Won
+from odradek.core.groups.classic.classic_group_states import State as ClassicState
+from odradek.core.groups.shard.group import CLASSIC, CONSUMER
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.partition.partition import Partition
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.net.listener import Listener
 from odradek.net.shell import Shell
 from odradek.net.traffic import Latencies

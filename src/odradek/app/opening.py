@@ -16,9 +16,9 @@ from odradek.app.reconfiguration import Reconfiguration, password_encoder
 from odradek.base.units import INT32_MAX, BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.tree import Tree
-from odradek.core.cluster import Endpoint, TopicInfo
 from odradek.core.configs.definition import ConfigError
-from odradek.core.storage import Storage, log_config
+from odradek.core.kernel.cluster_view import Endpoint, TopicInfo
+from odradek.core.partition.storage import Storage, log_config
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.log_config import LogConfig

@@ -10,7 +10,7 @@ from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError
 from odradek.client.offsets import LATEST, list_offsets
-from odradek.core.topic_names import checked
+from odradek.core.kernel.topic_names import checked
 
 PATTERN_CHARACTERS = frozenset("*?+[](){}|^$\\")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.app.config import Settings, check_safe
 from odradek.app.listener_tls import contexts_of, parse_tls
 from odradek.coordination.passwords import PasswordEncoder
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.net.listener import Listener
 from odradek.net.movers import Movers

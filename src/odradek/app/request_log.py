@@ -25,9 +25,9 @@ from odradek.api.log_fields import Fields, of_request
 from odradek.api.outcome import Done, Encoded, Outcome, Staged, Steps
 from odradek.app.logs import REQUESTS, iso_time
 from odradek.base.errors import ErrorCode
-from odradek.core.broker import Broker
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
 from odradek.net.shell import Shell
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS

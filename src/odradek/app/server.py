@@ -26,7 +26,7 @@ from odradek.app.config import Settings, load
 from odradek.app.garbage import YOUNG_OBJECTS, Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
-from odradek.core.storage import NoDirectory
+from odradek.core.partition.storage import NoDirectory
 from odradek.log.files.disk import DirectoryInUse, DiskFailed
 from odradek.log.files.meta_properties import WrongDirectory
 from odradek.net import processors

@@ -20,7 +20,7 @@ from odradek.client.errors import ClientError, KafkaUnavailable
 from odradek.client.leaders import group_by_leader
 from odradek.client.log_dirs import Replica, replicas_of
 from odradek.client.offsets import EARLIEST, LATEST, list_offsets
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.log.files.log_file_names import LOG_STARTS, parse_partition
 from odradek.log.files.meta_properties import WrongDirectory, identity
 from odradek.log.segment.checkpoints import BadCheckpoint, read_offsets

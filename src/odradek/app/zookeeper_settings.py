@@ -20,7 +20,7 @@ from odradek.base.extras import absent, not_installed
 from odradek.base.secret import Secret
 from odradek.coordination.tree import BadArguments, Tree, check_path
 from odradek.coordination.zookeeper_access import Access, Credentials, Scheme
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 
 CONNECT = "zookeeper.connect"

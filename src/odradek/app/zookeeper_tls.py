@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from odradek.base.secret import Secret
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, Value
 from odradek.tls import reasons
 from odradek.tls.config import DEFAULT_STORE_TYPE, Names, TlsConfig

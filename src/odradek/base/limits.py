@@ -19,7 +19,7 @@ REQUEST_ELEMENTS_MAX = 100_000
 # millisecond or two.
 REQUEST_ELEMENTS_INLINE_MAX = 1_000
 SLICE_ELEMENTS = 100
-# How many of those requests are in memory at a time (core/large_requests.py): one that is larger than
+# How many of those requests are in memory at a time (core/broker/large_requests.py): one that is larger than
 # LARGE_REQUEST_BYTES, and some that are not.  One that has not gone on for TURN_STUCK_MS holds up nobody.
 LARGE_REQUEST_BYTES = 128 * KIB
 LARGE_REQUESTS_AT_ONCE = 1

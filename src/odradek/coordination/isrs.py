@@ -14,7 +14,7 @@ from odradek.coordination import layout
 from odradek.coordination.fields import readable
 from odradek.coordination.partition_states import decoded, encoded
 from odradek.coordination.tree import BadVersion, MultiFailed, NoNode, SetData, Stat, Tree
-from odradek.core.cluster import LeaderAndIsr
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 PARTITIONS_PER_NODE = 2_000  # Names are up to 249 bytes long, and a node has room for a megabyte.
 

@@ -43,7 +43,7 @@ from odradek.coordination.znodes import (
     encode_reassignment,
     encode_topic,
 )
-from odradek.core.cluster import Replicas, TopicAssignment
+from odradek.core.kernel.cluster_view import Replicas, TopicAssignment
 
 # The values, beside the paths that are defined below.
 __all__ = [

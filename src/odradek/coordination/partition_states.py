@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.coordination.znodes import PartitionState, decode_partition_state, encode_partition_state
-from odradek.core.cluster import LeaderAndIsr
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 
 def encoded(state: LeaderAndIsr) -> bytes:

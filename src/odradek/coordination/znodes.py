@@ -20,7 +20,7 @@ from typing import NamedTuple
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, from_text, to_text
 from odradek.coordination.fields import BadZnodeError, Fields, encode
-from odradek.core.cluster import PLAINTEXT, BrokerInfo, Endpoint, Replicas, TopicAssignment
+from odradek.core.kernel.cluster_view import PLAINTEXT, BrokerInfo, Endpoint, Replicas, TopicAssignment
 
 # /cluster/id
 

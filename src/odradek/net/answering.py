@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from odradek.api.outcome import Encoded
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked, ParkingLot
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked, ParkingLot
 
 ANSWERING_SECONDS = 0.003  # An answer takes 50 us, and sending them as long again.
 ANSWERS_PER_LOOK = 16  # Before the clock is looked at.

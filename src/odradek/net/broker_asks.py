@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from odradek.api import add_partitions_ask, alter_partition_ask, controlled_shutdown, create_topics_ask, markers_ask
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, BrokerId
-from odradek.core.alter_partition import ProposedIsr
-from odradek.core.broker import Broker
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Changed, CreateTopics, all_refused
 from odradek.core.controller.events import ShutDown
-from odradek.core.effects import Changed, CreateTopics, all_refused
+from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.core.transactions.additions import AddPartitions
-from odradek.core.transactions.markers import WriteMarkers
+from odradek.core.transactions.transaction_markers import WriteMarkers
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.controlled_shutdown import Answer

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
-from odradek.core.cluster import ClusterView, Endpoint
+from odradek.core.kernel.cluster_view import ClusterView, Endpoint
 from odradek.net.channel import Channel, ChannelFull
 from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder, SocketSettings
 from odradek.net.controller_channels import inter_broker_endpoint

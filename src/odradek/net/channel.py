@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from odradek.base.units import SECOND_MS
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channel_connection import ChannelConnection
 from odradek.net.channel_requests import (
     ChannelConfig,

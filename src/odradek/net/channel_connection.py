@@ -21,7 +21,7 @@ from odradek import __version__
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SEND_BUFFER_HIGH_BYTES
 from odradek.base.units import SECOND_MS
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channel_frames import ResponseFrames
 from odradek.net.channel_requests import ChannelConfig, Failed, PendingRequest, Reason, RequestBuilder
 from odradek.tls import reasons

@@ -21,16 +21,16 @@ from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, TimestampMs
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.tree import TreeFailed
-from odradek.core.awaited_changes import AwaitedChanges
-from odradek.core.broker import Broker
-from odradek.core.cluster import BrokerInfo
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.controller_queries import ControllerAsks
+from odradek.core.broker.effects import Change, Changed, CreateTopics
+from odradek.core.broker.replicas import Errors
+from odradek.core.broker.topic_purgatory import AwaitedChanges
 from odradek.core.controller import events
-from odradek.core.controller.context import LiveBroker
+from odradek.core.controller.broker_request_batch import ToBroker
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import ToBroker
-from odradek.core.controller_asks import ControllerAsks
-from odradek.core.effects import Change, Changed, CreateTopics
-from odradek.core.replicas import Errors
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.kernel.cluster_view import BrokerInfo
 from odradek.net.config_watch import ConfigWatch
 from odradek.net.controlled_shutdown import Answer, hand_over
 from odradek.net.controller_thread import ControllerThread

@@ -29,12 +29,12 @@ from odradek.coordination.tree import (
     Tree,
     TreeFailed,
 )
-from odradek.core import config_log
-from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic, started_with
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.broker import config_log_lines as config_log
+from odradek.core.broker.effects import NOBODY, AlterConfigs, Altered, ConfigOwner
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.config_validation import Dynamic, altered_broker, altered_topic, started_with
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit
-from odradek.core.effects import NOBODY, AlterConfigs, Altered, ConfigOwner
 from odradek.net.dynamic_configs import DynamicConfigs, Problems, is_secret, stored
 
 OWNERS_PER_MULTI = 100

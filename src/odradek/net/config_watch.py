@@ -29,10 +29,10 @@ from odradek.coordination.tree import (
     WatchEvent,
     children_if_there,
 )
-from odradek.core.altering import put_news_in_force
-from odradek.core.broker import Broker
-from odradek.core.effects import Altered
-from odradek.core.topic_names import checked
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.config_handlers import put_news_in_force
+from odradek.core.broker.effects import Altered
+from odradek.core.kernel.topic_names import checked
 from odradek.net.config_changes import ConfigChanges
 from odradek.net.from_controller import Shell
 

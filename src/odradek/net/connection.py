@@ -22,8 +22,8 @@ from odradek.api.conversation import Conversation
 from odradek.api.outcome import Staged
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.base.units import SECOND_MS
-from odradek.core.cluster import Endpoint
-from odradek.core.moment import Moment
+from odradek.core.kernel.cluster_view import Endpoint
+from odradek.core.kernel.moment import Moment
 from odradek.net.gathering import REQUESTS_MAX
 from odradek.net.intake import LEFT_BYTES_MIN, Intake, is_for_mover
 from odradek.net.outbox import outbox_of, principal_of

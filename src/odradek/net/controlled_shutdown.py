@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
-from odradek.core.broker import Broker
-from odradek.core.cluster import ClusterView
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.cluster_view import ClusterView
 
 _LOG = logging.getLogger(__name__)
 

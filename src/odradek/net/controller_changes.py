@@ -32,8 +32,8 @@ from odradek.coordination.tree import (
     Tree,
     children_if_there,
 )
-from odradek.core.cluster import LeaderAndIsr, TopicAssignment
-from odradek.core.controller.steps import Deposed, Written
+from odradek.core.controller.controller_steps import Deposed, Written
+from odradek.core.kernel.cluster_view import LeaderAndIsr, TopicAssignment
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from functools import partial
 
 from odradek.api.controller_requests import Response, Versions, errors, to_message, version_of
 from odradek.base.units import BrokerId
-from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.controller import events
-from odradek.core.controller.context import LiveBroker
-from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 from odradek.net.channel import Channel
 from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder
 from odradek.tls.contexts import Contexts

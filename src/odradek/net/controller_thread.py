@@ -17,8 +17,8 @@ from typing import Any
 from odradek.base.units import BrokerId, TimestampMs
 from odradek.coordination.tree import SessionState, Tree, Unavailable
 from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import ToBroker
 from odradek.net.controller_tree import ControllerTree
 
 _LOG = logging.getLogger(__name__)

@@ -29,10 +29,9 @@ from odradek.coordination.tree import (
     children_if_there,
     ensure_paths,
 )
-from odradek.core.cluster import BrokerInfo, LeaderAndIsr
 from odradek.core.controller import events
-from odradek.core.controller.context import LiveBroker
-from odradek.core.controller.steps import (
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.controller.controller_steps import (
     DeleteNotices,
     Deposed,
     Elect,
@@ -52,6 +51,7 @@ from odradek.core.controller.steps import (
     Steps,
     WriteStates,
 )
+from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr
 from odradek.net.controller_changes import ControllerChanges, with_folders
 
 _LOG = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from odradek.coordination import layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.passwords import CannotEncode, PasswordEncoder
 from odradek.coordination.tree import NoNode, Tree
-from odradek.core.configs.altering import KEEPS_ALL, Dynamic
 from odradek.core.configs.broker_keys import broker_key
+from odradek.core.configs.config_validation import KEEPS_ALL, Dynamic
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Carries out what the core asks for (core/effects.py), and brings the end of each back to the broker.
+"""Carries out what the core asks for (core/broker/effects.py), and brings the end of each back to the broker.
 
     take_effects() ──> start ──> a thread: run() ──> the loop: an event of the broker's, then settle
                          └──> a change ──> the thread of the metadata tree ──> the member, who waits until it is seen
@@ -17,12 +17,10 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from odradek.base.units import TimestampMs
-from odradek.core import topic_log
-from odradek.core.altering import put_in_force
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.coordinators.shards import Load, Loaded
-from odradek.core.effects import (
+from odradek.core.broker import topic_log_lines as topic_log
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.config_handlers import put_in_force
+from odradek.core.broker.effects import (
     AlterConfigs,
     Altered,
     Change,
@@ -35,11 +33,13 @@ from odradek.core.effects import (
     all_refused,
     none_altered,
 )
-from odradek.core.flushes import Sync, Synced
-from odradek.core.log_starts import WriteStarts, WroteStarts
-from odradek.core.lookups import LookedUp, Lookup
-from odradek.core.moment import Moment
-from odradek.core.moving import Copying
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.coordinators.shards import Load, Loaded
+from odradek.core.disks.flushes import Sync, Synced
+from odradek.core.disks.log_dir_moves import Copying
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.log_starts import WriteStarts, WroteStarts
+from odradek.core.partition.lookups import LookedUp, Lookup
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.descriptors import has_run_out
 from odradek.net.pools import Pool

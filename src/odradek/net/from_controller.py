@@ -20,13 +20,13 @@ from typing import NamedTuple, Protocol, TypeVar
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.coordination.tree import TreeFailed
-from odradek.core.broker import Broker
-from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
-from odradek.core.making import make_replicas
-from odradek.core.metadata_update import Overrides
-from odradek.core.moment import Moment
-from odradek.core.replicas import Errors
-from odradek.core.storage import NoDirectory
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.log_creation import make_replicas
+from odradek.core.broker.metadata_update import Overrides
+from odradek.core.broker.replicas import Errors
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.storage import NoDirectory
 from odradek.net.metadata import Metadata
 
 log = logging.getLogger(__name__)

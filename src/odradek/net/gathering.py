@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 
 CONNECTIONS_MAX = 32  # A millisecond or two.
 REQUESTS_MAX = 4  # Of one connection; who stages more has a commit of its own.

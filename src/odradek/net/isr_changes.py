@@ -21,11 +21,11 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.coordination.isrs import notify, write
 from odradek.coordination.tree import Tree, TreeFailed
-from odradek.core.alter_partition import ProposedIsr
-from odradek.core.broker import Broker
-from odradek.core.cluster import LeaderAndIsr
+from odradek.core.broker.broker import Broker
 from odradek.core.controller.events import AlterPartitions
-from odradek.core.isr_notifications import IsrNotifications
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.alter_partition_manager import ProposedIsr
+from odradek.core.partition.isr_notifications import IsrNotifications
 from odradek.net.from_controller import Shell
 
 log = logging.getLogger(__name__)

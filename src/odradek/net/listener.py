@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from odradek.base.units import SECOND_MS
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.cannot_listen import CannotListen, why_not
 from odradek.net.connection import ClientConnection
 from odradek.net.connection_quotas import ConnectionQuotas

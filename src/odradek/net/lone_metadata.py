@@ -16,7 +16,7 @@ from odradek.coordination.tree import (
     Unavailable,
     ensure_paths,
 )
-from odradek.core.cluster import BrokerInfo, PartitionInfo, TopicInfo
+from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
 from odradek.net.metadata import AnotherBroker, Metadata, named
 
 REGISTRATIONS_MAX = 3  # Another broker may come and go meanwhile.

@@ -27,9 +27,9 @@ from odradek.coordination.tree import (
     TreeFailed,
     Unavailable,
 )
-from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
-from odradek.core.configs.topic import told_invalid
-from odradek.core.effects import TakeProducerIds
+from odradek.core.broker.effects import TakeProducerIds
+from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
 T = TypeVar("T")

@@ -33,8 +33,8 @@ from odradek.coordination.tree import (
     Tree,
     TreeFailed,
 )
-from odradek.core.cluster import TopicInfo
-from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.broker.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.net.metadata import Metadata, decoded
 
 _LOG = logging.getLogger(__name__)

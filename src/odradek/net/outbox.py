@@ -21,8 +21,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
-from odradek.core.access import ANONYMOUS, Principal
-from odradek.core.moment import Moment
+from odradek.core.kernel.access import ANONYMOUS, Principal
+from odradek.core.kernel.moment import Moment
 from odradek.net.descriptors import are_left
 from odradek.net.heard import Heard
 from odradek.net.movers import Movers

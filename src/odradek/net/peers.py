@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from odradek.api.controller_requests import versions_of
 from odradek.base.units import BrokerId
-from odradek.core.broker import Broker
+from odradek.core.broker.broker import Broker
 from odradek.core.controller import events
-from odradek.core.controller.context import LiveBroker
-from odradek.core.controller.requests import ToBroker
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.controller_context import LiveBroker
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.controller_channels import ControllerChannels

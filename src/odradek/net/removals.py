@@ -8,7 +8,7 @@ from functools import partial
 
 from odradek.base.units import TopicName
 from odradek.coordination.tree import TreeFailed
-from odradek.core.effects import Changed
+from odradek.core.broker.effects import Changed
 from odradek.net.from_controller import Shell
 from odradek.net.metadata import Metadata
 

@@ -13,8 +13,8 @@ from odradek.api.follower_ask import FetchSettings
 from odradek.api.list_offsets import EARLIEST, LATEST
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicPartition
-from odradek.core.broker import Broker
-from odradek.core.replica_fetchers import (
+from odradek.core.broker.broker import Broker
+from odradek.core.replication.replica_fetcher_manager import (
     EpochsRequested,
     FetchRequested,
     OffsetsRequested,

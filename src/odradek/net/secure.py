@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from odradek.base.units import SECOND_MS
-from odradek.core.access import ANONYMOUS, USER, Principal
+from odradek.core.kernel.access import ANONYMOUS, USER, Principal
 from odradek.net.outbox import Loop, TransportWithOutbox
 from odradek.net.secure_outbox import PIECE_BYTES, SecureOutbox
 from odradek.tls.contexts import Contexts

@@ -22,10 +22,10 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.base.tuples import new_tuple
 from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
-from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.effects import AlterConfigs, Altered, Change, Changed, TakeProducerIds
-from odradek.core.moment import Moment
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import AlterConfigs, Altered, Change, Changed, TakeProducerIds
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.answering import Answering
 from odradek.net.busy_poll import BusyPoll

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.core.flushes import Sync, Synced
+from odradek.core.disks.flushes import Sync, Synced
 
 if TYPE_CHECKING:
     from odradek.net.native.syncer import Syncer

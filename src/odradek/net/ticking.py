@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from odradek.base.units import SECOND_MS
-from odradek.core.broker import Broker
-from odradek.core.moment import Moment
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.moment import Moment
 
 LATE_MS = 100  # A timer that is so late shows that the loop was held up.
 

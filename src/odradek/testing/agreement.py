@@ -11,7 +11,7 @@ from functools import partial
 
 from odradek.base.units import BrokerId
 from odradek.coordination.tree import Tree
-from odradek.core.cluster import ClusterView
+from odradek.core.kernel.cluster_view import ClusterView
 from odradek.testing import elections
 from odradek.testing.host import SECONDS_MAX, BrokerFailed
 from odradek.testing.member import Member, are_led, controlled_by, has_brokers, leaders_of_all

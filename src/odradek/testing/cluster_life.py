@@ -13,7 +13,7 @@ from odradek.app.brokers import replicas_of_state
 from odradek.app.config import settings
 from odradek.base.units import BrokerId
 from odradek.coordination.sqlite import SqliteTree
-from odradek.core.cluster import ClusterView
+from odradek.core.kernel.cluster_view import ClusterView
 from odradek.testing import elections
 from odradek.testing.agreement import Agreement
 from odradek.testing.configuration import NO_CONFIGS, Value, texts_of_all

@@ -14,8 +14,8 @@ from odradek.api.call import Call
 from odradek.api.outcome import Encoded, Resumed, Wait
 from odradek.api.table import Api
 from odradek.base.errors import ErrorCode
-from odradek.core.fetch_sessions import FetchKey
-from odradek.core.parked import Parked
+from odradek.core.fetch.fetch_sessions import FetchKey
+from odradek.core.kernel.parked import Parked
 from odradek.testing.frames import frame_of
 from odradek.testing.topics_named import FIELDS, name_of, names_anything, parted
 from odradek.wire.api_keys import ApiKey

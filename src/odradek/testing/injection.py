@@ -21,9 +21,9 @@ from odradek.api.conversation import Dispatch
 from odradek.api.outcome import Encoded, Outcome, Staged, Steps
 from odradek.api.table import BY_KEY
 from odradek.base.units import SECOND_MS, CorrelationId
-from odradek.core.broker import Broker
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
 from odradek.net.shell import Shell
 from odradek.testing.error_answers import Answering, ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults

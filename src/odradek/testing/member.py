@@ -13,7 +13,7 @@ from odradek.app.config import Settings
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree
-from odradek.core.cluster import ClusterView, TopicInfo
+from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
 from odradek.testing.broker import Broker
 from odradek.testing.configuration import places_of_member
 from odradek.testing.links import LinkedLoop

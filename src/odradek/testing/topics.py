@@ -15,8 +15,8 @@ from odradek.app.building import Running
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.broker import Broker
-from odradek.core.cluster import INTERNAL_TOPICS, Endpoint
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, Endpoint
 from odradek.testing.frames import frame_of
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection

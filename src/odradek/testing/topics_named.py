@@ -10,7 +10,7 @@ import copy
 from typing import Any, NamedTuple
 
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.broker import Broker
+from odradek.core.broker.broker import Broker
 from odradek.wire.api_keys import ApiKey
 
 

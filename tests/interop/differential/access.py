@@ -17,7 +17,7 @@ from differential.batches import batch
 from differential.steps import NO_SUCH_ID, NO_SUCH_PRODUCER, VALID, Ready, Scenario, Step, Taken, ask, id_of, producer
 from differential.waits import ConsumerGroupIs, Coordinators, TransactionIs, Wait
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.access import Operation, ResourceType
+from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -26,8 +26,8 @@ from differential.steps import CLUSTER, NO_SUCH_ID, Step
 from odradek.api.gate import Admission
 from odradek.api.table import BY_KEY, Api
 from odradek.base.units import TimestampMs
-from odradek.core.access import EVERYTHING, Principal, Rights
-from odradek.core.moment import Moment
+from odradek.core.kernel.access import EVERYTHING, Principal, Rights
+from odradek.core.kernel.moment import Moment
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

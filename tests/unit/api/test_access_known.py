@@ -12,10 +12,10 @@ from odradek.api.gate import Admission
 from odradek.api.large_produce import LargeProduce
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.access import EVERYTHING, Operation, Principal, ResourceType, Rights
-from odradek.core.parked import Parked
-from odradek.core.partition import Partition
-from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX
+from odradek.core.kernel.access import EVERYTHING, Operation, Principal, ResourceType, Rights
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.partition import Partition
+from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.client import encode_request

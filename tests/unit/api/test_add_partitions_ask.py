@@ -9,8 +9,8 @@ import pytest
 from odradek.api import add_partitions_ask
 from odradek.api.gate import Admission
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.access import Operation, Principal
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import Operation, Principal
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.additions import AddPartitions, Question
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

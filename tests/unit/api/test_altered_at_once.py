@@ -14,11 +14,11 @@ import pytest
 from odradek.app.effective import EFFECTIVE
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
-from odradek.core.cleaning import Clean
+from odradek.core.cleaner.cleaning_steps import Clean
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import READ_ONLY
-from odradek.core.flushes import Sync
-from odradek.core.partition import Partition
+from odradek.core.disks.flushes import Sync
+from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleaner import Options
 from odradek.log.log.durability import flush_now
 from odradek.record.batch import Batch
@@ -43,15 +43,15 @@ TEXT = Path(__file__).read_bytes()  # Of a kind that one codec packs better than
 # Keys around the core, or that a broker of one directory and no TLS has nothing to do with.
 ELSEWHERE = {
     "group.consumer.assignment.interval.ms": "tests/unit/core/groups/test_assignment_interval.py",
-    "listener.security.protocol.map": "refused: tests/unit/core/configs/test_altering.py",
-    "listeners": "refused: tests/unit/core/configs/test_altering.py",
+    "listener.security.protocol.map": "refused: tests/unit/core/configs/test_config_validation.py",
+    "listeners": "refused: tests/unit/core/configs/test_config_validation.py",
     "log.cleaner.io.max.bytes.per.second": "tests/interop/test_altered_threads.py",
     "max.connections": "tests/interop/test_configs.py",
     "max.connections.per.ip": "tests/interop/test_configs.py",
     "min.insync.replicas": "tests/unit/api/test_led_with_followers.py",
     "num.network.threads": "tests/interop/test_altered_threads.py",
     "odradek.record.validation": "tests/interop/test_validated_altered.py",
-    "replica.alter.log.dirs.io.max.bytes.per.second": "tests/unit/core/test_moving.py",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "tests/unit/core/disks/test_log_dir_moves.py",
 }
 TLS = "tests/interop/test_configs_tls.py"
 
@@ -289,7 +289,7 @@ CASES = {
     "num.replica.fetchers": Case("2", fetchers, 1, 2),
     "producer.id.expiration.ms": Case("1000", producers, 1, 0),
     "transaction.partition.verification.enable": Case("false", joins, False, True),
-    # The shell tells the controller, which elects: unit/core/controller/test_electing.py.
+    # The shell tells the controller, which elects: unit/core/controller/test_replica_election.py.
     "unclean.leader.election.enable": Case("true", lambda harness: list(harness.broker.unclean_enabled), [], [None]),
 }
 # How hard a codec tries, at first hardly at all.

@@ -14,13 +14,13 @@ from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.access import Operation, Principal, ResourceType
-from odradek.core.cleaning import Clean
-from odradek.core.cluster import PartitionInfo, TopicInfo
-from odradek.core.effects import Changed
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.partition import Partition
+from odradek.core.broker.effects import Changed
+from odradek.core.cleaner.cleaning_steps import Clean
+from odradek.core.kernel.access import Operation, Principal, ResourceType
+from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import flush_now
 from odradek.record.batch import Batch

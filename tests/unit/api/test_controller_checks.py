@@ -11,8 +11,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import PARTITIONS_PER_TOPIC_MAX
 from odradek.base.units import INT32_MAX, NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
@@ -21,6 +20,7 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataResponse

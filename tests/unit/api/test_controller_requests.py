@@ -9,8 +9,7 @@ from odradek.api.controller_requests import Versions, errors, to_message, versio
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     EPOCH_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
@@ -19,6 +18,7 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.wire.compile import decode, encode
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,

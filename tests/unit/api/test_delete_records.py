@@ -9,9 +9,9 @@ import pytest
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.effects import Effect, Work
-from odradek.core.log_starts import WriteStarts
-from odradek.core.parked import Parked
+from odradek.core.broker.effects import Effect, Work
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.log_starts import WriteStarts
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,

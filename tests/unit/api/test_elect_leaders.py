@@ -11,10 +11,10 @@ import pytest
 from odradek.api.table import BY_KEY
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
-from odradek.core.access import Operation
-from odradek.core.controller.elections import ElectionType
 from odradek.core.controller.events import ElectionEnd, ElectLeaders
-from odradek.core.parked import Parked
+from odradek.core.controller.partition_leader_election import ElectionType
+from odradek.core.kernel.access import Operation
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from support.between_brokers import BetweenBrokers, frame, not_the_controller

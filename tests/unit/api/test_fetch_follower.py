@@ -9,9 +9,9 @@ import pytest
 from odradek.api.gate import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicPartition
-from odradek.core.access import ANONYMOUS, NO_CLUSTER_ACTION
 from odradek.core.coordinators.durable import Written
-from odradek.core.moment import Moment
+from odradek.core.kernel.access import ANONYMOUS, NO_CLUSTER_ACTION
+from odradek.core.kernel.moment import Moment
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from support.asking import ALL, FETCH, LEADER, fetch_request

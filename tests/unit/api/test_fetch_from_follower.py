@@ -9,8 +9,8 @@ import pytest
 from odradek.api import plain_fetch
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
-from odradek.core.fetch_sessions import INITIAL_EPOCH
-from odradek.core.parked import Parked
+from odradek.core.fetch.fetch_sessions import INITIAL_EPOCH
+from odradek.core.kernel.parked import Parked
 from odradek.record.markers import EndMarker, end_marker_batch
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from odradek.wire.messages.list_offsets import (

@@ -11,10 +11,10 @@ from odradek.api.gate import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_EPOCH, Session
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.partition import Partition
+from odradek.core.fetch.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_EPOCH, Session
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.partition import Partition
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,

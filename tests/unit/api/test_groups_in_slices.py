@@ -164,7 +164,7 @@ def test_of_a_group_of_many_offsets_what_is_in_the_log_is_deleted(
     group: GroupOffsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk becomes full between two batches of its tombstones."""
-    monkeypatch.setattr("odradek.core.groups.offset_delete.RECORDS_PER_BATCH", SLICE_ELEMENTS)
+    monkeypatch.setattr("odradek.core.groups.group_offset_delete.RECORDS_PER_BATCH", SLICE_ELEMENTS)
     group.commit(at(1))
     begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
     begun.steps_to_a_thread()

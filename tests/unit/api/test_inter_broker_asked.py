@@ -11,10 +11,10 @@ from odradek.api import allocate_producer_ids, alter_partition, controlled_shutd
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.access import Operation
-from odradek.core.cluster import RECOVERING, LeaderAndIsr
 from odradek.core.controller.events import AlteredPartition, AlterPartitions, ShutDown
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import Operation
+from odradek.core.kernel.cluster_view import RECOVERING, LeaderAndIsr
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (

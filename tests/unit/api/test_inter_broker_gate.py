@@ -7,9 +7,9 @@ import pytest
 from odradek.api.call import Peer
 from odradek.api.gate import InterBrokerGate
 from odradek.base.units import TimestampMs
-from odradek.core.access import ANONYMOUS, CLUSTER_NAME, EVERYTHING, Operation, Principal, ResourceType
-from odradek.core.cluster import Endpoint
-from odradek.core.moment import Moment
+from odradek.core.kernel.access import ANONYMOUS, CLUSTER_NAME, EVERYTHING, Operation, Principal, ResourceType
+from odradek.core.kernel.cluster_view import Endpoint
+from odradek.core.kernel.moment import Moment
 from odradek.wire.request import Request
 
 NOW = Moment(TimestampMs(0), 0)

@@ -15,9 +15,7 @@ from odradek.api import leader_and_isr, stop_replica, update_metadata
 from odradek.app.garbage import NEVER, YOUNG_COLLECTIONS, YOUNG_OBJECTS
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.events import AlteredPartition, AlterPartitions
-from odradek.core.controller.requests import (
+from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
     PartitionMetadata,
@@ -25,7 +23,9 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
-from odradek.core.parked import Parked
+from odradek.core.controller.events import AlteredPartition, AlterPartitions
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.errors import Malformed

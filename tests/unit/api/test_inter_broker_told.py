@@ -11,9 +11,8 @@ from odradek.api import leader_and_isr, stop_replica, update_metadata
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.access import Operation
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.requests import (
+from odradek.core.broker.replicas import Errors
+from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
     PartitionMetadata,
@@ -21,8 +20,9 @@ from odradek.core.controller.requests import (
     ToBroker,
     UpdateMetadata,
 )
-from odradek.core.parked import Parked
-from odradek.core.replicas import Errors
+from odradek.core.kernel.access import Operation
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionState,

@@ -18,8 +18,8 @@ from odradek.api import (
 from odradek.api.alter_partition_ask import Altered, from_response, to_message, version_for
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, BrokerId
-from odradek.core.alter_partition import ProposedIsr
 from odradek.core.controller.events import ShutDown
+from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.wire.compile import decode, encode
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (

@@ -12,8 +12,8 @@ from odradek.api.list_offsets import EARLIEST, LATEST
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER
-from odradek.core.access import ANONYMOUS, Operation, ResourceType
-from odradek.core.parked import Parked
+from odradek.core.kernel.access import ANONYMOUS, Operation, ResourceType
+from odradek.core.kernel.parked import Parked
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection

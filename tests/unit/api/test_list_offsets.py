@@ -14,8 +14,8 @@ from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.lookups import Lookup
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.lookups import Lookup
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import encode_batch, seal_batch

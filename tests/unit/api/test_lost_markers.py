@@ -10,7 +10,7 @@ from odradek.api.outcome import Encoded
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,

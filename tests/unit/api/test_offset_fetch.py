@@ -9,8 +9,8 @@ import pytest
 from odradek.api.describing import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS
-from odradek.core.parked import Parked
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -10,8 +10,8 @@ from odradek.api.gate import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import INT32_MAX, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.access import Operation, Principal, ResourceType
-from odradek.core.partition import Partition
+from odradek.core.kernel.access import Operation, Principal, ResourceType
+from odradek.core.partition.partition import Partition
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_records import (

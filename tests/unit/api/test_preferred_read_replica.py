@@ -9,10 +9,10 @@ import pytest
 from odradek.api import plain_fetch
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
-from odradek.core.cluster import BrokerInfo, Endpoint
-from odradek.core.fetch_sessions import FINAL_EPOCH
-from odradek.core.parked import Parked
-from odradek.core.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from support.asking import LEADER
 from support.controlling import OTHER

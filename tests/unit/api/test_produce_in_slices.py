@@ -11,7 +11,7 @@ from odradek.api.produce_in_slices import FIRST_WRITE_PARTS
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import Offset, TopicName, TopicPartition
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec

@@ -10,7 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
-from odradek.core import ingress
+from odradek.core.partition import ingress
 from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
 from odradek.record.compression import Codec

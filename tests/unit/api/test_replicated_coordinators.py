@@ -11,11 +11,11 @@ import pytest
 from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
+from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.leading import Leading
-from odradek.core.transactions.states import TransactionState
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
+from odradek.core.partition.leading import Leading
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.client import decode_response
 from odradek.wire.messages.end_txn import EndTxnResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -9,8 +9,8 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint
-from odradek.core.effects import CreateTopics
+from odradek.core.broker.effects import CreateTopics
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from support.in_memory import US, Harness
 

@@ -10,7 +10,7 @@ from odradek.api.table import BY_KEY
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

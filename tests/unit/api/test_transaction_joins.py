@@ -13,9 +13,9 @@ import pytest
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.flushes import Sync
-from odradek.core.parked import Parked
+from odradek.core.disks.flushes import Sync
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 from support.group_offsets import GroupOffsets

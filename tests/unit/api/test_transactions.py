@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.transactions.states import LAST_EPOCH, NEVER_MS, TransactionState
+from odradek.core.transactions.transaction_states import LAST_EPOCH, NEVER_MS, TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.in_memory import Harness
 from support.transactional import NOBODY, Transactional, committed, last_stable, make_topic, written

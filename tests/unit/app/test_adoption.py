@@ -11,9 +11,9 @@ from odradek.app.adoption import KEPT, NAMED_MAX, Adoption
 from odradek.app.kraft_topics import KnownTopic
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionInfo
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.storage import FoundTopic
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionInfo
+from odradek.core.partition.storage import FoundTopic
 from odradek.log.files.disk import RealDisk
 
 US = BrokerId(7)

@@ -19,7 +19,7 @@ from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.former_keys import RENAMED
 from odradek.core.configs.topic_keys import TOPIC_KEYS
 from odradek.core.configs.unknown_keys import nearest
-from odradek.core.replica_selector import SELECTORS
+from odradek.core.partition.replica_selector import SELECTORS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "CONFIGURATION.md"
 

@@ -7,7 +7,7 @@ import re
 from odradek.app.config import DEFAULTS
 from odradek.app.config_documentation import markdown
 from odradek.app.effective import EFFECTIVE
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.docs import DOCS, UNUSED
 from odradek.core.configs.topic_keys import TOPIC_KEYS

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.app.config import settings
 from odradek.app.reconfiguration import Reconfiguration
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.net.listener import Listener
 from odradek.net.movers import Movers

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.app.zookeeper_settings import ZooKeeperSettings, zookeeper_settings
 from odradek.coordination.zookeeper_access import OPEN, Scheme
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from support.certificates import PASSWORD, Authority, Known, written
 
@@ -162,7 +162,7 @@ def test_what_is_not_installed(module: str, what: str, tmp_path: Path) -> None:
         "import sys; from importlib import util; found = util.find_spec\n"
         f"util.find_spec = lambda name, *more: None if name == {module!r} else found(name, *more)\n"
         "from odradek.app.zookeeper_settings import zookeeper_settings\n"
-        "from odradek.core.configs.broker import BrokerConfigs\n"
+        "from odradek.core.configs.broker_configs import BrokerConfigs\n"
         "from odradek.core.configs.definition import ConfigError\n"
         "try: zookeeper_settings(BrokerConfigs.parse({'zookeeper.connect': 'a:1', sys.argv[1]: sys.argv[2]}))\n"
         "except ConfigError as error: print(error)\n"

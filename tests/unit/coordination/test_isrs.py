@@ -10,7 +10,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.coordination import layout
 from odradek.coordination.isrs import PARTITIONS_PER_NODE, notify, write
 from odradek.coordination.tree import Create, Tree, ensure_paths
-from odradek.core.cluster import LeaderAndIsr
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 US, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 T = TopicName("t")

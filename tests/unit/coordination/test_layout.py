@@ -17,7 +17,7 @@ from odradek.coordination import claims, layout
 from odradek.coordination.layout import BadZnodeError
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import check_path
-from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 
 # What lay in the trees, by release and path.
 GOLDEN: dict[str, dict[str, dict[str, str]]] = json.loads(

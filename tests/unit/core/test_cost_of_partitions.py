@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.core.housekeeping import LOOKED_AT_PER_SLICE
+from odradek.core.broker.housekeeping import LOOKED_AT_PER_SLICE
 from odradek.wire.messages.create_topics import CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

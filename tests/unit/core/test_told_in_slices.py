@@ -10,10 +10,10 @@ import pytest
 from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.cluster import TopicInfo
-from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, UpdateMetadata
-from odradek.core.effects import Changed
-from odradek.core.topic_plans import TopicSpec
+from odradek.core.broker.effects import Changed
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, UpdateMetadata
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.topics.topic_plans import TopicSpec
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.in_memory import Harness
 from support.members import coordinator

@@ -38,7 +38,8 @@ def begun(config: LogConfig) -> tuple[SimDisk, LogDirectory, Log]:
 
 
 def cut_below(directory: LogDirectory, log: Log, start: Offset) -> None:
-    """As core/log_starts: the start is durable before the segments go; their files go in the reaper's round."""
+    """As core/partition/log_starts: the start is durable before the segments go; their files go in the reaper's
+    round."""
     write = directory.checkpoints.begin_starts({NAME: start})
     write.run()
     directory.checkpoints.end_starts(write)

@@ -51,7 +51,7 @@ def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
 
 
 def move_start(directory: LogDirectory, log: Log, start: Offset) -> None:
-    """As core/log_starts."""
+    """As core/partition/log_starts."""
     write = directory.checkpoints.begin_starts({NAME: start})
     write.run()
     directory.checkpoints.end_starts(write)

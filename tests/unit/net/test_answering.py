@@ -7,8 +7,8 @@ from contextlib import nullcontext
 
 from odradek.api.outcome import Encoded
 from odradek.base.units import TimestampMs
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked, ParkingLot
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked, ParkingLot
 from odradek.net.answering import ANSWERING_SECONDS, ANSWERS_PER_LOOK, Answering
 
 NOW = Moment(TimestampMs(1), 1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
-from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.channel_requests import RequestBuilder
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channel import Channel, ChannelFull
 from odradek.net.channel_connection import ChannelConnection
 from odradek.net.channel_requests import Failed, Reason, RequestBuilder

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channel import Channel
 from odradek.net.channel_requests import Failed, Reason, RequestBuilder
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.core.cluster import Endpoint
+from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channel import Channel
 from odradek.net.channel_requests import Failed, Reason, RequestBuilder
 from odradek.tls.config import TlsConfig

@@ -18,11 +18,11 @@ from odradek.coordination import layout
 from odradek.coordination.fields import BadZnodeError, encode
 from odradek.coordination.passwords import PasswordEncoder
 from odradek.coordination.sqlite import SqliteTree
-from odradek.core.cluster import BrokerInfo, PartitionInfo, TopicInfo
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.broker.effects import AlterConfigs, Altered, ConfigOwner, CreateTopics, DeleteTopics
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
-from odradek.core.effects import AlterConfigs, Altered, ConfigOwner, CreateTopics, DeleteTopics
+from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
 from odradek.net.config_changes import NOTICE_KEPT_MS, ConfigChanges
 from odradek.net.metadata import Metadata
 from support.tree_members import TopicsOfTree

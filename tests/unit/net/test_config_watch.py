@@ -15,7 +15,7 @@ from odradek.coordination import layout
 from odradek.coordination.fields import encode
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import SessionExpired, Unavailable
-from odradek.core.effects import ConfigOwner, DeleteTopics
+from odradek.core.broker.effects import ConfigOwner, DeleteTopics
 from odradek.net.config_watch import NO_FOLDER
 from support.config_watching import ALL, BROKER, DELETE, LOCATION, PASSWORD, SET, Line, T, Watching, Writer
 

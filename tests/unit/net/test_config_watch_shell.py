@@ -14,7 +14,7 @@ from odradek.base.units import BrokerId
 from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Unavailable
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.net.config_watch import ConfigWatch
 from odradek.testing.broker import Broker
 from support.asking import created, produce

@@ -12,8 +12,8 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.controller.events import ShutDown
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.controlled_shutdown import hand_over

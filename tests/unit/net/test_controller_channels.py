@@ -10,12 +10,12 @@ import pytest
 from odradek.api.controller_requests import versions_of
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.configs.inter_broker_protocol import protocol
 from odradek.core.controller import events
-from odradek.core.controller.context import LiveBroker
-from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
-from odradek.core.inter_broker_protocol import protocol
-from odradek.core.metadata_version import NEWEST
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
+from odradek.core.kernel.metadata_version import NEWEST
 from odradek.net.controller_channels import ControllerChannels
 from odradek.wire.compile import encode
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrResponse

@@ -15,11 +15,11 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, SessionExpired, SessionListener, SessionState, Unavailable
-from odradek.core.cluster import BrokerInfo, Endpoint, TopicAssignment
 from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker, UpdateMetadata
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import ToBroker, UpdateMetadata
-from odradek.core.controller.steps import Steps
+from odradek.core.controller.controller_steps import Steps
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, TopicAssignment
 from odradek.net import controller_thread
 from odradek.net.controller_thread import ControllerThread
 from odradek.net.controller_tree import ControllerTree

@@ -17,11 +17,11 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, Operation, Unavailable, ensure_paths
-from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, UpdateMetadata
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import BecomeLeaderOrFollower, UpdateMetadata
-from odradek.core.controller.steps import Elect
+from odradek.core.controller.controller_steps import Elect
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.net.controller_changes import BYTES_PER_MULTI, ControllerChanges
 from odradek.net.controller_tree import ControllerTree
 

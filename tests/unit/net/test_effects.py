@@ -14,8 +14,8 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.coordination.tree import Unavailable
-from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.effects import Change, Changed, Chores
+from odradek.core.broker.effects import Change, Changed, Chores
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.log.files.disk import DiskFailed
 from odradek.net.effects import Effects
 from odradek.net.pools import Pool

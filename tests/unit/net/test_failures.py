@@ -28,7 +28,7 @@ PROGRAM = """
 import sys
 from odradek.api.table import BY_KEY
 from odradek.app import server
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.net.metadata_changes import MetadataChanges
 
 class Condition:

@@ -15,16 +15,16 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.tree import TreeFailed
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.requests import (
+from odradek.core.broker.replicas import Errors
+from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
     PartitionMetadata,
     ToBroker,
     UpdateMetadata,
 )
-from odradek.core.moment import Moment
-from odradek.core.replicas import Errors
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.moment import Moment
 from odradek.net import from_controller
 from odradek.net.from_controller import FromController
 from odradek.net.metadata import Metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.base.units import TimestampMs
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 from odradek.net.gathering import CONNECTIONS_MAX, Gathered
 
 NOW = Moment(TimestampMs(1), 2)

@@ -23,12 +23,12 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, Operation, Result, Unavailable
-from odradek.core.cluster import BrokerInfo, LeaderAndIsr, TopicAssignment
 from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker, UpdateMetadata
 from odradek.core.controller.controller import Controller
-from odradek.core.controller.requests import ToBroker, UpdateMetadata
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
+from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr, TopicAssignment
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leading import Leading
 from odradek.net import isr_changes
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels

@@ -15,8 +15,8 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Stat, Tree
-from odradek.core.cluster import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
-from odradek.core.effects import CreateTopics, TakeProducerIds
+from odradek.core.broker.effects import CreateTopics, TakeProducerIds
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from odradek.net.lone_metadata import LoneMetadata
 from odradek.net.metadata import AnotherBroker, Metadata
 from support.tree_members import US, T, TreeMember, topic

@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from odradek.base.limits import SEND_BYTES_PER_TURN
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 from odradek.log.files.disk import DiskFailed, File, FileSlice, RealDisk
 from odradek.net.heard import CHANGES_MAX, Heard
 from odradek.net.movers import HAS_MOVER, Movers

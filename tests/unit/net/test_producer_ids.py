@@ -7,7 +7,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.coordination.layout import BadZnodeError
-from odradek.core.effects import TakeProducerIds
+from odradek.core.broker.effects import TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.metadata import Metadata
 from odradek.testing import Broker

@@ -10,9 +10,9 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.cluster import BrokerInfo
-from odradek.core.moment import Moment
-from odradek.core.replica_fetchers import fetcher_id
+from odradek.core.kernel.cluster_view import BrokerInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.replication.replica_fetcher_manager import fetcher_id
 from odradek.net.channel_connection import ChannelConnection
 from odradek.net.replica_fetchers import FetcherConnections
 from odradek.wire.compile import decode, encode

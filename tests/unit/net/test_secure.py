@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 from odradek.log.files.disk import FileSlice, RealDisk
 from odradek.net import secure
 from odradek.net.heard import Heard

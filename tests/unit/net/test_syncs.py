@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import Offset, TopicName, TopicPartition
-from odradek.core.flushes import Sync, Synced
+from odradek.core.disks.flushes import Sync, Synced
 from odradek.log.files.disk import DiskFailed, RealDisk, RealFile
 from odradek.log.files.unsynced import UnsyncedDisk
 from odradek.log.log.flush import Flush

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 from odradek.net.ticking import LATE_MS, Ticking
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
 from sim.simloop import SimLoop

@@ -10,8 +10,8 @@ import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import BrokerInfo, PartitionInfo, TopicInfo
-from odradek.core.effects import Changed, CreateTopics
+from odradek.core.broker.effects import Changed, CreateTopics
+from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels
 from odradek.wire.compile import encode

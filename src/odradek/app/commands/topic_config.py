@@ -25,7 +25,7 @@ from odradek.app.topic_configs import meant_instead
 from odradek.base.errors import ErrorCode
 from odradek.client import configs
 from odradek.client.errors import ErrorAnswer
-from odradek.core.configs.topic import told_invalid
+from odradek.core.configs.topic_configs import told_invalid
 
 
 def config(

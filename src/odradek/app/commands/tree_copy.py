@@ -94,7 +94,7 @@ def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool)
     if missing := absent("kazoo"):
         raise CommandFailed(not_installed(missing, "zookeeper"))
     from odradek.app.zookeeper_settings import CONNECT, CONNECTION_MS, zookeeper_settings
-    from odradek.core.configs.broker import BrokerConfigs
+    from odradek.core.configs.broker_configs import BrokerConfigs
 
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # Or Python prints what it says of each try.
     try:

@@ -13,7 +13,7 @@ from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
 from odradek.client.metadata import Partition
 from odradek.client.replicas import min_insync_replicas, topic_overrides
-from odradek.core.configs.topic import invalid_values
+from odradek.core.configs.topic_configs import invalid_values
 
 CHECK = "topics"
 WITH_PARTITIONS = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)

@@ -6,6 +6,16 @@ One key a line: name, default, rule, importance, update mode (read-only where no
 from __future__ import annotations
 
 from odradek.base.units import INT64_MAX
+from odradek.core.configs.config_rules import (
+    ANY_LIST,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    AT_LEAST_MINUS_1,
+    NOT_EMPTY,
+    UNIQUE,
+    between,
+    one_of,
+)
 from odradek.core.configs.definition import (
     CLUSTER_WIDE,
     HIGH,
@@ -19,16 +29,6 @@ from odradek.core.configs.definition import (
     long,
     password,
     string,
-)
-from odradek.core.configs.rules import (
-    ANY_LIST,
-    AT_LEAST_0,
-    AT_LEAST_1,
-    AT_LEAST_MINUS_1,
-    NOT_EMPTY,
-    UNIQUE,
-    between,
-    one_of,
 )
 
 CLUSTER_KEYS: tuple[ConfigKey, ...] = (

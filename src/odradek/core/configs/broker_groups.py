@@ -6,6 +6,15 @@ One key a line: name, default, rule, importance, update mode (read-only where no
 from __future__ import annotations
 
 from odradek.base.units import INT32_MAX
+from odradek.core.configs.config_rules import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    AT_LEAST_MINUS_1,
+    UNIQUE,
+    between,
+    one_of,
+    one_of_any_case,
+)
 from odradek.core.configs.definition import (
     CLUSTER_WIDE,
     HIGH,
@@ -19,15 +28,6 @@ from odradek.core.configs.definition import (
     long,
     short,
     string,
-)
-from odradek.core.configs.rules import (
-    AT_LEAST_0,
-    AT_LEAST_1,
-    AT_LEAST_MINUS_1,
-    UNIQUE,
-    between,
-    one_of,
-    one_of_any_case,
 )
 
 GROUPS_KEYS: tuple[ConfigKey, ...] = (

@@ -8,21 +8,7 @@ from __future__ import annotations
 import sys
 
 from odradek.base.units import INT64_MAX
-from odradek.core.configs.definition import (
-    CLUSTER_WIDE,
-    HIGH,
-    LOW,
-    MEDIUM,
-    ConfigKey,
-    boolean,
-    class_,
-    double,
-    int_,
-    list_,
-    long,
-    string,
-)
-from odradek.core.configs.rules import (
+from odradek.core.configs.config_rules import (
     AT_LEAST_0,
     AT_LEAST_1,
     AT_LEAST_MINUS_1,
@@ -36,6 +22,20 @@ from odradek.core.configs.rules import (
     UNIQUE,
     between,
     between_or,
+)
+from odradek.core.configs.definition import (
+    CLUSTER_WIDE,
+    HIGH,
+    LOW,
+    MEDIUM,
+    ConfigKey,
+    boolean,
+    class_,
+    double,
+    int_,
+    list_,
+    long,
+    string,
 )
 
 DOUBLE_MAX = sys.float_info.max

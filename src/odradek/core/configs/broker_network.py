@@ -6,6 +6,18 @@ One key a line: name, default, rule, importance, update mode (read-only where no
 from __future__ import annotations
 
 from odradek.base.units import INT32_MAX, INT64_MAX
+from odradek.core.configs.config_rules import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    NOT_EMPTY_LIST,
+    NOT_NULL,
+    SECURITY_PROTOCOL,
+    SPOKEN_RELEASE,
+    UNIQUE,
+    between,
+    one_of,
+    one_of_any_case,
+)
 from odradek.core.configs.definition import (
     CLUSTER_WIDE,
     HIGH,
@@ -22,18 +34,6 @@ from odradek.core.configs.definition import (
     password,
     short,
     string,
-)
-from odradek.core.configs.rules import (
-    AT_LEAST_0,
-    AT_LEAST_1,
-    NOT_EMPTY_LIST,
-    NOT_NULL,
-    SECURITY_PROTOCOL,
-    SPOKEN_RELEASE,
-    UNIQUE,
-    between,
-    one_of,
-    one_of_any_case,
 )
 
 NETWORK_KEYS: tuple[ConfigKey, ...] = (

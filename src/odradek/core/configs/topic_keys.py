@@ -6,8 +6,7 @@ One key a line: name, default, rule, importance, update mode (read-only where no
 from __future__ import annotations
 
 from odradek.base.units import INT64_MAX
-from odradek.core.configs.definition import LOW, MEDIUM, ConfigKey, boolean, double, int_, list_, long, string
-from odradek.core.configs.rules import (
+from odradek.core.configs.config_rules import (
     AT_LEAST_0,
     AT_LEAST_1,
     AT_LEAST_MINUS_1,
@@ -22,6 +21,7 @@ from odradek.core.configs.rules import (
     between,
     between_or,
 )
+from odradek.core.configs.definition import LOW, MEDIUM, ConfigKey, boolean, double, int_, list_, long, string
 
 _KEYS: tuple[ConfigKey, ...] = (
     list_("cleanup.policy", ("delete",), CLEANUP_POLICY, MEDIUM),

@@ -15,19 +15,17 @@ from functools import singledispatchmethod
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import TopicAssignment
-from odradek.core.controller import electing, events
-from odradek.core.controller.asking import alter_partitions, shut_down
-from odradek.core.controller.context import ControllerContext, LiveBroker
-from odradek.core.controller.deletion import TopicDeletion
-from odradek.core.controller.leaders import Leaders
-from odradek.core.controller.requests import (
+from odradek.core.controller import events
+from odradek.core.controller import replica_election as electing
+from odradek.core.controller.broker_questions import alter_partitions, shut_down
+from odradek.core.controller.broker_request_batch import (
     BecomeLeaderOrFollower,
     RequestBatch,
     StopReplicas,
     ToBroker,
 )
-from odradek.core.controller.steps import (
+from odradek.core.controller.controller_context import ControllerContext, LiveBroker
+from odradek.core.controller.controller_steps import (
     DeleteNotices,
     Deposed,
     Elect,
@@ -42,6 +40,9 @@ from odradek.core.controller.steps import (
     ReadTopics,
     Steps,
 )
+from odradek.core.controller.deletion import TopicDeletion
+from odradek.core.controller.leaders import Leaders
+from odradek.core.kernel.cluster_view import TopicAssignment
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.core.controller.context import ControllerContext
-from odradek.core.controller.requests import RequestBatch
-from odradek.core.controller.steps import RemoveTopics, Steps
+from odradek.core.controller.broker_request_batch import RequestBatch
+from odradek.core.controller.controller_context import ControllerContext
+from odradek.core.controller.controller_steps import RemoveTopics, Steps
 
 
 class TopicDeletion:

@@ -12,9 +12,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.elections import ElectionType
-from odradek.core.controller.requests import ToBroker
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.partition_leader_election import ElectionType
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 T = TypeVar("T")
 BrokerEpochs = Mapping[BrokerId, int]

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller import elections
-from odradek.core.controller.context import ControllerContext
-from odradek.core.controller.requests import RequestBatch
-from odradek.core.controller.steps import Finding, ReadMayBeUnclean, ReadStates, Steps, WriteStates
+from odradek.core.controller import partition_leader_election as elections
+from odradek.core.controller.broker_request_batch import RequestBatch
+from odradek.core.controller.controller_context import ControllerContext
+from odradek.core.controller.controller_steps import Finding, ReadMayBeUnclean, ReadStates, Steps, WriteStates
+from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 _LOG = logging.getLogger(__name__)
 

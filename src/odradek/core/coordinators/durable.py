@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
-from odradek.core.staging import Append
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.staging import Append
 
 T = TypeVar("T")
 Step = Callable[[Moment], None]

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from odradek.base.units import BrokerId
-from odradek.core.cluster import ClusterView
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
 from odradek.core.coordinators.durable import NextSteps
-from odradek.core.entropy import Entropy
-from odradek.core.inter_broker_protocol import InterBrokerProtocol
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.parked import ParkingLot
-from odradek.core.partition import Append, Partition
-from odradek.core.timers import Timers
+from odradek.core.kernel.cluster_view import ClusterView
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.timers import Timers
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Append, Partition
 from odradek.record.batch import Batch
 
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX, Offset
-from odradek.core.leading import Leading
+from odradek.core.partition.leading import Leading
 
 _NEVER = Offset(INT64_MAX)
 

@@ -16,11 +16,11 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import MIB, BrokerId, Offset, TopicName, TopicPartition
-from odradek.core.coordinators import loading
+from odradek.core.coordinators import shard_loading as loading
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_topics import partition_for
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leading import Leading
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.log.log.log import Log
 

@@ -1,7 +1,7 @@
 """The writing side of one partition of a state topic: records in Kafka's formats, one batch for a change.
 
 A change is one batch, so a crash leaves all of it or nothing.  State follows the log: it is changed when the batch is
-written, and made again from the log by whoever loads it (loading.py).
+written, and made again from the log by whoever loads it (shard_loading.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_TIMESTAMP, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.partition import Append
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Append
 from odradek.record.batch import Batch
 from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
 from odradek.record.internal.codec import encode

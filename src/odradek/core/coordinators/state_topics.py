@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from odradek.base.units import TopicName
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.topic_plans import TopicSpec
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.topics.topic_plans import TopicSpec
 
 OFFSETS_FACTOR = "offsets.topic.replication.factor"
 TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"

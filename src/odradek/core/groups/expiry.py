@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 
 from odradek.base.errors import Refused
 from odradek.base.units import MINUTE_MS, TopicName
-from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.groups.group import Group
-from odradek.core.groups.offset_delete import forget_group
-from odradek.core.groups.offsets import NEVER, GroupOffsets, GroupTopicPartition, tombstones
-from odradek.core.groups.shard import GroupShard
-from odradek.core.moment import Moment
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.groups.group_offset_delete import forget_group
+from odradek.core.groups.shard.group import Group
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.groups.shard.offsets import NEVER, GroupOffsets, GroupTopicPartition, tombstones
+from odradek.core.kernel.moment import Moment
 from odradek.record.internal.offsets import OffsetCommitValue
 
 _LOG = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.core.coordinators.state_log import StateRecord
-from odradek.core.groups.offset_commit import (
+from odradek.core.groups.group_offset_commit import (
     NO_RETENTION,
     Committed,
     Committer,
@@ -24,8 +24,8 @@ from odradek.core.groups.offset_commit import (
     expiry,
     record,
 )
-from odradek.core.groups.shard import GroupShard
-from odradek.core.moment import Moment
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.moment import Moment
 from odradek.record.internal.offsets import OffsetCommitValue
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.classic import ClassicGroup, joining, leaving, syncing
+from odradek.core.groups.classic import ClassicGroup, leaving, syncing
+from odradek.core.groups.classic import classic_joining as joining
 from odradek.core.groups.classic.messages import (
     Heartbeat,
     JoinGroup,
@@ -19,9 +20,9 @@ from odradek.core.groups.classic.messages import (
     SyncGroupResult,
 )
 from odradek.core.groups.consumer import ConsumerGroup, classic_members
-from odradek.core.groups.shard import GroupShard
-from odradek.core.moment import Moment
-from odradek.core.promise import Promise
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
 
 
 def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:

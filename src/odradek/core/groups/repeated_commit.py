@@ -15,13 +15,13 @@ from struct import Struct
 
 from odradek.base.places import places as numbers_at
 from odradek.base.units import TimestampMs
-from odradek.core.cluster import TopicInfo
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import NOBODY
-from odradek.core.groups.offset_commit import Committer, OffsetAndMetadata, committing, record
-from odradek.core.groups.offsets import CommittedOffsets
-from odradek.core.groups.shard import GroupShard
-from odradek.core.moment import Moment
+from odradek.core.groups.group_offset_commit import Committer, OffsetAndMetadata, committing, record
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.groups.shard.offsets import CommittedOffsets
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.kernel.moment import Moment
 from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION
 from odradek.record.crc import crc32c
 from odradek.record.internal.offsets import OffsetCommitValue, offset_commit_value

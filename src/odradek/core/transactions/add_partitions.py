@@ -20,8 +20,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.moment import Moment
-from odradek.core.promise import Promise
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
 from odradek.core.transactions.addition_queue import AdditionQueue, Codes, Parts, Waiting
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
 from odradek.core.transactions.one_in_flight import Complaints, OneInFlight

@@ -7,7 +7,7 @@ from itertools import islice
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.core.promise import Promise
+from odradek.core.kernel.promise import Promise
 from odradek.core.transactions.additions import Question
 
 PARTITIONS_PER_REQUEST_MAX = 1000  # Of all its transactions together, each of which has one at least.

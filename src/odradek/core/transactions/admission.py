@@ -5,9 +5,9 @@ from __future__ import annotations
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.leading import Leading
-from odradek.core.moment import Moment
-from odradek.core.transactions.coordinator import TransactionCoordinator
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leading import Leading
+from odradek.core.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.core.transactions.verification import Verification
 from odradek.record.batch import Batch
 

@@ -17,13 +17,13 @@ from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.moment import Moment
-from odradek.core.transactions import rules
+from odradek.core.kernel.moment import Moment
+from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.marker_channel import OVERTAKEN, TransactionMarkerChannelManager
-from odradek.core.transactions.markers import WriteMarker
 from odradek.core.transactions.pending_completion import PendingCompletion
-from odradek.core.transactions.shard import Completion, TransactionShard
-from odradek.core.transactions.states import Transaction
+from odradek.core.transactions.transaction_markers import WriteMarker
+from odradek.core.transactions.transaction_shard import Completion, TransactionShard
+from odradek.core.transactions.transaction_states import Transaction
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
-from odradek.core.moment import Moment
-from odradek.core.promise import Promise
-from odradek.core.transactions import rules
-from odradek.core.transactions.shard import Completion
-from odradek.core.transactions.states import NO_ID
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
+from odradek.core.transactions import transaction_rules as rules
+from odradek.core.transactions.transaction_shard import Completion
+from odradek.core.transactions.transaction_states import NO_ID
 
 if TYPE_CHECKING:
-    from odradek.core.transactions.coordinator import TransactionCoordinator
+    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator
 
 
 class End(NamedTuple):

@@ -23,16 +23,16 @@ from typing import NamedTuple
 
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TimestampMs, TopicPartition
-from odradek.core.cluster import ClusterView
 from odradek.core.coordinators.shards import Shards
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.moment import Moment
-from odradek.core.partition import Partition
-from odradek.core.transactions import rules
+from odradek.core.kernel.cluster_view import ClusterView
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.completion import Completions
-from odradek.core.transactions.markers import Marker, WriteMarker
-from odradek.core.transactions.shard import TransactionShard
-from odradek.core.transactions.states import Transaction
+from odradek.core.transactions.transaction_markers import Marker, WriteMarker
+from odradek.core.transactions.transaction_shard import TransactionShard
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.log.producers.producer_state import ProducerStateEntry
 
 _LOG = logging.getLogger(__name__)

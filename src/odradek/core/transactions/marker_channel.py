@@ -16,10 +16,10 @@ from collections.abc import Callable
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.moment import Moment
-from odradek.core.transactions.markers import MarkersOutcome, WriteMarkers
+from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.one_in_flight import Complaints, OneInFlight
 from odradek.core.transactions.pending_completion import PendingCompletion
+from odradek.core.transactions.transaction_markers import MarkersOutcome, WriteMarkers
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from odradek.base.units import TopicPartition
-from odradek.core.transactions.markers import Marker
-from odradek.core.transactions.shard import TransactionShard
-from odradek.core.transactions.states import Transaction, TransactionState
+from odradek.core.transactions.transaction_markers import Marker
+from odradek.core.transactions.transaction_shard import TransactionShard
+from odradek.core.transactions.transaction_states import Transaction, TransactionState
 
 
 class PendingCompletion:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
-from odradek.core.leading import Leading
+from odradek.core.partition.leading import Leading
 from odradek.core.transactions.addition_queue import Codes
 from odradek.core.transactions.additions import Question
 from odradek.log.producers.producer_state import ProducerStateEntry

@@ -1,6 +1,6 @@
 """A data directory (an entry of log.dirs): its lock, its identity, its partitions, its checkpoints.
 
-    open     (loading.py)
+    open     (shard_loading.py)
     running  make (in a thread), create, delete, begin_checkpoint, begin_reap
     close    every log flushed (begin_close: in threads) → checkpoints → clean-shutdown marker → lock released
 

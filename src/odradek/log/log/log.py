@@ -8,7 +8,7 @@
     open        recovery.py
 
 What else is done with a log: searched by time (timestamp_search.py), compacted (compaction.py), moved to another
-directory (moving.py).
+directory (log_dir_moves.py).
 
 An append is in the page cache when it returns: a killed process loses nothing of it, a power failure what was not
 flushed.  After a write that failed the log is as before it, and says DiskFailed.  What takes several files is decided

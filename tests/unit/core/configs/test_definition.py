@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.secret import Secret
+from odradek.core.configs.config_rules import between
 from odradek.core.configs.definition import ConfigError, ConfigType, Value, double, int_, parse_value, to_text
-from odradek.core.configs.rules import between
 
 GOOD: list[tuple[ConfigType, str, Value]] = [
     (ConfigType.INT, " 2000000 ", 2_000_000),

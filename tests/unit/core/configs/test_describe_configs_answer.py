@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigEntry
 
 GOLDEN = Path(__file__).parents[3] / "protocol" / "describe_configs_4.3.0.tsv"

@@ -6,10 +6,10 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import DAY_MS, HOUR_MS, INT64_MAX
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, ConfigSource
-from odradek.core.configs.topic import told_invalid
-from odradek.core.storage import log_config
+from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.partition.storage import log_config
 
 PLAIN = BrokerConfigs.parse({})
 

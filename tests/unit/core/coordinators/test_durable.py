@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.parked import Parked
-from odradek.core.transactions.states import TransactionState
+from odradek.core.kernel.parked import Parked
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.wire.messages.end_txn import EndTxnRequest
 from support.in_memory import Harness

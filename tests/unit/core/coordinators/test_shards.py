@@ -10,14 +10,14 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import DAY_MS, LeaderEpoch, TimestampMs, TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.cleaner.uncleanable_logs import RETRY_MS
 from odradek.core.coordinators import shards as shards_module
 from odradek.core.coordinators.shards import Load
-from odradek.core.groups.shard import GroupShard
-from odradek.core.parked import Parked
-from odradek.core.partition import Partition
-from odradek.core.set_aside import RETRY_MS
-from odradek.core.transactions.states import Transaction
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.partition import Partition
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.files.log_file_names import CLEANED
 from odradek.log.log.durability import flush_now

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from odradek.core.groups.classic.telling import MEMBERS_PER_TURN
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupResponse
 from support.in_memory import Harness

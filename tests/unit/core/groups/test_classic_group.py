@@ -11,10 +11,10 @@ from odradek.base.units import TimestampMs, TopicName
 from odradek.core.coordinators.shards import Shards
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.classic import ClassicGroup
-from odradek.core.groups.classic.records import value_of
-from odradek.core.groups.classic.states import NEXT, Event, State
-from odradek.core.groups.shard import GroupShard
-from odradek.core.moment import Moment
+from odradek.core.groups.classic.classic_group_records import value_of
+from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.moment import Moment
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from odradek.record.internal.codec import encode
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, encode_subscription

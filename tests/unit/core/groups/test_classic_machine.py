@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from odradek.core.groups.classic import ClassicGroup, telling
-from odradek.core.groups.classic.states import State
-from odradek.core.groups.shard import GroupShard
+from odradek.core.groups.classic.classic_group_states import State
+from odradek.core.groups.shard.group_shard import GroupShard
 from scenario.broker_verbs import kill
 from scenario.group_verbs import forget, heartbeat, join, leave, sync
 from scenario.world import World

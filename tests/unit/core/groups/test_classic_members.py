@@ -8,10 +8,10 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TimestampMs
 from odradek.core.groups.classic.members import Member, Members, elected
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
-from odradek.core.groups.session import Session
-from odradek.core.moment import Moment
-from odradek.core.parked import ParkingLot
-from odradek.core.timers import Timers
+from odradek.core.groups.shard.member_session import Session
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.timers import Timers
 
 NOW = Moment(TimestampMs(0), 0)
 

@@ -13,9 +13,9 @@ from random import Random
 import pytest
 
 from odradek.base.units import DAY_MS, TimestampMs, TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.groups.shard import GroupShard
-from odradek.core.transactions.states import Transaction
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.log.compaction import cleaner
 from odradek.log.log.compaction_state import swap_in
 from odradek.log.log.durability import flush_now

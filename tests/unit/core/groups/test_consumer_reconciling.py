@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer.member import NOTHING, Current, Held, MemberState
+from odradek.core.groups.consumer.consumer_member import NOTHING, Current, Held, MemberState
 from odradek.core.groups.consumer.reconciling import Aim, step
 
 T, U = Uuid(b"t" * 16), Uuid(b"u" * 16)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.consumer.topics import check_pattern, matching
+from odradek.core.groups.consumer.subscribed_topics import check_pattern, matching
 
 TOPICS = ["news", "news.a", "news.b", "old-news", "__consumer_offsets"]
 

@@ -12,11 +12,11 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.coordinators.state_log import StateLog, StateRecord
-from odradek.core.groups.consumer import records
-from odradek.core.groups.consumer.member import Current, Held, MemberState, Said
-from odradek.core.groups.consumer.state import GroupState
+from odradek.core.groups.consumer import consumer_group_records as records
+from odradek.core.groups.consumer.consumer_group_state import GroupState
+from odradek.core.groups.consumer.consumer_member import Current, Held, MemberState, Said
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.record.batch import iter_batches
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.consumer_groups import (

@@ -8,8 +8,8 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import HOUR_MS, TopicPartition
-from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.coordinators.shards import COMPACTED_FROM_BYTES
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.log.log.log import Log
 from support.group_offsets import GroupOffsets, Kept
 from support.in_memory import Harness

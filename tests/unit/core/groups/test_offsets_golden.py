@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.inter_broker_protocol import protocol_of
 from odradek.core.coordinators.state_log import NOBODY
-from odradek.core.groups.offsets import record_of, tombstones
-from odradek.core.groups.shard import GroupShard
-from odradek.core.inter_broker_protocol import protocol_of
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.groups.shard.offsets import record_of, tombstones
 from odradek.record.batch import iter_batches
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue

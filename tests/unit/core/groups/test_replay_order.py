@@ -15,8 +15,8 @@ import pytest
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.consumer import ConsumerGroup
-from odradek.core.groups.coordinator import REPLAYS
-from odradek.core.groups.shard import GroupShard
+from odradek.core.groups.group_coordinator import REPLAYS
+from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.record.internal.classic_groups import GroupMetadataKey
 from odradek.record.internal.codec import decode_key
 from odradek.record.records import iter_records

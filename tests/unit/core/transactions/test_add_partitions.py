@@ -10,7 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.promise import Promise
+from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import addition_queue
 from odradek.core.transactions.additions import Question
 from support.controlling import name_of

@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.hanging import Fate, Open, fate
-from odradek.core.transactions.states import LAST_EPOCH, NO_ID, Transaction, TransactionState
+from odradek.core.transactions.transaction_states import LAST_EPOCH, NO_ID, Transaction, TransactionState
 from odradek.log.files.disk import DiskFailed, RealFile
 from odradek.log.producers.producer_state import ProducerStateEntry
 from support.in_memory import Harness

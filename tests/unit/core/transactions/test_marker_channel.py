@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.parked import Parked
+from odradek.core.kernel.parked import Parked
 from odradek.core.transactions import marker_channel
-from odradek.core.transactions.states import TransactionState
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.end_txn import EndTxnResponse
 from support.controlling import name_of
 from support.in_memory import US

@@ -8,13 +8,13 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, LeaderEpoch
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controller.requests import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
-from odradek.core.flushes import Sync
-from odradek.core.parked import Parked
-from odradek.core.transactions.markers import WriteMarkers
-from odradek.core.transactions.shard import Completion
-from odradek.core.transactions.states import TransactionState
+from odradek.core.controller.broker_request_batch import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
+from odradek.core.disks.flushes import Sync
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.parked import Parked
+from odradek.core.transactions.transaction_markers import WriteMarkers
+from odradek.core.transactions.transaction_shard import Completion
+from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.controlling import name_of
 from support.in_memory import US

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.core.groups.classic.group import ClassicGroup
+from odradek.core.groups.classic.classic_group import ClassicGroup
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from odradek.core.groups.shard import GroupShard, Replay
+    from odradek.core.groups.shard.group_shard import GroupShard, Replay
 
 __all__ = ["REPLAYS", "ClassicGroup"]
 

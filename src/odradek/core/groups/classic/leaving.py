@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.classic.group import ClassicGroup
+from odradek.core.groups.classic.classic_group import ClassicGroup
 from odradek.core.groups.classic.messages import Leaver, Left
-from odradek.core.groups.history import because, listed
-from odradek.core.moment import Moment
+from odradek.core.groups.shard.history import because, listed
+from odradek.core.kernel.moment import Moment
 
 
 def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:

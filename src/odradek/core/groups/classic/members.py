@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult, Protocols, SyncGroupResult
-from odradek.core.groups.session import Session
-from odradek.core.moment import Moment
-from odradek.core.parked import ParkingLot
-from odradek.core.promise import Promise
+from odradek.core.groups.shard.member_session import Session
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.promise import Promise
 
 
 class Member:

@@ -16,19 +16,19 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import MINUTE_MS, TimestampMs
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.classic.classic_group_records import Generation, value_of
+from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
 from odradek.core.groups.classic.members import Member, Members
 from odradek.core.groups.classic.messages import JoinedMember, JoinGroupResult, SyncGroupResult
-from odradek.core.groups.classic.records import Generation, value_of
-from odradek.core.groups.classic.states import NEXT, Event, State
 from odradek.core.groups.classic.telling import MEMBERS_PER_TURN, PAUSE_MS, Telling
-from odradek.core.groups.history import Rebalance, Rebalances, listed
-from odradek.core.groups.session import Session
-from odradek.core.moment import Moment
-from odradek.core.timers import Action, Timer
+from odradek.core.groups.shard.history import Rebalance, Rebalances, listed
+from odradek.core.groups.shard.member_session import Session
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Action, Timer
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from odradek.core.groups.shard import GroupShard
+    from odradek.core.groups.shard.group_shard import GroupShard
 
 _LOG = logging.getLogger(__name__)
 

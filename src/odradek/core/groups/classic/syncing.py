@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.classic.group import ClassicGroup
+from odradek.core.groups.classic.classic_group import ClassicGroup
+from odradek.core.groups.classic.classic_group_records import value_of
+from odradek.core.groups.classic.classic_group_states import Event, State
 from odradek.core.groups.classic.members import Member
 from odradek.core.groups.classic.messages import Heartbeat, SyncGroup, SyncGroupResult
-from odradek.core.groups.classic.records import value_of
-from odradek.core.groups.classic.states import Event, State
-from odradek.core.moment import Moment
-from odradek.core.promise import Promise
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
 
 
 def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:

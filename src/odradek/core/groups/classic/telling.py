@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from odradek.core.groups.classic.members import Member
-from odradek.core.moment import Moment
-from odradek.core.timers import Timer, Timers
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Timer, Timers
 
 MEMBERS_PER_TURN = 100  # 1 ms, and their answers take 5.
 PAUSE_MS = 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.core.groups.consumer.consumer_group import ConsumerGroup
 from odradek.core.groups.consumer.fencing import rang
-from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.record.internal.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -17,7 +17,7 @@ from odradek.record.internal.consumer_groups import (
 )
 
 if TYPE_CHECKING:
-    from odradek.core.groups.shard import GroupShard, Replay
+    from odradek.core.groups.shard.group_shard import GroupShard, Replay
 
 __all__ = ["REPLAYS", "ConsumerGroup"]
 

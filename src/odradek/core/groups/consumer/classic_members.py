@@ -23,14 +23,16 @@ from odradek.core.groups.classic.messages import (
     SyncGroup,
     SyncGroupResult,
 )
-from odradek.core.groups.consumer import fencing, heartbeating, joining, migration, steps
+from odradek.core.groups.consumer import fencing, heartbeating, migration
+from odradek.core.groups.consumer import member_lookup as joining
+from odradek.core.groups.consumer import rebalance_steps as steps
+from odradek.core.groups.consumer.consumer_group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.consumer_group_state import GroupState
+from odradek.core.groups.consumer.consumer_member import ClassicMember, Member, MemberState, Said
 from odradek.core.groups.consumer.draft import Draft
-from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
-from odradek.core.groups.consumer.member import ClassicMember, Member, MemberState, Said
-from odradek.core.groups.consumer.state import GroupState
-from odradek.core.groups.group import CONSUMERS
-from odradek.core.moment import Moment
-from odradek.core.promise import Promise
+from odradek.core.groups.shard.group import CONSUMERS
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 
 if TYPE_CHECKING:

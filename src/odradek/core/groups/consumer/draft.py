@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import StateRecord
-from odradek.core.groups.consumer import records
-from odradek.core.groups.consumer.group import ConsumerGroup
-from odradek.core.groups.consumer.member import Current, Member, Said
-from odradek.core.groups.consumer.state import GroupState
-from odradek.core.groups.history import Rebalance, Rebalances
-from odradek.core.moment import Moment
+from odradek.core.groups.consumer import consumer_group_records as records
+from odradek.core.groups.consumer.consumer_group import ConsumerGroup
+from odradek.core.groups.consumer.consumer_group_state import GroupState
+from odradek.core.groups.consumer.consumer_member import Current, Member, Said
+from odradek.core.groups.shard.history import Rebalance, Rebalances
+from odradek.core.kernel.moment import Moment
 
 if TYPE_CHECKING:
-    from odradek.core.groups.shard import GroupShard
+    from odradek.core.groups.shard.group_shard import GroupShard
 
 
 class Draft:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from odradek.base.errors import Refused
 from odradek.core.coordinators.durable import Written
-from odradek.core.groups.consumer import migration, steps
+from odradek.core.groups.consumer import migration
+from odradek.core.groups.consumer import rebalance_steps as steps
+from odradek.core.groups.consumer.consumer_group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.consumer_member import Member
 from odradek.core.groups.consumer.draft import Draft
-from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
-from odradek.core.groups.consumer.member import Member
-from odradek.core.moment import Moment
+from odradek.core.kernel.moment import Moment
 
 _LOG = logging.getLogger(__name__)
 

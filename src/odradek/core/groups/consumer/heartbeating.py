@@ -12,15 +12,17 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import to_text
 from odradek.core.coordinators.durable import Written
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer import fencing, joining, migration, steps
+from odradek.core.groups.consumer import fencing, migration
+from odradek.core.groups.consumer import member_lookup as joining
+from odradek.core.groups.consumer import rebalance_steps as steps
+from odradek.core.groups.consumer.consumer_group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.consumer_member import LEFT_EPOCH, NOTHING, Held, Member, Said
 from odradek.core.groups.consumer.draft import Draft
-from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
-from odradek.core.groups.consumer.joining import JOIN_EPOCH
-from odradek.core.groups.consumer.member import LEFT_EPOCH, NOTHING, Held, Member, Said
-from odradek.core.moment import Moment
+from odradek.core.groups.consumer.member_lookup import JOIN_EPOCH
+from odradek.core.kernel.moment import Moment
 
 if TYPE_CHECKING:
-    from odradek.core.groups.shard import GroupShard
+    from odradek.core.groups.shard.group_shard import GroupShard
 
 LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = -1, LEFT_EPOCH
 AS_BEFORE = -1  # As rebalance timeout.

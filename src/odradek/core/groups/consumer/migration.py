@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import ClusterView
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.classic.members import Member as ClassicGroupMember
 from odradek.core.groups.classic.messages import JoinGroupResult, SyncGroupResult
-from odradek.core.groups.consumer import records, topics
+from odradek.core.groups.consumer import consumer_group_records as records
+from odradek.core.groups.consumer import subscribed_topics as topics
+from odradek.core.groups.consumer.consumer_group import ConsumerGroup
+from odradek.core.groups.consumer.consumer_group_state import Assigned
+from odradek.core.groups.consumer.consumer_member import ClassicMember, Current, Member, MemberState, Said, held_since
 from odradek.core.groups.consumer.draft import Draft
-from odradek.core.groups.consumer.group import ConsumerGroup
-from odradek.core.groups.consumer.member import ClassicMember, Current, Member, MemberState, Said, held_since
-from odradek.core.groups.consumer.state import Assigned
-from odradek.core.groups.group import CONSUMERS
-from odradek.core.groups.history import Rebalances
-from odradek.core.moment import Moment
+from odradek.core.groups.shard.group import CONSUMERS
+from odradek.core.groups.shard.history import Rebalances
+from odradek.core.kernel.cluster_view import ClusterView
+from odradek.core.kernel.moment import Moment
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from odradek.record.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -43,7 +44,7 @@ from odradek.record.internal.consumer_protocol import (
 )
 
 if TYPE_CHECKING:
-    from odradek.core.groups.shard import GroupShard
+    from odradek.core.groups.shard.group_shard import GroupShard
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer.member import NOTHING, Current, Held, MemberState
+from odradek.core.groups.consumer.consumer_member import NOTHING, Current, Held, MemberState
 
 IsFree = Callable[[Uuid, int], bool]  # True if nobody else has the partition.
 

@@ -1,0 +1,1 @@
+"""The broker: its replicas, its configuration, and what the controller tells it."""

@@ -1,0 +1,477 @@
+"""The broker: owns every partition, session and parked request, and turns events into decisions.
+
+    requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
+    events   ──> told, synced, tick ──> lot.take_completed()   what can be answered now
+
+What has a state of its own is an object of its own: the logs of partitions (replicas.py), their flushes (flushes.py),
+both coordinators (coordinators.py), changes of the metadata (metadata_change_requests.py), moves, lookups, log starts,
+the cleaner. Nothing here waits, reads a clock or draws a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker.controlled import Controlled
+from odradek.core.broker.coordinators import Coordinators
+from odradek.core.broker.effects import Changed, Chore, Chores, Effect, Work
+from odradek.core.broker.housekeeping import Housekeeping, high_watermarks
+from odradek.core.broker.large_requests import LargeRequests
+from odradek.core.broker.metadata_change_requests import Changes
+from odradek.core.broker.metadata_update import METADATA_UPDATED, Overrides
+from odradek.core.broker.replicas import Errors, Replicas
+from odradek.core.cleaner.cleaning_steps import Cleaned
+from odradek.core.cleaner.log_cleaner import LogCleaner
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.inter_broker_protocol import protocol_of
+from odradek.core.configs.topic_configs import TopicConfigs
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
+from odradek.core.coordinators.durable import NextSteps, Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.shards import Loaded
+from odradek.core.disks.flushes import Flushes, Synced
+from odradek.core.disks.log_dir_moves import Copying, Moves
+from odradek.core.disks.open_files import OpenFiles
+from odradek.core.fetch.fetch_sessions import FetchSessions, LogEnd
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, ClusterView, TopicInfo
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.timers import Timers
+from odradek.core.partition.alter_partition_manager import AlterPartitionManager
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.log_starts import LogStarts, WroteStarts
+from odradek.core.partition.lookups import LookedUp, Lookups
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.replica_selector import RACK_AWARE_SELECTOR
+from odradek.core.partition.staging import Append
+from odradek.core.partition.storage import Storage, log_config
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
+from odradek.core.topics.topic_plans import Planner
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.core.transactions.transaction_markers import Marker, MarkersOutcome, WriteMarkers
+from odradek.log.log.streaming_append import Arrival
+from odradek.record.batch import Batch
+
+if TYPE_CHECKING:
+    from odradek.core.broker.controller_queries import ControllerAsks
+
+MOVED_PER_SLICE = 1_000  # Partitions that nobody waits for.
+CONFIGURED_PER_SLICE = 100  # Topics whose replicas go by their configuration already.
+
+
+class Broker:
+    """One broker of the cluster, without its sockets, threads and clock."""
+
+    def __init__(
+        self, broker_id: BrokerId, view: ClusterView, storage: Storage, configs: BrokerConfigs, entropy: Entropy
+    ) -> None:
+        self.id = broker_id
+        self.view = view
+        self.storage = storage
+        self.configs = configs
+        self.entropy = entropy
+        self.protocol = protocol_of(configs)
+        self.lot = ParkingLot()
+        self.large_requests = LargeRequests(self.lot)
+        self.lookups = Lookups(self.lot)
+        sessions_max = configs.int("max.incremental.fetch.session.cache.slots")
+        self.sessions = FetchSessions(entropy.random_int31, self.lot, sessions_max)
+        self.fetch_bytes_max = configs.int("fetch.max.bytes")
+        self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
+        self.replicated_out_bytes = 0  # Records that followers were sent.
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.planner = Planner(
+            partitions_default=configs.int("num.partitions"),
+            replication_factor_default=configs.int("default.replication.factor"),
+            random_int31=entropy.random_int31,
+            new_uuid=entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
+        )
+        self.log_starts = LogStarts(storage, self.lot)
+        self._housekeeping = Housekeeping(storage, self.log_starts, configs)
+        self._open_files = OpenFiles(self.partitions)
+        self.timers = Timers()
+        self.changes = Changes(self.planner, configs, view)
+        self._steps = NextSteps()
+        self.flushes = Flushes(self.partitions, self.lot, self._steps)
+        self.moves = Moves(self)
+        self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
+        self.alter_partition = AlterPartitionManager(
+            broker_id,
+            view,
+            configs.int("replica.lag.time.max.ms"),
+            self.timers,
+            self.moved,
+            sync=self.flushes.ask,
+        )
+        self.fetchers = ReplicaFetchers(
+            self.timers,
+            per_leader=configs.int("num.replica.fetchers"),
+            backoff_ms=configs.int("replica.fetch.backoff.ms"),
+            diverging_in_fetch=self.protocol.truncates_on_fetch,
+        )
+        self._staged: dict[Leading, Offset] = {}  # Who has staged batches, and the high watermark before.
+        self._chores: list[Chore] = []
+        self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
+        runtime = Runtime(
+            broker_id,
+            configs,
+            entropy,
+            self.lot,
+            self.timers,
+            self._steps,
+            lambda: self.view,
+            self._append_state,
+            self.cleaner.ask,
+            self.protocol,
+        )
+        self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
+        self.groups = self.coordinators.groups
+        self.transactions = self.coordinators.transactions
+        self.replicas = Replicas(
+            broker_id,
+            storage,
+            self.partitions,
+            lot=self.lot,
+            steps=self._steps,
+            flushes=self.flushes,
+            coordinators=self.coordinators,
+            alter_partition=self.alter_partition,
+            fetchers=self.fetchers,
+            may_hand_over=self.protocol.has_log_dir_events,
+        )
+        self.controlled = Controlled(view, self.replicas, configs)
+        self.controller_asks: ControllerAsks | None = None  # None while nobody takes them.
+        # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell tells of them.
+        self.unclean_enabled: dict[TopicName | None, None] = {}
+
+    # Finding things.
+
+    def leader(self, topic: TopicName, index: int) -> Leading:
+        """Returns the leading replica of a partition.  Raises Refused if it is not here, or only follows."""
+        return self.replica(topic, index).leader()
+
+    def replica(self, topic: TopicName, index: int) -> Partition:
+        """Returns this broker's replica, whatever its role.  Raises Refused if it has none."""
+        partition = self.partitions.get(TopicPartition(topic, index))
+        if partition is not None:
+            return partition
+        known = self.view.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is on another broker")
+
+    def topic_name(self, topic_id: Uuid) -> TopicName:
+        """Returns the name of the topic with this id.  Raises Refused(UNKNOWN_TOPIC_ID)."""
+        name = self.view.names.get(topic_id)
+        if name is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    # Writing.
+
+    def stage(
+        self, leading: Leading, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
+    ) -> Append:
+        """Gives one batch its place in the log; `commit` writes it.  Raises Refused."""
+        high_watermark = leading.positions.high_watermark
+        append = leading.stage(batch, now, all_replicas=all_replicas, checks_sequence=checks_sequence)
+        self._staged.setdefault(leading, high_watermark)
+        if append.needs_sync:
+            self.flushes.ask(leading.name)
+        return append
+
+    def commit(self, now: Moment) -> None:
+        """Writes all staged batches and wakes who waits for them; called before the broker is asked anything else."""
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, {}
+        for leading, high_watermark in staged.items():
+            leading.commit(now)
+            if leading.in_sync is not None:
+                self._written_before_followers(leading, high_watermark, now)
+            # Above the high watermark nobody waits for records, and thousands may wait for the next sync.
+            elif leading.positions.high_watermark != high_watermark or leading.ended is not None:
+                self.lot.happened(leading.name)
+
+    def _written_before_followers(self, leading: Leading, high_watermark: Offset, now: Moment) -> None:
+        """Wakes who waits for a partition that others follow: followers for the end of its log.
+
+        Its high watermark may have passed what was written long ago, as time has come for it.
+        """
+        self.lot.happened(LogEnd(leading.name))
+        if leading.positions.high_watermark != high_watermark or leading.ended is not None:
+            self.moved(leading.name, now)
+
+    def arrived(self, leading: Leading, arrival: Arrival, now: Moment, *, all_replicas: bool) -> Append:
+        """Completes a streaming append.  Raises Refused."""
+        high_watermark = leading.positions.high_watermark
+        append = leading.arrived(arrival, now, all_replicas=all_replicas)
+        if append.needs_sync:
+            self.flushes.ask(leading.name)
+        if leading.in_sync is not None:
+            self._written_before_followers(leading, high_watermark, now)
+        else:
+            self.lot.happened(leading.name)
+        return append
+
+    # State of coordinators.
+
+    def _append_state(self, leading: Leading, batch: Batch, now: Moment) -> Append:
+        """Writes one batch to a partition of a state topic at once.  Raises Refused."""
+        append = self.stage(leading, batch, now, all_replicas=True, checks_sequence=False)
+        self.commit(now)
+        if append.refused is not None:
+            # A new exception: one that is raised refers to the frames it came through, and would keep all they had.
+            raise Refused(append.refused.code, append.refused.detail)
+        return append
+
+    def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+        """Writes the marker that ends a transaction in one partition.
+
+        Returns None if the topic is gone.  Raises Refused.
+        """
+        if name.topic not in self.view.topics:
+            return None
+        leading = self.leader(*name)
+        self.commit(now)
+        high_watermark = leading.positions.high_watermark
+        try:
+            append = leading.end_transaction(
+                marker.producer.id,
+                marker.producer.epoch,
+                marker.coordinator_epoch,
+                commit=marker.is_commit,
+                now=now,
+                transaction_version=marker.version,
+            )
+        except Refused:
+            self.lot.happened(name)  # Its disk may have failed.
+            raise
+        if append.needs_sync:
+            self.flushes.ask(name)
+        if name.topic == CONSUMER_OFFSETS:
+            self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
+        if leading.in_sync is not None:
+            self._written_before_followers(leading, high_watermark, now)
+        else:
+            self.lot.happened(name)
+        return Written(append)
+
+    # Beginning, and what happens.
+
+    def start(self, now: Moment) -> None:
+        """Begins to work; the controller tells what the logs are for, which the storage has opened."""
+        if not all(directory.clean_shutdown for directory in self.storage):
+            logs = (log for directory in self.storage for log in directory.logs.values())
+            self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
+        # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would
+        # take a partition that is not open for a deleted one, and an acknowledged commit would be lost.
+        self.coordinators.begin(now)
+
+    def registered(self, epoch: int) -> None:
+        """Takes in that this broker is registered with an epoch; leaders hear of it for each partition that follows.
+
+        Without that a partition that nobody writes to would be known to its leader as one of our former self, and an
+        ISR with it is refused (KIP-903).
+        """
+        self.controlled.broker_epoch = epoch
+        self.fetchers.renew_sessions()
+
+    def synced(self, event: Synced, now: Moment) -> None:
+        """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
+        self.flushes.ended(event, now)
+        if self.flushes.held:
+            self.moves.synced(event.flushes, now)
+        self.cleaner.synced(event.flushes, now)
+
+    def loaded(self, loaded: Loaded, now: Moment) -> None:
+        """Takes in the end of a Load."""
+        self.coordinators.loaded(loaded, now)
+
+    def took_ids(self, block: ProducerIdBlock | None) -> None:
+        """Takes in the producer ids that were asked for; None if the metadata could not be changed."""
+        self.transactions.ids.brought(block)
+
+    def markers_answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
+        """Takes in the end of a WriteMarkers: the answer of another broker, or why there is none."""
+        self.transactions.markers.answered(effect, outcome, now)
+
+    def additions_answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
+        """Takes in the end of an AddPartitions: the answer of a coordinator, or why there is none."""
+        self.transactions.additions.answered(effect, outcome, now)
+
+    def cleaned(self, event: Cleaned, now: Moment) -> None:
+        """Takes in the end of a Clean."""
+        self.cleaner.ended(event, now)
+        self._reap_for_cleaner(now)
+
+    def chores_ended(self, now: Moment) -> None:
+        """Takes in the end of Chores: files may have got their names that a compaction waits for."""
+        if self.cleaner.waits_for_names:
+            self._reap_for_cleaner(now)
+            self.cleaner.renamed(now)
+
+    def _reap_for_cleaner(self, now: Moment) -> None:
+        if self.cleaner.waits_for_names:  # Not by the next round: somebody waits for the compaction.
+            self._chores.extend(self.storage.reaps(now.wall))
+
+    def looked_up(self, event: LookedUp) -> None:
+        """Takes in the end of a Lookup."""
+        self.lookups.ended(event)
+
+    def copied(self, event: Copying, now: Moment) -> None:
+        """Takes in the end of a Copying: a partition moves to another data directory."""
+        self.moves.copied(event, now)
+
+    def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
+        """Takes in the end of a WriteStarts in slices: its logs begin where they should."""
+        return self.log_starts.ended(event, now)
+
+    def shown(self, event: Changed) -> None:
+        """Takes in that a change of topics can be seen here, or was refused; who waits for it is told."""
+        self.changes.ended(event.token)
+        self.lot.happened(event.token, event)
+
+    def told(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, Errors]:
+        """Does in slices what the controller asks; nothing else of the controller's may be done meanwhile.
+
+        Returns the partitions for which it failed.  Raises Refused as a whole, before the first slice.
+        """
+        errors, deleted = yield from self.controlled.take_in(sent, overrides, now)
+        if isinstance(sent.request, BecomeLeaderOrFollower):
+            self.moves.resume(now)
+            yield from self._moved_by_replicas(sent.request, now)
+        if isinstance(sent.request, UpdateMetadata):
+            # Replicas come first, and the configuration may have been altered between the two.
+            for number, name in enumerate(overrides, 1):
+                if name in self.view.topics:
+                    yield from self.configure(self.view.topics[name], now)
+                if not number % CONFIGURED_PER_SLICE:
+                    yield
+            self.lot.happened(METADATA_UPDATED)
+        if deleted:
+            yield from self.groups.topics_deleted(deleted, now)
+        return errors
+
+    def _moved_by_replicas(self, asked: BecomeLeaderOrFollower, now: Moment) -> Generator[None, None, None]:
+        """Wakes who waits for partitions of which there are other replicas by now: fewer may be waited for."""
+        for number, name in enumerate(asked.partitions, 1):
+            partition, is_awaited = self.partitions.get(name), self.lot.is_awaited(name)
+            if partition is not None and partition.leading is not None:
+                self.moved(name, now)
+            if is_awaited or not number % MOVED_PER_SLICE:
+                yield
+
+    def configure(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
+        """Has the replicas of a topic go by its configuration.  Yields after each that went by another."""
+        configs = self.configs.for_topic(topic.configs)
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.get(TopicPartition(topic.name, index))
+            if partition is not None and partition.configs is not configs:
+                self.configure_replica(partition, configs, now)
+                yield
+
+    def configure_replica(self, partition: Partition, configs: TopicConfigs, now: Moment) -> None:
+        """Has a replica go by this configuration from here on."""
+        self.commit(now)
+        partition.configure(configs, log_config(configs))
+
+    def moved(self, name: TopicPartition, now: Moment) -> None:
+        """Wakes who waits for a partition: its high watermark or a log start has moved, or its log, or that is gone."""
+        self.lot.happened(name)
+        self._steps.moved(name, now)
+
+    # The shell's side.
+
+    def take_effects(self) -> list[Effect]:
+        """Returns what the shell shall do now; the end of each effect comes back as an event."""
+        effects: list[Effect] = []
+        if self.changes.are_asked:
+            effects.extend(self.changes.take())
+        if self._chores:
+            effects.append(Chores(tuple(self._chores)))
+            self._chores.clear()
+        if self.coordinators.have_asked:
+            effects.extend(self.coordinators.take())
+        if self.works:
+            effects.extend(self.works)
+            self.works.clear()
+        effects.extend(self.lookups.take())
+        effects.extend(self.cleaner.take())
+        effects.extend(self.log_starts.take())
+        effects.extend(self.moves.take())
+        if self.flushes.may_begin:
+            effects.extend(self.flushes.take())
+        return effects
+
+    def take_markers(self) -> list[WriteMarkers]:
+        """Returns the markers that other brokers shall be asked for now; each ends in one `markers_answered`."""
+        return self.transactions.markers.take()
+
+    def take_additions(self) -> list[AddPartitions]:
+        """Returns what coordinators on other brokers shall be asked; each ends in one `additions_answered`."""
+        return self.transactions.additions.take()
+
+    @property
+    def is_writing(self) -> bool:
+        """True while something written is still to be synced, or a change of the metadata is to be taken."""
+        is_asked = self.changes.are_asked or self.coordinators.asks_ids or self.log_starts.are_moving
+        return self.flushes.are_open or is_asked
+
+    def keep_house(self, now: Moment) -> Iterator[None]:
+        """Does the periodic tasks, about once a second: retention, due flushes, checkpoints, deletion of files.
+
+        It yields after each short step: anything but another round may happen there.  Raises NoDirectory when the last
+        data directory has failed: who runs the broker ends it.
+        """
+        self.flushes.try_again()
+        for due in self._housekeeping.round(now, self.partitions):
+            self.flushes.ask_all(due.to_sync)
+            self._chores.extend(due.chores)
+            yield
+        yield from self.replicas.take_broken_offline(now)
+        yield from self.replicas.try_again(now)
+        yield from self.alter_partition.shrink(now)
+        yield from self.cleaner.keep_house(now, self.partitions)
+        self._chores.extend(self.cleaner.set_aside.notes())
+        self.moves.keep_house(now)
+        yield
+        self._steps.keep_house(now)
+        yield from self.coordinators.keep_house(now)
+
+    def release_files(self, count: int, below: int) -> int:
+        """Has up to `count` logs close their files of descriptors below `below`; returns how many did.
+
+        Called when descriptors run short.  If there are too few such logs, others are synced, so that they can.
+        """
+        released = self._open_files.release(count, below)
+        self.flushes.ask_all(released.to_sync)
+        return released.logs
+
+    def next_due(self) -> int | None:
+        """Returns when `tick` has something to do next, on the steady clock; None if nothing waits."""
+        waiting = (self.lot.next_deadline(), self.timers.next_due())
+        return min((due for due in waiting if due is not None), default=None)
+
+    def tick(self, now: Moment) -> None:
+        """Completes requests whose deadline has passed, and calls the timers that are due."""
+        self.lot.tick(now.steady)
+        self.timers.tick(now)
+
+    def stop(self, now: Moment) -> list[str]:
+        """Closes the logs cleanly: synced, with checkpoints and the clean-shutdown marker.
+
+        Returns what went wrong, for the broker's log; the next start then checks the logs.
+        """
+        return self.storage.close(high_watermarks(self.partitions), now.wall)
+
+
+def _no_topic_id() -> Uuid:
+    """Returns what stands for a topic's id where topics have none (before Kafka 2.8)."""
+    return ZERO_UUID

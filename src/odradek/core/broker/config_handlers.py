@@ -1,0 +1,87 @@
+"""Puts changed configurations in force: what is asked of a broker next is done by the new one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from odradek.base.units import TopicName
+from odradek.core.broker import config_log_lines as config_log
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import NOBODY, Altered, ConfigOwner
+from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.kernel.moment import Moment
+
+_LOG = logging.getLogger(__name__)
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
+    """Takes in the end of an AlterConfigs, then wakes who waits for it.
+
+    Yields after each partition: then other events may be handled, but no other change.
+    """
+    for around in altered.in_force:
+        around()
+    topics = []
+    for name, texts in altered.topics.items():
+        known = broker.view.topics.get(name)
+        if known is not None:
+            topics.append(known._replace(configs=texts))
+            broker.view.put(topics[-1])
+        _note_unclean(broker, name, texts)
+        yield
+    if altered.broker is not None:
+        was_unclean = broker.configs.bool(UNCLEAN)
+        broker.configs.become(altered.broker)
+        if broker.configs.bool(UNCLEAN) and not was_unclean:
+            broker.unclean_enabled[None] = None
+        yield from broker.fetchers.resize(altered.broker.int("num.replica.fetchers"), now)
+        topics = list(broker.view.topics.values())
+    for topic in topics:
+        yield from broker.configure(topic, now)
+        yield
+    broker.cleaner.look_soon()
+    broker.lot.happened(altered.token, altered)
+
+
+def _note_unclean(broker: Broker, name: TopicName, texts: Mapping[str, str]) -> None:
+    """Notes a topic on which unclean elections are enabled now: the controller may have waited for that."""
+    if UNCLEAN in texts and broker.configs.for_topic(texts).unclean_leader_election_enable:
+        broker.unclean_enabled[name] = None
+
+
+def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[None]:
+    """Puts in force what others have changed, as far as it is not so here already, and logs it.
+
+    Yields as `put_in_force`.
+    """
+    news: dict[TopicName, Mapping[str, str]] = {}
+    untold: dict[TopicName, Mapping[str, str]] = {}
+    for name, texts in heard.topics.items():
+        known = broker.view.topics.get(name)
+        if known is None:
+            untold[name] = texts
+        elif known.configs != texts:
+            config_log.tell(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
+            news[name] = texts
+            invalid = told_invalid(name, texts)
+            if invalid is not None:
+                _LOG.error("%s", invalid)
+        yield
+    if untold:
+        yield from _configure_untold(broker, untold, now)
+    if news or heard.broker is not None:
+        yield from put_in_force(broker, heard._replace(topics=news), now)
+
+
+def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, str]], now: Moment) -> Iterator[None]:
+    """Configures partitions of topics that a controller has had made and not told of yet."""
+    for name, overrides in untold.items():
+        _note_unclean(broker, name, overrides)
+    for partition_id, partition in list(broker.partitions.items()):
+        texts = untold.get(partition_id.topic)
+        if texts is not None:
+            broker.configure_replica(partition, broker.configs.for_topic(texts), now)
+            yield

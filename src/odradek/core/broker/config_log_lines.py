@@ -1,0 +1,34 @@
+"""What the broker's log says of changed configurations: a line for each, with the keys that changed.
+
+As those of topic_log_lines.py they are written by the thread that has changed the metadata tree.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from odradek.core.broker.effects import Asker, ConfigOwner
+from odradek.core.configs.broker_keys import broker_key
+
+_LOG = logging.getLogger(__name__)
+
+
+def tell(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
+    """Logs which keys are set now, to what, and which are no longer; secrets are not shown."""
+    set_now = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
+    unset = [f"{name} no longer set" for name in before if name not in after]
+    changes = ", ".join(set_now + unset)
+    if changes:
+        _LOG.info("the configuration of %s was changed: %s", whose(owner), changes, extra=asker)
+
+
+def whose(owner: ConfigOwner) -> str:
+    if owner.is_topic:
+        return f"topic {owner.name}"
+    return f"broker {owner.name}" if owner.name else "all brokers"
+
+
+def _shown(owner: ConfigOwner, name: str, text: str) -> str:
+    key = None if owner.is_topic else broker_key(name)
+    return "***" if key is not None and key.sensitive else text

@@ -1,0 +1,98 @@
+"""What the controller says to this broker: taken in one after the other, and from the newest controller alone.
+
+LeaderAndIsr, StopReplica ──> replicas          UpdateMetadata ──> the view, and groups hear of topics that are gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker.metadata_update import Overrides, is_known, update_view
+from odradek.core.broker.replicas import Errors, Replicas
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.topic_configs import TopicConfigs
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.kernel.cluster_view import ClusterView
+from odradek.core.kernel.moment import Moment
+
+
+class TakenIn(NamedTuple):
+    """The end of one request: the partitions for which it failed, and topics that are gone."""
+
+    errors: Errors
+    deleted: list[TopicName]
+
+
+class Controlled:
+    """This broker as the controller has it."""
+
+    def __init__(self, view: ClusterView, replicas: Replicas, configs: BrokerConfigs) -> None:
+        self._view = view
+        self._replicas = replicas
+        self._configs = configs
+        self.broker_epoch: int = NO_EPOCH  # Of our registration; until there is one, whatever comes is taken.
+        self.controller_epoch = 0  # The greatest one heard of.
+        self._is_taking = False
+
+    def check(self, sent: ToBroker) -> None:
+        """Raises Refused for what a deposed controller says, or what was said to who this broker was before.
+
+        A broker epoch above ours is of a registration that we have not heard the end of yet, and controllers before
+        Kafka 2.2 send none.  What is stale in both is told of its broker epoch, as by Apache Kafka.
+        """
+        if NO_EPOCH != sent.broker_epoch < self.broker_epoch:
+            text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"
+            raise Refused(ErrorCode.STALE_BROKER_EPOCH, text)
+        if sent.controller_epoch < self.controller_epoch:
+            text = f"controller epoch {sent.controller_epoch}, by now {self.controller_epoch}"
+            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
+
+    def names(self, sent: ToBroker) -> list[TopicName]:
+        """Returns the topics whose overrides have to be read before `take_in`: those that this broker does not know."""
+        return [name for name, topic_id in _topics(sent).items() if not is_known(self._view, name, topic_id)]
+
+    def take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
+        """Does what a request asks, in slices; nothing else of the controller's may be taken in meanwhile.
+
+        `overrides` are those of the topics that `names` gave.  Raises Refused as `check`, before the first slice.
+        """
+        assert not self._is_taking, "one after the other"
+        self.check(sent)
+        self.controller_epoch = sent.controller_epoch
+        self._is_taking = True
+        try:
+            return (yield from self._take_in(sent, overrides, now))
+        finally:
+            self._is_taking = False
+
+    def _take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
+        match sent.request:
+            case BecomeLeaderOrFollower() as become:
+                configs = self._topic_configs(_topics(sent), overrides)
+                return TakenIn((yield from self._replicas.become(become, configs, now)), [])
+            case StopReplicas() as stop:
+                return TakenIn((yield from self._replicas.stop(stop, now)), [])
+            case UpdateMetadata() as update:
+                deleted = yield from update_view(self._view, update, sent.controller, overrides)
+                return TakenIn({}, deleted)
+
+    def _topic_configs(self, named: Mapping[TopicName, Uuid], overrides: Overrides) -> Mapping[TopicName, TopicConfigs]:
+        view = self._view
+        return {
+            name: self._configs.for_topic(
+                view.topics[name].configs if is_known(view, name, topic_id) else overrides.get(name, {})
+            )
+            for name, topic_id in named.items()
+        }
+
+
+def _topics(sent: ToBroker) -> dict[TopicName, Uuid]:
+    """Returns the topics that a request names, and their ids, but for those that are only stopped."""
+    if isinstance(sent.request, StopReplicas):
+        return {}
+    ids = sent.request.topic_ids
+    return {name.topic: ids.get(name.topic, ZERO_UUID) for name in sent.request.partitions}

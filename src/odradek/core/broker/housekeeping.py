@@ -1,0 +1,140 @@
+"""The periodic tasks on logs, and when they are due: retention, flushes, checkpoints, unlinking, expiry of producers.
+
+Each has Kafka's own interval.  A round is taken in slices, so that nothing waits for thousands of partitions: how much
+is done in one is a count, since nothing here has a clock.  What works on files and need not be done here is a chore.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.base.units import Offset, TopicPartition
+from odradek.core.broker.effects import Chore
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.log_starts import LogStarts
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.storage import Storage
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import needs_flush
+
+_LOG = logging.getLogger(__name__)
+
+# Each takes far less than 2 ms on a slow machine: a look at a partition costs some microseconds, and dozens where its
+# memory was not touched for a second; whether segments may go costs as much again, more where an index has to be read
+# for it; letting them go some hundred.
+LOOKED_AT_PER_SLICE = 32
+JUDGED_PER_SLICE = 16
+PRODUCERS_PER_LOOK = 32
+
+
+class Due(NamedTuple):
+    """What one slice found to be due."""
+
+    to_sync: Sequence[TopicPartition] = ()
+    chores: Sequence[Chore] = ()
+
+
+NOTHING = Due()
+Partitions = Mapping[TopicPartition, Partition]
+
+
+class Housekeeping:
+    """The periodic tasks, and when each was last done, on the steady clock."""
+
+    def __init__(self, storage: Storage, log_starts: LogStarts, configs: BrokerConfigs) -> None:
+        self._storage = storage
+        self._log_starts = log_starts
+        self._retention_ms = configs.int("log.retention.check.interval.ms")
+        self._delay_ms = configs.int("log.initial.task.delay.ms")
+        # The recovery point and the log starts have intervals of their own, both a minute; one file write serves all.
+        self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
+        self._configs = configs  # For the one of these keys that may change.
+        self._expiry_ms = configs.int("producer.id.expiration.check.interval.ms")
+        self._last_expiry: int | None = None  # None: due at the first tick, as time went on while the broker was down.
+        self._last_retention: int | None = None
+        self._last_checkpoint = 0
+        self._told: set[TopicPartition] = set()  # Partitions whose failing work is in the broker's log.
+
+    def round(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+        """Does every task that is due at this moment, a slice at each step."""
+        if self._last_retention is None:
+            # By default not in the first half minute: a broker that starts has better things to do.
+            self._last_retention = now.steady - self._retention_ms + self._delay_ms
+        if now.steady - self._last_retention >= self._retention_ms:
+            self._last_retention = now.steady
+            yield from self._retain(now, partitions)
+        if self._last_expiry is None or now.steady - self._last_expiry >= self._expiry_ms:
+            self._last_expiry = now.steady
+            yield from _forget_producers(now, partitions, self._configs.int("producer.id.expiration.ms"))
+        storage = self._storage
+        yield Due(chores=[*storage.reaps(now.wall), *storage.probes(), *storage.damages(now.wall)])
+        if now.steady - self._last_checkpoint >= self._checkpoint_ms:
+            self._last_checkpoint = now.steady
+            yield from self._checkpoint(partitions)
+        yield from self._look(now, partitions)
+
+    def _retain(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+        judged = 0
+        for some in _slices(partitions):
+            for partition in some.values():
+                if partition.is_online and partition.log.config.cleanup_compact:
+                    continue  # That is the cleaner's, as in Apache Kafka.
+                judged += 1
+                if self._log_starts.retain(partition, now) or judged >= JUDGED_PER_SLICE:
+                    judged = 0
+                    yield NOTHING
+        yield NOTHING
+
+    def _checkpoint(self, partitions: Partitions) -> Iterator[Due]:
+        found: dict[TopicPartition, Offset] = {}
+        for some in _slices(partitions):
+            found |= high_watermarks(some)
+            yield NOTHING
+        for checkpoint in self._storage.checkpoints(found):  # A microsecond for each partition of the directory.
+            yield NOTHING if checkpoint is None else Due(chores=(checkpoint,))
+
+    def _look(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+        """Yields the logs that have a flush due, and tries again what a disk refused."""
+        for some in _slices(partitions):
+            online = [(name, one) for name, one in some.items() if one.is_online]
+            for name, one in online:
+                if one.log.owes:
+                    self._settle(name, one)
+            yield Due([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])
+
+    def _settle(self, name: TopicPartition, partition: Partition) -> None:
+        try:
+            partition.log.settle()
+            self._told.discard(name)
+        except DiskFailed as failed:
+            if name not in self._told:
+                _LOG.error("%s: files could not be brought up to date and will be: %s", name, failed)
+            self._told.add(name)
+
+
+def high_watermarks(partitions: Partitions) -> dict[TopicPartition, Offset]:
+    return {name: partition.positions.high_watermark for name, partition in partitions.items() if partition.is_online}
+
+
+def _slices(partitions: Partitions) -> Iterator[Partitions]:
+    """Yields all partitions of the beginning, some at a time; those that went meanwhile are left out."""
+    names = list(partitions)
+    for start in range(0, len(names), LOOKED_AT_PER_SLICE):
+        some = names[start : start + LOOKED_AT_PER_SLICE]
+        yield {name: partitions[name] for name in some if name in partitions}
+
+
+def _forget_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iterator[Due]:
+    looks = 0
+    for some in _slices(partitions):
+        for partition in some.values():
+            if partition.is_online:
+                looks += 1 + len(partition.log.producers) // PRODUCERS_PER_LOOK
+                partition.log.producers.expire(now.wall, idle_ms)
+            if looks >= LOOKED_AT_PER_SLICE:
+                looks = 0
+                yield NOTHING
+    yield NOTHING

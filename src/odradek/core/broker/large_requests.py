@@ -1,0 +1,109 @@
+"""Turns for requests of very many elements, which weigh ten times in memory what they do on the wire.  Ten that came at
+once would be in memory all at once, though a thread and the loop get no more done by it.
+
+    turn = large_requests.ask(size, now) ──> has_come? ──> read, handled, encoded ──> turn.end()
+                                      └── no: parked; the oldest of its kind comes when one ends
+
+The smaller ones have turns of their own, and do not wait behind the largest.  A request that does not go on (its peer
+does not read, it is muted, it waits for an event) loses its turn, and goes on without.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from odradek.base.limits import (
+    LARGE_REQUEST_BYTES,
+    LARGE_REQUESTS_AT_ONCE,
+    MIDDLING_REQUESTS_AT_ONCE,
+    TURN_STUCK_MS,
+)
+from odradek.core.broker.effects import Work
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked, ParkingLot
+from odradek.core.kernel.promise import Promise
+
+
+class Turn:
+    """The turn of one request.  `end` may be called more than once."""
+
+    __slots__ = ("_lane", "_promise", "has_come", "is_at_work", "last_step")
+
+    def __init__(self, lane: _Lane, now: Moment) -> None:
+        self._lane = lane
+        self._promise = Promise[bool]()
+        self.has_come = False
+        self.is_at_work = False  # A thread works for the request.
+        self.last_step = now.steady
+
+    def parked(self, now: Moment) -> Parked[object]:
+        """Returns a wait until the turn comes, or until it is time to look which request holds it up."""
+        return Parked(self._promise, now.steady + TURN_STUCK_MS, lambda: None)
+
+    def waits(self, wait: object) -> None:
+        """Notes what the request waits for next; an event may take long, and ends the turn."""
+        self.is_at_work = isinstance(wait, Work)
+        if isinstance(wait, Parked):
+            self.end()
+
+    def steps(self, now: Moment) -> None:
+        """Notes that the request goes on; while it waits for its turn it passes over requests that do not."""
+        self.is_at_work = False
+        self.last_step = now.steady
+        if not self.has_come:
+            self._lane.pass_over_stuck(now)
+
+    def end(self) -> None:
+        self._lane.leave(self)
+
+    def comes(self, lot: ParkingLot) -> None:
+        self.has_come = True
+        self._promise.keep(lot, True)
+
+
+class _Lane:
+    """Turns of one kind: `at_once` requests have theirs, the others wait in the order in which they came."""
+
+    def __init__(self, lot: ParkingLot, at_once: int) -> None:
+        self._lot = lot
+        self._at_once = at_once
+        self._under_way: dict[Turn, None] = {}
+        self._waiting: deque[Turn] = deque()
+
+    def ask(self, now: Moment) -> Turn:
+        turn = Turn(self, now)
+        self._waiting.append(turn)
+        self._next(now.steady)
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        if turn in self._under_way:
+            del self._under_way[turn]
+            self._next(turn.last_step)
+        elif not turn.has_come and turn in self._waiting:
+            self._waiting.remove(turn)
+
+    def pass_over_stuck(self, now: Moment) -> None:
+        for turn in list(self._under_way):
+            if not turn.is_at_work and now.steady - turn.last_step >= TURN_STUCK_MS:
+                del self._under_way[turn]
+        self._next(now.steady)
+
+    def _next(self, steady: int) -> None:
+        while self._waiting and len(self._under_way) < self._at_once:
+            turn = self._waiting.popleft()
+            turn.last_step = max(turn.last_step, steady)  # The request is woken now.
+            self._under_way[turn] = None
+            turn.comes(self._lot)
+
+
+class LargeRequests:
+    """All turns of one broker."""
+
+    def __init__(self, lot: ParkingLot) -> None:
+        self._middling = _Lane(lot, MIDDLING_REQUESTS_AT_ONCE)
+        self._large = _Lane(lot, LARGE_REQUESTS_AT_ONCE)
+
+    def ask(self, size: int, now: Moment) -> Turn:
+        """Returns a turn for a request of `size` bytes."""
+        return (self._large if size > LARGE_REQUEST_BYTES else self._middling).ask(now)

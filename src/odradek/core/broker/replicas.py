@@ -1,0 +1,289 @@
+"""The replicas on this broker, and the one place where they change: opened, leading, following, stopped, offline.
+
+The controller says what becomes of each (`become`, `stop`).  What takes long yields after each log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Mapping
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker.coordinators import Coordinators
+from odradek.core.configs.topic_configs import TopicConfigs
+from odradek.core.controller.broker_request_batch import AssignedState, BecomeLeaderOrFollower, StopReplicas
+from odradek.core.coordinators.durable import NextSteps
+from odradek.core.disks.flushes import Flushes
+from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.partition.alter_partition_manager import AlterPartitionManager
+from odradek.core.partition.leaders_without_disk import UnableLeaders
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.storage import Storage, log_config
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import flush_now
+from odradek.log.log.log import Log
+
+_LOG = logging.getLogger(__name__)
+
+Errors = dict[TopicPartition, ErrorCode]  # Of the partitions for which it failed.
+
+
+class Replicas:
+    """Writes `partitions`, which all others only read."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        storage: Storage,
+        partitions: dict[TopicPartition, Partition],
+        *,
+        lot: ParkingLot,
+        steps: NextSteps,
+        flushes: Flushes,
+        coordinators: Coordinators,
+        alter_partition: AlterPartitionManager,
+        fetchers: ReplicaFetchers,
+        may_hand_over: bool,
+    ) -> None:
+        """`may_hand_over`: any controller learns that replicas are offline, and that they are back (Kafka 1.0)."""
+        self._id = broker_id
+        self._storage = storage
+        self._partitions = partitions
+        self._lot = lot
+        self._steps = steps
+        self._flushes = flushes
+        self._coordinators = coordinators
+        self._alter_partition = alter_partition
+        self._fetchers = fetchers
+        self._may_hand_over = may_hand_over
+        self._unable = UnableLeaders(storage, partitions, alter_partition, lost=self._is_lost, forget=self._take_out)
+        # What could not be opened since too many files are open, or the disk is full: tried again once a second.
+        self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
+        self._opened_again = 0  # How many of them could be opened later.
+
+    @property
+    def changes(self) -> int:
+        """How many replicas went offline or came back by themselves; the controller is to hear of each."""
+        return self._opened_again + self._unable.changes
+
+    # What the controller says.
+
+    def become(
+        self, asked: BecomeLeaderOrFollower, configs: Mapping[TopicName, TopicConfigs], now: Moment
+    ) -> Generator[None, None, Errors]:
+        """Has replicas lead or follow; `configs` are those of the topics named.  Yields after each, returns failures.
+
+        What is not newer than what is known is STALE_CONTROLLER_EPOCH and changes nothing, as in Apache Kafka.
+        Coordinators begin when all else is led: what a crash interrupted is finished by markers in any partition.
+        """
+        errors: Errors = {}
+        for name, assigned in asked.partitions.items():
+            topic_id = asked.topic_ids.get(name.topic, ZERO_UUID)
+            code = self._take(name, topic_id, assigned, configs[name.topic], now)
+            if code is not ErrorCode.NONE:
+                errors[name] = code
+            yield
+        for name in asked.partitions:
+            partition = self._partitions.get(name)
+            if partition is not None and name not in errors and self._coordinators.keep_state_in(name.topic):
+                self._coordinators.adopt(partition, now)
+                yield
+        return errors
+
+    def _take(
+        self, name: TopicPartition, topic_id: Uuid, assigned: AssignedState, configs: TopicConfigs, now: Moment
+    ) -> ErrorCode:
+        state, present = assigned.state, self._partitions.get(name)
+        if self._id not in assigned.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if present is not None and not present.is_online:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if present is not None and topic_id != ZERO_UUID and present.log.topic_id not in (None, topic_id):
+            # Deleted and made anew, of which this broker hears by this alone.  The storage sets the log aside.
+            self._close(name, now)
+            present = None
+        if present is not None and state.leader_epoch <= present.info.leader_epoch:
+            if state.leader_epoch == present.info.leader_epoch and self._is_identified(present, topic_id):
+                return ErrorCode.NONE
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        info = PartitionInfo.of(state, assigned.replicas)
+        if present is None:
+            log = self._log(name, topic_id, configs, now, is_new=assigned.is_new)
+            present = self._partitions[name] = self._partition(name, log, info, configs)
+        self._become(present, info, now)
+        return ErrorCode.NONE if present.is_online else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _partition(
+        self, name: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs
+    ) -> Partition:
+        """Returns a replica before it leads or follows.  Others may not have what is durable here alone."""
+        has_others = len(info.replicas) > 1
+        high_watermark = self._storage.high_watermark(name, log) if log is not None and has_others else None
+        if log is not None:
+            log.config = log_config(configs)  # It was opened when the broker started, and may be altered since.
+        return Partition(name, log, info, configs, self._alter_partition, high_watermark=high_watermark)
+
+    def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:
+        """Gives a log without an id the one that its topic has by now; returns False if there was nothing to give.
+
+        The controller gives ids without an election: the leader epoch is the one that is known.
+        """
+        if topic_id == ZERO_UUID or partition.log.topic_id is not None:
+            return False
+        try:
+            self._storage.identify(partition.topic_partition, topic_id)
+        except DiskFailed as failed:
+            _LOG.warning("%s has no topic id yet, and gets it at the next start: %s", partition.topic_partition, failed)
+            return False
+        return True
+
+    def stop(self, asked: StopReplicas, now: Moment) -> Generator[None, None, Errors]:
+        """Closes replicas, and deletes their logs if asked to.  Yields after each, returns failures.
+
+        A log that nobody serves is deleted, too: the deletion may have been missed.
+        """
+        errors: Errors = {}
+        for name, epoch in asked.partitions.items():
+            code = self._stop(name, epoch, now, deletes=asked.deletes)
+            if code is not ErrorCode.NONE:
+                errors[name] = code
+            yield
+        return errors
+
+    def _stop(self, name: TopicPartition, epoch: LeaderEpoch, now: Moment, *, deletes: bool) -> ErrorCode:
+        present = self._partitions.get(name)
+        if present is not None and 0 <= epoch < present.info.leader_epoch:  # Below 0: whatever the epoch.
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if present is not None and not present.is_online and not (deletes and self._unable.is_awaiting_room(present)):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._close(name, now)
+        if deletes:
+            self._storage.delete(name, now.wall)
+        return ErrorCode.NONE
+
+    def _close(self, name: TopicPartition, now: Moment) -> None:
+        if self._take_out(name):
+            self._lot.happened(name)
+            self._steps.moved(name, now)
+
+    def _become(self, partition: Partition, info: PartitionInfo, now: Moment) -> Partition:
+        """Has the partition take the role that its state says; who waits for what it was is told."""
+        led = partition.leading
+        name = partition.topic_partition
+        self._fetchers.forget(name)
+        if info.leader == self._id:
+            partition.lead(info, now)
+        else:
+            partition.follow(info)
+            if info.leader != NO_BROKER and partition.is_online:
+                self._fetchers.follow(partition, now)
+        if led is not None and partition.leading is not led:
+            self._is_lost(name, now)
+        elif partition.leading is None:
+            self._lot.happened(name)  # Consumers wait at followers, too (KIP-392), and name a leader epoch.
+        return partition
+
+    def _is_lost(self, name: TopicPartition, now: Moment) -> None:
+        self._coordinators.resign(name)
+        self._lot.happened(name)
+        self._steps.moved(name, now)
+
+    def _log(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        configs: TopicConfigs,
+        now: Moment,
+        *,
+        is_new: bool,
+        was_full: bool = False,
+    ) -> Log | None:
+        """Returns the partition's log; None if its disk fails: the partition is then there, offline.
+
+        What a full disk or the want of a descriptor has kept from being opened is tried again, and not told again.
+        """
+        try:
+            log = self._storage.open(name, topic_id, configs, now.wall, is_new=is_new)
+            if log is not None and log.recovery_point < log.end_offset:
+                # After a crash: what was visible before must be so from the first answer on, and durable too.
+                flush_now(log, now.wall)
+        except (DiskFailed, Refused) as failed:
+            is_full = isinstance(failed, DiskFailed) and failed.is_full
+            if not (was_full and is_full):
+                _LOG.error("%s is offline: %s", name, failed)
+            if is_full:
+                self._unopened[name] = topic_id
+            return None
+        return log
+
+    def try_again(self, now: Moment) -> Iterator[None]:
+        """Opens logs that could not be opened before, for want of files or of room.  Yields after each.
+
+        Leaders that can't write give up, or come back when there is room.
+        """
+        if self._may_hand_over:
+            yield from self._unable.hand_over(now)
+            yield from self._unable.come_back()
+        unopened, self._unopened = self._unopened, {}
+        for name, topic_id in unopened.items():
+            self._open_again(name, topic_id, now)
+            yield
+
+    def _open_again(self, name: TopicPartition, topic_id: Uuid, now: Moment) -> None:
+        present = self._partitions.get(name)
+        if present is None or present.is_online:
+            return
+        log = self._log(name, topic_id, present.configs, now, is_new=True, was_full=True)  # It has been looked for.
+        if log is not None:
+            partition = self._partition(name, log, present.info, present.configs)
+            self._partitions[name] = self._become(partition, present.info, now)
+            self._coordinators.adopt(partition, now)
+            self._lot.happened(name)
+            self._opened_again += 1
+
+    def _take_out(self, name: TopicPartition) -> bool:
+        """Forgets a partition; False if it is not here."""
+        partition = self._partitions.pop(name, None)
+        if partition is None:
+            return False
+        self._fetchers.forget(name)
+        partition.close()  # Whoever waits for a write to it waits in vain.
+        self._flushes.forget(name)
+        self._coordinators.resign(name)
+        return True
+
+    def take_broken_offline(self, now: Moment) -> Iterator[None]:
+        """Takes data directories offline that were found broken, and what is in them.  Yields after each.
+
+        Raises NoDirectory when the last one has failed.
+        """
+        for directory in [one for one in self._storage if one.is_found_broken]:
+            self._take_offline(directory, now)
+            yield
+
+    def _take_offline(self, directory: LogDirectory, now: Moment) -> None:
+        names = directory.fail()
+        text = "%s goes offline, and %d partitions with it, until the next start: %s"
+        _LOG.error(text, directory.path, len(names), directory.failure)
+        self._storage.check_one_is_left()
+        for name in names:
+            partition = self._partitions.get(name)
+            if partition is None or not partition.is_online:
+                continue
+            partition.take_offline()
+            self._fetchers.forget(name)
+            self._is_lost(name, now)
+
+
+def is_held(broker: BrokerId, view: ClusterView, name: TopicPartition) -> bool:
+    """True if the cluster assigns the partition to the broker, or can't say."""
+    topic = view.topics.get(name.topic)
+    if topic is None:
+        return name.topic in view.unreadable  # It is served again once that was mended.
+    return name.partition < len(topic.partitions) and broker in topic.partitions[name.partition].replicas

@@ -1,0 +1,37 @@
+"""What the broker's log says of topics that are made, grown and deleted: a line for each.
+
+The lines are written by the thread that has changed the metadata tree, which nobody waits for but who asked: a request
+may make ten thousand topics.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odradek.core.broker.effects import Change, Changed, CreateTopics
+from odradek.core.kernel.cluster_view import TopicInfo
+
+_LOG = logging.getLogger(__name__)
+
+
+def tell(change: Change, changed: Changed) -> None:
+    """Logs what has become of a change; what was refused is told to whoever asked for it."""
+    for name, topic in changed.topics.items():
+        if topic is None:
+            _LOG.info("topic %s was deleted", name, extra=change.asker)
+        elif isinstance(change, CreateTopics):
+            _tell_created(change, topic)
+        else:
+            _LOG.info("topic %s has %s now", name, _partitions(topic), extra=change.asker)
+
+
+def _tell_created(change: CreateTopics, topic: TopicInfo) -> None:
+    kind = "internal topic" if topic.is_internal else "topic"
+    how = "auto-created" if change.on_sight else "created"
+    settings = "".join(f", {name}={value}" for name, value in topic.configs.items())
+    _LOG.info("%s %s was %s with %s%s", kind, topic.name, how, _partitions(topic), settings, extra=change.asker)
+
+
+def _partitions(topic: TopicInfo) -> str:
+    count = len(topic.partitions)
+    return f"{count} partition{'' if count == 1 else 's'}"

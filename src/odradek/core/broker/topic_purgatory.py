@@ -1,0 +1,67 @@
+"""Changes that the metadata tree has and this broker has not been told of yet: who asked for them is answered then.
+
+The controller reads a change in the tree and tells all brokers; what a client hears of as done is there for it.  After
+Kafka's TopicPurgatory (DelayedCreatePartitions, DelayedDeleteTopics).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.base.units import MINUTE_MS, TopicName
+from odradek.core.broker.effects import Change, Changed, CreateTopics, DeleteTopics
+from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
+
+AWAITED_MS_MAX = MINUTE_MS  # Who asked has had its answer by then, and another change may have undone this one.
+
+
+class Awaited(NamedTuple):
+    """One change; `any_id` if another broker has made the topics, and given them their ids."""
+
+    change: Change
+    changed: Changed
+    until: int  # On the steady clock, in ms.
+    any_id: bool
+
+
+class AwaitedChanges:
+    """Those of one broker."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._awaited: list[Awaited] = []
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._awaited)
+
+    def add(self, change: Change, changed: Changed, now: int, *, any_id: bool = False) -> None:
+        """Waits until the view has it; `now` is the steady clock, in ms."""
+        self._awaited.append(Awaited(change, changed, now + AWAITED_MS_MAX, any_id))
+
+    def take(self, now: int) -> list[Changed]:
+        """Returns the ends of those that the view has by now, with its topics; and of what has not come in time."""
+        if not self._awaited:
+            return []
+        awaited, self._awaited = self._awaited, []
+        ended: list[Changed] = []
+        for one in awaited:
+            if self._is_shown(one) or one.until <= now:
+                topics = {name: self._view.topics.get(name) for name in one.changed.topics}
+                ended.append(one.changed._replace(topics=topics))
+            else:
+                self._awaited.append(one)
+        return ended
+
+    def _is_shown(self, awaited: Awaited) -> bool:
+        return all(self._has(awaited, name, topic) for name, topic in awaited.changed.topics.items())
+
+    def _has(self, awaited: Awaited, name: TopicName, topic: TopicInfo | None) -> bool:
+        known = self._view.topics.get(name)
+        if isinstance(awaited.change, DeleteTopics):
+            return known is None or known.id != awaited.change.topics[name]
+        assert topic is not None, "what is made or grown is there"
+        if known is None or len(known.partitions) < len(topic.partitions):
+            return False
+        is_other = isinstance(awaited.change, CreateTopics) and known.id != topic.id
+        return (awaited.any_id or not is_other) and all(one.leader_epoch >= 0 for one in known.partitions)

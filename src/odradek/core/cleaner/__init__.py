@@ -1,0 +1,1 @@
+"""The log cleaner: which log is cleaned next, and compactions on request."""

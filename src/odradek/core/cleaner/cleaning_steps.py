@@ -1,0 +1,77 @@
+"""The steps of the cleaner's passes, as effects, and what all passes have won."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.base.units import INT64_MAX, TimestampMs
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.partition.partition import Partition
+from odradek.log.compaction.cleaner import Cleaning, Group, Options, Throttle, Uncleanable, Withdrawn
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.log_config import LogConfig
+from odradek.record.compaction import Rules
+
+IO_BUFFERS = 2  # One for what is read, one for what is written: log.cleaner.io.buffer.size is of both.
+
+
+class Clean(NamedTuple):
+    """An effect: take the next step of a pass, in a thread; Broker.cleaned gets how it ended."""
+
+    partition: Partition
+    cleaning: Cleaning
+
+    def run(self, throttle: Throttle) -> Cleaned:
+        try:
+            if not self.cleaning.is_mapped:
+                self.cleaning.build_map(throttle)
+                return Cleaned(self, None, None)
+            return Cleaned(self, self.cleaning.clean(throttle), None)
+        except (Withdrawn, Uncleanable, DiskFailed) as failure:
+            # Of a log that was cut meanwhile it may have read what is not there any more.
+            ended = Withdrawn() if self.cleaning.is_withdrawn else failure.with_traceback(None)
+            return Cleaned(self, None, ended)
+
+
+class Cleaned(NamedTuple):
+    """The end of a step."""
+
+    step: Clean
+    group: Group | None
+    failure: Withdrawn | Uncleanable | DiskFailed | None
+
+
+class Won(NamedTuple):
+    """What all passes since the start have won, and what the last look and the last pass found.  Sizes in bytes."""
+
+    passes: int = 0
+    read_bytes: int = 0
+    kept_bytes: int = 0
+    dropped_records: int = 0
+    max_dirty_ratio: float = 0.0
+    last_recopied_ratio: float = 0.0
+
+    def plus(self, cleaning: Cleaning) -> Won:
+        return self._replace(
+            passes=self.passes + 1,
+            read_bytes=self.read_bytes + cleaning.read_bytes,
+            kept_bytes=self.kept_bytes + cleaning.kept_bytes,
+            dropped_records=self.dropped_records + cleaning.dropped_records,
+            last_recopied_ratio=cleaning.kept_bytes / max(cleaning.read_bytes, 1),
+        )
+
+
+def cleaning_options(configs: BrokerConfigs, config: LogConfig, seed: bytes, now: TimestampMs) -> Options:
+    """Returns how a pass over a log may work: its share of the cleaner's memory, and the log's own rules."""
+    threads = max(configs.int("log.cleaner.threads"), 1)
+    return Options(
+        memory_bytes=configs.int("log.cleaner.dedupe.buffer.size") // threads,
+        io_bytes=configs.int("log.cleaner.io.buffer.size") // threads // IO_BUFFERS,
+        load_factor=configs.float("log.cleaner.io.buffer.load.factor"),
+        seed=seed,
+        rules=Rules(
+            now,
+            TimestampMs(min(now + config.delete_retention_ms, INT64_MAX)),
+            config.max_decompressed_message_bytes,
+        ),
+    )

@@ -1,0 +1,180 @@
+"""All compactions that somebody asked for (compaction.py), and what takes the next step of each.
+
+    ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: who waits is told
+                                      a Sync is asked for ┘         │           └ Clean, and its files are renamed
+                                                 each ends, go_on ──┴── takes the next step
+
+No step waits for a round of the periodic tasks; keep_house takes those that an event was missed for, of followers that
+catch up for example, or that a disk refused.
+
+A log has at most two of them.  Whoever asks while one is under way, and something was written since it began, gets the
+next one, which goes up to where the log ends by then, and shares it with all who ask meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset, TopicPartition
+from odradek.core.cleaner.compaction_request import Compacted, Compaction, check_is_compacted
+from odradek.core.disks.flushes import Flushes
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.partition.partition import Partition
+from odradek.log.compaction.cleanable import cleanable
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.compaction_state import may_be_cleaned
+from odradek.log.log.durability import synced_to
+
+ATTENDED_PER_SLICE = 4  # To roll a log takes up to a millisecond: it makes four files.
+
+
+class Compactions:
+    """The compactions that were asked for and have not ended."""
+
+    def __init__(
+        self, lot: ParkingLot, flushes: Flushes, failed: Callable[[Partition, DiskFailed, Moment], None]
+    ) -> None:
+        """`failed` hears of a log that its disk does not let roll, and ends its compaction."""
+        self._lot = lot
+        self._flushes = flushes
+        self._failed = failed
+        self._present: dict[Partition, Compaction] = {}
+        self._next: dict[Partition, Compaction] = {}
+        self._due: dict[Partition, None] = {}  # What each of these waited for may have come.
+        self._unsynced: dict[TopicPartition, Partition] = {}  # These wait for a sync,
+        self._unnamed: dict[Partition, None] = {}  # and these for files to be renamed.
+        self._queue: deque[Compaction] = deque()  # Those that a pass is to begin for.
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+    def ask(self, partition: Partition) -> Compaction:
+        """Returns a compaction of all that the log has now."""
+        present = self._present.setdefault(partition, Compaction(partition))
+        self._due[partition] = None
+        has_all = present.to is None or (partition.is_online and partition.log.end_offset <= present.to)
+        return present if has_all else self._next.setdefault(partition, Compaction(partition))
+
+    def end_for(self, partition: Partition) -> Offset | None:
+        """Returns up to where a log is to be compacted; None if nobody has asked, or it is not known yet."""
+        compaction = self._present.get(partition)
+        return None if compaction is None else compaction.to
+
+    def passed(self, partition: Partition, removed_records: int) -> None:
+        """Takes in that a pass over the log has ended."""
+        compaction = self._present.get(partition)
+        if compaction is not None and compaction.to is not None:
+            compaction.removed_records += removed_records
+
+    def is_free(self, partition: Partition) -> None:
+        """Takes in that no pass over the log is under way any more."""
+        if partition in self._present:
+            self._due[partition] = None
+
+    def synced(self, names: Collection[TopicPartition]) -> None:
+        """Takes in that syncs of these logs have ended."""
+        for name in [name for name in self._unsynced if name in names]:
+            self._due[self._unsynced.pop(name)] = None
+
+    def renamed(self) -> None:
+        """Takes in that the reaper is through with what it had begun."""
+        self._due.update(self._unnamed)
+        self._unnamed.clear()
+
+    @property
+    def wait_for_names(self) -> bool:
+        """True if one of them waits for the reaper."""
+        return bool(self._unnamed)
+
+    def go_on(self, now: Moment) -> None:
+        """Takes the next step of those that have something to go on with; of many, at the next event or round."""
+        for _ in range(ATTENDED_PER_SLICE):
+            partition = next(iter(self._due), None)
+            if partition is None:
+                return
+            del self._due[partition]
+            compaction = self._present.get(partition)
+            if compaction is not None:
+                self._attend(compaction, now)
+
+    def next(self) -> Partition | None:
+        """Takes the next log that a pass is to begin for out of the queue; None if it is empty."""
+        while self._queue:
+            compaction = self._queue.popleft()
+            compaction.is_queued = False
+            if compaction.outcome is None:
+                return compaction.partition
+        return None
+
+    def keep_house(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Iterator[None]:
+        """Goes on with all of them, once a second, in short steps."""
+        self._drop_lost(partitions)
+        for number, compaction in enumerate(list(self._present.values()), 1):
+            self._attend(compaction, now)
+            if not number % ATTENDED_PER_SLICE:
+                yield
+
+    def _drop_lost(self, partitions: Mapping[TopicPartition, Partition]) -> None:
+        for partition in list(self._present):
+            name = partition.topic_partition
+            if partitions.get(name) is not partition:
+                self._end_all(partition, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is gone"))
+            elif not partition.is_online:
+                refused = Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
+                self._end_all(partition, refused)
+
+    def _attend(self, compaction: Compaction, now: Moment) -> None:
+        """Sets a compaction's end, queues it for its next pass, or ends it: whichever it is time for."""
+        partition = compaction.partition
+        if compaction.is_queued or compaction.outcome is not None or not partition.is_online:
+            return
+        log = partition.log
+        if not may_be_cleaned(log):
+            if log.compaction.cleaning is None:  # Else the end of that pass is told.
+                self._unnamed[partition] = None
+            return
+        try:
+            check_is_compacted(partition)
+            if compaction.to is None:
+                log.roll(now.wall)
+                compaction.begin(log, now.steady)
+                self._flushes.ask(partition.topic_partition)
+            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+        except Refused as refused:
+            self.end(partition, Refused(refused.code, refused.detail))
+            return
+        except DiskFailed as failed:
+            self._failed(partition, failed, now)
+            return
+        assert compaction.to is not None, "it has begun"
+        if min(synced_to(log), partition.positions.high_watermark) < compaction.to:
+            self._unsynced[partition.topic_partition] = partition
+            return
+        won = compaction.won(log, seen, now.steady)
+        if won is not None:
+            self.end(partition, won)
+        else:
+            compaction.is_queued = True
+            self._queue.append(compaction)
+
+    def end(self, partition: Partition, outcome: Compacted | Refused) -> None:
+        """Ends the log's compaction, if one is under way, and tells who waits for it; the next one may begin."""
+        ended = self._present.pop(partition, None)
+        if ended is None:
+            return
+        self._unsynced.pop(partition.topic_partition, None)
+        self._unnamed.pop(partition, None)
+        following = self._next.pop(partition, None)
+        if following is not None:
+            self._present[partition] = following
+            self._due[partition] = None
+        ended.outcome = outcome
+        self._lot.happened(ended)
+
+    def _end_all(self, partition: Partition, refused: Refused) -> None:
+        """Ends everything that was asked of a log that is not there any more."""
+        while partition in self._present:
+            self.end(partition, refused)

@@ -1,0 +1,99 @@
+"""One compaction that somebody asked for: up to where the log is to be compacted, and what that has won."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset
+from odradek.core.partition.partition import Partition
+from odradek.log.compaction.cleanable import Cleanable
+from odradek.log.log.log import Log
+
+TRANSACTION = "an open transaction"
+MIN_LAG = "min.compaction.lag.ms"
+
+
+def check_is_compacted(partition: Partition) -> None:
+    """Raises Refused if the log is offline, or its topic is not configured to be compacted."""
+    if not partition.log.config.cleanup_compact:
+        topic = partition.topic_partition.topic
+        text = f"the cleanup.policy of {topic} has no compact in it: set cleanup.policy=compact first"
+        raise Refused(ErrorCode.INVALID_CONFIG, text)
+
+
+class Compacted(NamedTuple):
+    """What a compaction has won below its end.  Sizes in bytes."""
+
+    bytes_before: int
+    bytes_after: int
+    removed_records: int
+    compacted_to: Offset
+    held_back_by: str | None  # Why it ended before the log's end, if it did.
+    duration_ms: int
+
+
+class Compaction:
+    """One log's compaction that was asked for."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.to: Offset | None = None  # None: up to where the log ends when its turn comes.
+        self.is_queued = False  # A pass is to begin as soon as a thread is free.
+        self.removed_records = 0
+        self.outcome: Compacted | Refused | None = None  # None: it has not ended.
+        self._began = 0  # On the steady clock.
+        self._bytes_before = 0
+
+    def begin(self, log: Log, steady: int) -> None:
+        """Sets its end, which is that of the log: its active segment is empty."""
+        self.to, self._began = log.end_offset, steady
+        self._bytes_before = _bytes_below(log, log.end_offset)
+
+    def won(self, log: Log, seen: Cleanable, steady: int) -> Compacted | None:
+        """Returns what it has won if there is nothing left to be compacted; None if another pass is needed."""
+        assert self.to is not None, "it has begun"
+        held_back_by = None
+        if seen.first_dirty < self.to:
+            if seen.first_uncleanable > seen.first_dirty:
+                return None
+            held_back_by = TRANSACTION if log.producers.first_unstable < self.to else MIN_LAG
+        return Compacted(
+            self._bytes_before,
+            _bytes_below(log, self.to),
+            self.removed_records,
+            min(seen.first_dirty, self.to),
+            held_back_by,
+            steady - self._began,
+        )
+
+    @property
+    def answer(self) -> Compacted | Refused:
+        """What there is to be told of it now."""
+        if self.outcome is not None:
+            return self.outcome
+        name = self.partition.topic_partition
+        text = f"{name} is not compacted yet; the broker goes on with it as long as it runs"
+        return Refused(ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def _bytes_below(log: Log, end: Offset) -> int:
+    return sum(segment.size for segment in log.segments if segment.base_offset < end)
+
+
+class AllCompacted:
+    """The condition of a request that waits for several compactions."""
+
+    def __init__(self, compactions: Iterable[Compaction]) -> None:
+        self.keys = tuple(compactions)
+        self._open = list(self.keys)
+
+    @property
+    def is_settled(self) -> bool:
+        while self._open and self._open[-1].outcome is not None:
+            self._open.pop()
+        return not self._open
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return self.is_settled

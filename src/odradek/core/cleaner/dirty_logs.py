@@ -1,0 +1,102 @@
+"""Which logs are worth a pass of the cleaner, the filthiest first, and the retention of those that are compacted.
+
+As in Apache Kafka the log with the highest dirty ratio above its min.cleanable.dirty.ratio goes first, or one with
+something older than max.compaction.lag.ms.  As there, too, the retention of what is compacted is the cleaner's, every
+log.cleaner.backoff.ms (compact,delete); housekeeping.py has that of all other logs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping
+
+from odradek.base.units import TopicPartition
+from odradek.core.cleaner.uncleanable_logs import SetAside
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.log_starts import LogStarts
+from odradek.core.partition.partition import Partition
+from odradek.log.compaction.cleanable import cleanable, must_roll
+from odradek.log.files.disk import DiskFailed
+
+LOOKED_AT_PER_SLICE = 256
+JUDGED_PER_SLICE = 16  # Of those that are compacted: as in housekeeping.py.
+
+Partitions = Mapping[TopicPartition, Partition]
+
+
+class DirtyLogs:
+    """The logs that were found to be worth a pass, as of the last look."""
+
+    def __init__(
+        self,
+        configs: BrokerConfigs,
+        log_starts: LogStarts,
+        set_aside: SetAside,
+        running: Container[TopicPartition],
+        failed: Callable[[Partition, DiskFailed, Moment], None],
+    ) -> None:
+        """`running` has those that a pass is under way for; `failed` hears of one that its disk does not let roll."""
+        self._configs = configs
+        self._log_starts = log_starts
+        self._set_aside = set_aside
+        self._running = running
+        self._failed = failed
+        self._queue: deque[Partition] = deque()
+        self._next_look = 0
+        self.max_ratio = 0.0  # The highest dirty ratio that the last look found.
+
+    def look_soon(self) -> None:
+        """Has the next round look: a log was cleaned, or what it goes by was altered."""
+        self._next_look = 0
+
+    def next(self) -> Partition | None:
+        """Takes the filthiest log out of the queue; None if it is empty."""
+        return self._queue.popleft() if self._queue else None
+
+    def look(self, now: Moment, partitions: Partitions) -> Iterator[None]:
+        """Looks for logs that are worth a pass, if it is time for it and none is known; in short steps."""
+        if self._queue or now.steady < self._next_look:
+            return
+        found: list[tuple[float, Partition]] = []
+        self.max_ratio = 0.0
+        left = LOOKED_AT_PER_SLICE
+        for name in list(partitions):
+            partition = partitions.get(name)
+            left -= 1
+            if partition is not None and self._is_the_cleaners(partition):
+                left -= LOOKED_AT_PER_SLICE // JUDGED_PER_SLICE
+                if self._log_starts.retain(partition, now):
+                    left = 0  # Something of it goes: a pass would find less soon.
+                elif (ratio := self._worth(partition, now)) is not None:
+                    found.append((ratio, partition))
+            if left <= 0:
+                left = LOOKED_AT_PER_SLICE
+                yield
+        self._queue.extend(partition for _, partition in sorted(found, key=lambda one: -one[0]))
+        if not found:
+            self._next_look = now.steady + self._configs.int("log.cleaner.backoff.ms")
+
+    def _is_the_cleaners(self, partition: Partition) -> bool:
+        """True for a compacted log, unless it is set aside or being cleaned: retention would undo what a pass does."""
+        if not (partition.is_online and partition.log.config.cleanup_compact):
+            return False
+        return partition not in self._set_aside and partition.topic_partition not in self._running
+
+    def _worth(self, partition: Partition, now: Moment) -> float | None:
+        """Returns the log's dirty ratio if it is to be cleaned now, else None."""
+        if self._set_aside.waits(partition, now.steady):
+            return None
+        log = partition.log
+        try:
+            if must_roll(log, now.wall):
+                log.roll(now.wall)
+            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+        except DiskFailed as failed:
+            self._failed(partition, failed, now)
+            return None
+        self.max_ratio = max(self.max_ratio, seen.ratio)
+        if seen.first_uncleanable <= seen.first_dirty:
+            return None
+        is_due = seen.is_overdue or seen.ratio > log.config.min_cleanable_dirty_ratio
+        return seen.ratio if is_due else None

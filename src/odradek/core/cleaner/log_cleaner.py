@@ -1,0 +1,230 @@
+"""The log cleaner: which compacted log is cleaned next, one step after the other, and what became of it.
+
+    keep_house ──> the filthiest log ──> Clean, an effect ──> ended ──> Clean again, until the pass is over
+                                              a thread builds the map, then cleans one group of segments at a time
+
+What somebody asked for (compaction_queue.py) goes before what is merely dirty (dirty_logs.py).  A log that can't be
+cleaned is set aside (uncleanable_logs.py) and told of; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicPartition
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned, Won, cleaning_options
+from odradek.core.cleaner.compaction_queue import Compactions
+from odradek.core.cleaner.compaction_request import Compaction
+from odradek.core.cleaner.dirty_logs import DirtyLogs
+from odradek.core.cleaner.uncleanable_logs import SetAside
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.disks.flushes import Flushes
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.partition.log_starts import LogStarts
+from odradek.core.partition.partition import Partition
+from odradek.log.compaction.cleanable import cleanable
+from odradek.log.compaction.cleaner import Cleaning, Uncleanable, Withdrawn
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.disk_failures import LogDamaged
+from odradek.log.log.compaction_state import drop_cleaned, may_be_cleaned, swap_in
+
+_LOG = logging.getLogger(__name__)
+
+Partitions = Mapping[TopicPartition, Partition]
+
+
+class LogCleaner:
+    """The passes that are under way, and which logs are next."""
+
+    def __init__(
+        self,
+        configs: BrokerConfigs,
+        seed: Callable[[], bytes],
+        lot: ParkingLot,
+        log_starts: LogStarts,
+        flushes: Flushes,
+    ) -> None:
+        """`configs` are asked each time, as most of what the cleaner goes by may be altered; `seed` gives 16 bytes."""
+        self._configs = configs
+        self._seed = seed
+        self._running: dict[TopicPartition, Clean] = {}
+        self._steps: list[Clean] = []  # To be taken by the shell.
+        self.set_aside = SetAside()
+        self._asked = Compactions(lot, flushes, self._failed)  # To be cleaned whatever their ratio.
+        self._dirty = DirtyLogs(configs, log_starts, self.set_aside, self._running, self._failed)
+        self._won = Won()
+        self._is_stopped = False
+
+    def take(self) -> list[Clean]:
+        steps, self._steps = self._steps, []
+        return steps
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._running)
+
+    @property
+    def won(self) -> Won:
+        return self._won._replace(max_dirty_ratio=self._dirty.max_ratio)
+
+    def ask(self, partition: Partition) -> Compaction:
+        """Has a log compacted up to its present end, also one that was set aside; `go_on` begins it, or a round."""
+        self.set_aside.try_again(partition)
+        return self._asked.ask(partition)
+
+    def synced(self, names: Collection[TopicPartition], now: Moment) -> None:
+        """Goes on with compactions that were asked for and waited for syncs of these logs."""
+        if self._asked:
+            self._asked.synced(names)
+            self.go_on(now)
+
+    @property
+    def waits_for_names(self) -> bool:
+        """True if a compaction that was asked for waits until the reaper has renamed files."""
+        return self._asked.wait_for_names
+
+    def renamed(self, now: Moment) -> None:
+        """Goes on with compactions that were asked for and waited for the reaper."""
+        self._asked.renamed()
+        self.go_on(now)
+
+    def go_on(self, now: Moment) -> None:
+        """Takes the next step of compactions that were asked for, and begins passes as far as threads are free."""
+        self._asked.go_on(now)
+        while self._begin_next(now):
+            pass
+
+    def look_soon(self) -> None:
+        """Has the next round look for something to clean: what it goes by was altered."""
+        self._dirty.look_soon()
+
+    def stop(self) -> None:
+        """Ends all passes; nothing is begun any more."""
+        self._is_stopped = True
+        self._steps.clear()
+        for step in self._running.values():
+            step.cleaning.withdraw()
+
+    # ------------------------------------------------------------------ choosing
+
+    def keep_house(self, now: Moment, partitions: Partitions) -> Iterator[None]:
+        """Begins passes, if there is something to clean and a thread is free; once a second, in short steps."""
+        self._withdraw_lost(partitions)
+        self.set_aside.forget_gone(partitions)
+        yield from self._asked.keep_house(now, partitions)
+        if self._configs.bool("log.cleaner.enable") and self._has_free_thread:
+            yield from self._dirty.look(now, partitions)
+        while self._begin_next(now):
+            yield
+
+    @property
+    def _has_free_thread(self) -> bool:
+        threads = max(self._configs.int("log.cleaner.threads"), 1 if self._asked else 0)
+        return len(self._running) < threads and not self._is_stopped
+
+    def _withdraw_lost(self, partitions: Partitions) -> None:
+        for name, step in self._running.items():
+            partition = step.partition
+            is_there = partitions.get(name) is partition and partition.is_online
+            if not is_there or partition.log.compaction.cleaning is not step.cleaning:
+                step.cleaning.withdraw()
+
+    def _begin_next(self, now: Moment) -> bool:
+        """Begins a pass if one is wanted and a thread is free; returns False if not."""
+        if not self._has_free_thread:
+            return False
+        partition = self._asked.next() or self._dirty.next()
+        if partition is None:
+            return False
+        self._begin(partition, now)
+        return True
+
+    def _begin(self, partition: Partition, now: Moment) -> None:
+        if partition in self.set_aside:
+            return  # It was in both queues.
+        try:
+            log = partition.log
+            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+        except (DiskFailed, Refused):
+            return
+        end = self._asked.end_for(partition)
+        if end is not None:  # What comes in meanwhile is not to make it longer.
+            seen = seen._replace(first_uncleanable=min(seen.first_uncleanable, end))
+        if not may_be_cleaned(log) or seen.first_uncleanable <= seen.first_dirty:
+            return  # Files have not got their names yet, or are not cut where the log says.
+        options = cleaning_options(self._configs, log.config, self._seed(), now.wall)
+        cleaning = log.compaction.cleaning = Cleaning(log, seen, options)
+        self._go_on(Clean(partition, cleaning))
+
+    def _go_on(self, step: Clean) -> None:
+        self._running[step.partition.topic_partition] = step
+        self._steps.append(step)
+
+    # ------------------------------------------------------------------ what became of it
+
+    def ended(self, event: Cleaned, now: Moment) -> None:
+        """Takes in the end of a step: the log gets the group's segments, and the pass goes on, or the next log's."""
+        self._take_in(event, now)
+        if event.step.partition.topic_partition not in self._running:
+            self._asked.is_free(event.step.partition)
+        self.go_on(now)
+
+    def _take_in(self, event: Cleaned, now: Moment) -> None:
+        step = event.step
+        partition, cleaning = step.partition, step.cleaning
+        del self._running[partition.topic_partition]
+        try:
+            log = partition.log
+        except Refused:
+            return  # It is offline, or was deleted.
+        if log.compaction.cleaning is not cleaning:
+            return  # The partition has another log by now.
+        if event.failure is None and not self._take_over(event, now):
+            event = event._replace(failure=Withdrawn())
+        if event.failure is not None:
+            log.compaction.cleaning = None
+            drop_cleaned(log, cleaning)
+            if not isinstance(event.failure, Withdrawn):
+                self._failed(partition, event.failure, now)
+        elif self._is_stopped or cleaning.is_withdrawn:
+            log.compaction.cleaning = None
+        elif not cleaning.is_over:
+            self._go_on(step)
+        else:
+            log.compaction.cleaning = None
+            log.compaction.cleaned(cleaning.end)
+            self._won = self._won.plus(cleaning)
+            self._asked.passed(partition, cleaning.dropped_records)
+            self._dirty.look_soon()
+            _tell(partition, cleaning)
+
+    def _take_over(self, event: Cleaned, now: Moment) -> bool:
+        """Gives the log its new segments; returns False if it has lost their sources meanwhile."""
+        group, cleaning = event.group, event.step.cleaning
+        if group is None or not group.segments:
+            return True
+        log = event.step.partition.log
+        if not swap_in(log, [source.segment for source in group.sources], group.segments, now.wall):
+            cleaning.withdraw()
+            return False
+        cleaning.swapped_in()
+        return True
+
+    def _failed(self, partition: Partition, failure: Uncleanable | DiskFailed, now: Moment) -> None:
+        damage = failure.damage if isinstance(failure, Uncleanable) else failure
+        if isinstance(damage, LogDamaged):
+            partition.found_damage(damage)
+        text = self.set_aside.failed(partition, failure, now.steady)
+        if text is not None:
+            _LOG.log(logging.ERROR if partition in self.set_aside else logging.WARNING, text)
+        code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, Uncleanable) else ErrorCode.KAFKA_STORAGE_ERROR
+        self._asked.end(partition, Refused(code, f"{partition.topic_partition} can't be compacted: {failure}"))
+
+
+def _tell(partition: Partition, cleaning: Cleaning) -> None:
+    name, before, after = partition.topic_partition, cleaning.read_bytes, cleaning.kept_bytes
+    text = "%s is compacted up to offset %d: %d bytes became %d, %d records went"
+    _LOG.info(text, name, cleaning.end, before, after, cleaning.dropped_records)

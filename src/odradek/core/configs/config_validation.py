@@ -1,0 +1,202 @@
+"""What a changed configuration is held to before it is written, by Apache Kafka's rules (KIP-226 for brokers).
+
+A broker's dynamic configuration lies in two znodes: its own, and that of all brokers.  What lies there and can't be
+used (a newer Kafka wrote it, or a person) is left alone and does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
+from odradek.core.configs.definition import PER_BROKER, READ_ONLY, ConfigError
+from odradek.core.configs.edits import ConfigEdit
+from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+
+MIB = 1 << 20
+# Stores can be changed for one listener, never for all of them: that would be every listener's identity at once.
+PER_LISTENER = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+# Apache Kafka opens and closes listeners while it runs, under ZooKeeper; here that is for the next start.
+AT_START = frozenset({"listener.security.protocol.map", "listeners"})
+THREADS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+# What topics go by that set nothing themselves.
+_INHERITED = frozenset(name for names in TOPIC_SYNONYMS.values() for name in names)
+# In force while a value that topics go by can't be read: it may have been meant to keep all.
+KEEPS_ALL: Mapping[str, str] = MappingProxyType(
+    {
+        "log.cleaner.max.compaction.lag.ms": str(INT64_MAX),
+        "log.cleaner.min.compaction.lag.ms": str(INT64_MAX),
+        "log.cleanup.policy": "delete",
+        "log.retention.bytes": "-1",
+        "log.retention.ms": "-1",
+    }
+)
+
+
+class Dynamic(NamedTuple):
+    """The texts in the two znodes: of this broker, and of all brokers."""
+
+    broker: Mapping[str, str]
+    cluster: Mapping[str, str]
+
+    def usable(self) -> Dynamic:
+        """Returns what can be used of them; with an invalid value that topics go by, what keeps all of the topics."""
+        parts = ({name: text for name, text in part.items() if _is_usable(name, text)} for part in self)
+        broker, cluster = parts
+        if any(name in _INHERITED and _why_invalid(name, text) for part in self for name, text in part.items()):
+            broker = {**broker, **KEEPS_ALL}
+        return Dynamic(broker, cluster)
+
+    def unusable(self) -> list[str]:
+        """Returns a sentence for each value that is not used."""
+        told = []
+        for part in self:
+            for name, text in part.items():
+                why = _why_invalid(name, text)
+                if why is not None:
+                    kept = ": nothing is deleted of topics that go by it until it is repaired"
+                    told.append(f"{why}{kept if name in _INHERITED else ''}")
+                elif not _is_usable(name, text):
+                    told.append(f"{name} can't change while a broker runs")
+        return sorted(told)
+
+    def without_certificates(self) -> Dynamic:
+        """Returns all but what is for single brokers, which may name files that are gone."""
+        own = {name: text for name, text in self.broker.items() if name in BROKER_KEYS and not _is_own(name)}
+        return Dynamic(own, self.cluster)
+
+    def with_certificates_of(self, other: Dynamic) -> Dynamic:
+        """Returns these, but with what is for single brokers as the other has it."""
+        common = other.without_certificates().broker
+        certificates = {name: text for name, text in other.broker.items() if name not in common}
+        return Dynamic({**self.without_certificates().broker, **certificates}, self.cluster)
+
+
+def altered_topic(configs: BrokerConfigs, texts: Mapping[str, str], edit: ConfigEdit) -> dict[str, str]:
+    """Returns a topic's configuration after the edit.  Raises Refused(INVALID_CONFIG)."""
+    after = edit.applied(texts, TOPIC_KEYS.get)
+    configs.check_topic(after)
+    return after
+
+
+def altered_broker(
+    configs: BrokerConfigs, dynamic: Dynamic, edit: ConfigEdit, *, for_all: bool
+) -> tuple[Dynamic, BrokerConfigs]:
+    """Returns the dynamic configuration after an edit of one of its two parts, and the broker's with it.
+
+    Raises Refused: INVALID_REQUEST, or INVALID_CONFIG for an operation that the key can't have.
+    """
+    before = dynamic.cluster if for_all else dynamic.broker
+    texts = edit.applied(before, broker_key)
+    changed = {name: text for name, text in texts.items() if before.get(name) != text}
+    after = dynamic._replace(cluster=texts) if for_all else dynamic._replace(broker=texts)
+    try:
+        _check_names(changed, for_all=for_all)
+        for name, text in changed.items():
+            known(name).parse(text)
+        result = configs.with_dynamic(*after.usable())
+        _check_values(configs, result)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return after, result
+
+
+def started_with(configs: BrokerConfigs, dynamic: Dynamic) -> tuple[BrokerConfigs, list[str]]:
+    """Returns a starting broker's configuration, and sentences about what is not used of the dynamic part."""
+    unusable = dynamic.unusable()
+    problems = [f"not used of the dynamic configuration: {sentence}" for sentence in unusable]
+    try:
+        return configs.with_dynamic(*dynamic.usable()), problems
+    except ConfigError as error:  # Each by itself is right; not all together.
+        return configs, [*problems, f"the dynamic configuration is not used: {error}"]
+
+
+def _why_invalid(name: str, text: str) -> str | None:
+    try:
+        known(name).parse(text)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _is_usable(name: str, text: str) -> bool:
+    return _why_invalid(name, text) is None and known(name).mode is not READ_ONLY and name not in AT_START
+
+
+def _is_own(name: str) -> bool:
+    return known(name).mode is PER_BROKER
+
+
+def _check_names(names: Mapping[str, str], *, for_all: bool) -> None:
+    modes = {name: known(name).mode for name in names}
+    fixed = [name for name, mode in modes.items() if mode is READ_ONLY]
+    if fixed:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    bare = [name for name in names if name in PER_LISTENER]
+    if bare:
+        text = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        raise ConfigError(f"{text}: [{', '.join(bare)}]")
+    own = [name for name, mode in modes.items() if mode is PER_BROKER]
+    if for_all and own:
+        text = "Cannot update these configs at default cluster level, broker id must be specified"
+        raise ConfigError(f"{text}: [{', '.join(own)}]")
+    at_start = [name for name in names if name in AT_START]
+    if at_start:
+        text = "can't be changed while the broker runs: set it in its server.properties and start it again"
+        raise ConfigError(f"{', '.join(at_start)} {text}.")
+
+
+def _check_values(before: BrokerConfigs, after: BrokerConfigs) -> None:
+    """Raises ConfigError for values that are right by themselves and no good beside the others, or those before."""
+    for problem in _problems(before, after):
+        raise ConfigError(problem)
+
+
+def _problems(before: BrokerConfigs, after: BrokerConfigs) -> Iterator[str]:
+    def is_new(*names: str) -> bool:
+        return any(before.value(name) != after.value(name) for name in names)
+
+    for name in THREADS:
+        old, new = before.int(name), after.int(name)
+        failed = f"Dynamic thread count update validation failed for {name}={new}, value should"
+        if new > 2 * old:
+            yield f"{failed} not be greater than double the current value {old}"
+        if new < old // 2:
+            yield f"{failed} be at least half the current value {old}"
+    if is_new("log.retention.ms") and after.optional_int("log.retention.ms") == 0:
+        yield "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+    size, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+    if is_new(size, threads) and after.int(size) < MIB * max(after.int(threads), 1):
+        yield f"{size} must be at least 1MB per cleaner thread."
+    limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    if is_new(limit, overrides) and after.int(limit) == 0 and not after.str(overrides):
+        yield f"{limit} can be set to zero only if {overrides} property is set."
+    pairs = [pair.rpartition(":") for pair in after.str(overrides).split(",")] if after.str(overrides) else []
+    if is_new(overrides) and not all(host.strip() and count.strip().isdecimal() for host, _, count in pairs):
+        yield f"{overrides} must be a list of host:count pairs."

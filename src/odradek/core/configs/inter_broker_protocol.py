@@ -1,0 +1,143 @@
+"""What each inter.broker.protocol.version brings: the versions in which a broker speaks with others, and writes.
+
+Kafka's own brokers have the same (MetadataVersion and ControllerChannelManager, 3.9), but for AlterPartition: there a
+leader first asks the controller what it can read, here it is what each release from the oldest that may come can.  What
+Kafka has had since without ZooKeeper, brokers of ours have among themselves: where nobody else can be a member (see
+`protocol_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from odradek.core.configs.values import TypedValues
+from odradek.core.kernel.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, MetadataVersion, metadata_version
+
+
+class InterBrokerProtocol(NamedTuple):
+    """One row for all that depends on the version; the defaults are those of 0.11.0-IV0."""
+
+    version: MetadataVersion = OLDEST
+    # Versions of requests of the controller and of coordinators.
+    leader_and_isr: int = 0
+    update_metadata: int = 3
+    stop_replica: int = 0
+    write_txn_markers: int = 0
+    create_topics: int = 2
+    controlled_shutdown: int = 1
+    add_partitions_to_txn: int | None = None  # None: brokers don't ask each other.
+    # Versions of a follower's requests, and whether its leader says in a fetch's answer where their logs diverge.
+    fetch: int = 4
+    list_offsets: int = 2
+    offset_for_leader_epoch: int = 0
+    truncates_on_fetch: bool = False
+    # That of a leader's; None: it writes ISRs to the tree by itself.
+    alter_partition: int | None = None
+    # Znodes.
+    registration: int = 4
+    has_log_dir_events: bool = False  # By which the controller hears that replicas are offline.
+    has_topic_ids: bool = False
+    has_leader_recovery: bool = False
+    # Versions of the values of __consumer_offsets and __transaction_state.
+    offset_value: int = 1
+    group_value: int = 1
+    transaction_value: int = 0
+    # Levels of the features that clients go by; 0 is none.
+    group_version: int = 0
+    transaction_version: int = 0
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """The features that are finalized, by name."""
+        levels = {"group.version": self.group_version, "transaction.version": self.transaction_version}
+        return {name: level for name, level in levels.items() if level}
+
+
+class Brings(NamedTuple):
+    """What is new in a version, and by which KIP or Kafka issue."""
+
+    since: str
+    why: str
+    changes: Mapping[str, Any]
+
+
+CHANGES = (
+    Brings("0.11.0-IV1", "KIP-107", {"fetch": 5}),
+    Brings("1.0-IV0", "KIP-112", {"leader_and_isr": 1, "update_metadata": 4, "has_log_dir_events": True}),
+    Brings("1.1-IV0", "KIP-227", {"fetch": 7}),
+    Brings("2.0-IV0", "KIP-219, KIP-279", {"create_topics": 3, "offset_for_leader_epoch": 1}),
+    Brings("2.0-IV1", "KIP-219", {"fetch": 8, "list_offsets": 3}),
+    Brings("2.1-IV0", "KIP-211", {"offset_value": 2, "group_value": 2}),
+    Brings("2.1-IV1", "KIP-320", {"offset_value": 3, "list_offsets": 4, "offset_for_leader_epoch": 2}),
+    Brings("2.1-IV2", "KIP-110", {"fetch": 10}),
+    Brings(
+        "2.2-IV0", "KIP-380", {"leader_and_isr": 2, "update_metadata": 5, "stop_replica": 1, "controlled_shutdown": 2}
+    ),
+    Brings("2.2-IV1", "KIP-207", {"list_offsets": 5}),
+    Brings("2.3-IV0", "KIP-345", {"group_value": 3}),
+    Brings("2.3-IV1", "KIP-392", {"fetch": 11, "offset_for_leader_epoch": 3}),
+    Brings("2.4-IV0", "KIP-455, KIP-525", {"leader_and_isr": 3, "create_topics": 5}),
+    Brings(
+        "2.4-IV1", "KIP-482", {"leader_and_isr": 4, "update_metadata": 6, "stop_replica": 2, "controlled_shutdown": 3}
+    ),
+    Brings("2.6-IV0", "KIP-570", {"stop_replica": 3}),
+    Brings("2.7-IV0", "KIP-584, KIP-599", {"registration": 5, "create_topics": 6}),
+    Brings("2.7-IV1", "KIP-595", {"fetch": 12, "truncates_on_fetch": True}),
+    Brings("2.7-IV2", "KIP-497", {"alter_partition": 0}),
+    Brings("2.8-IV0", "KIP-516", {"has_topic_ids": True, "create_topics": 7, "write_txn_markers": 1}),
+    Brings("2.8-IV0", "KIP-482", {"list_offsets": 6, "offset_for_leader_epoch": 4}),
+    Brings("2.8-IV1", "KIP-516", {"leader_and_isr": 5, "update_metadata": 7}),
+    Brings("3.0-IV1", "KIP-734", {"list_offsets": 7}),
+    Brings("3.1-IV0", "KIP-516", {"fetch": 13}),
+    Brings("3.2-IV0", "KIP-704", {"leader_and_isr": 6, "has_leader_recovery": True, "alter_partition": 1}),
+    Brings("3.3-IV0", "KIP-841", {"alter_partition": 2}),
+    Brings("3.4-IV0", "KIP-866", {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}),
+    Brings("3.5-IV0", "KIP-890", {"add_partitions_to_txn": 4}),
+    Brings("3.5-IV0", "KIP-405", {"fetch": 14, "list_offsets": 8}),
+    Brings("3.5-IV1", "KIP-903", {"fetch": 15, "alter_partition": 3}),
+    Brings("3.7-IV4", "KIP-951", {"fetch": 16}),
+    Brings("3.8-IV0", "KIP-890", {"add_partitions_to_txn": 5}),
+    Brings("3.9-IV0", "KIP-853, KIP-1005", {"fetch": 17, "list_offsets": 9}),
+)
+# Kafka has these from 4.0 on, the offsets with topic ids from 4.1 on.
+OF_OURS_ALONE = (
+    Brings("4.0", "KIP-848", {"group_version": 1}),
+    Brings("4.0", "KIP-890", {"transaction_version": 2, "transaction_value": 1}),
+    Brings("4.1", "KIP-848", {"offset_value": 4}),
+    Brings("4.2", "KIP-1228", {"write_txn_markers": 2}),
+)
+
+
+def _table() -> dict[MetadataVersion, InterBrokerProtocol]:
+    table, known = {}, InterBrokerProtocol()
+    for version in METADATA_VERSIONS:
+        for one in CHANGES:
+            if one.since == version.name:
+                known = known._replace(**one.changes)
+        table[version] = known = known._replace(version=version)
+    return table
+
+
+_PROTOCOLS = _table()
+
+
+def protocol(version: MetadataVersion) -> InterBrokerProtocol:
+    """Returns what Kafka's brokers of this version say and write."""
+    return _PROTOCOLS[version]
+
+
+def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
+    """Returns what a broker with this configuration says and writes.
+
+    Brokers of one cluster must not disagree about what is finalized.  So what is newer than Kafka 3.9 is there only if
+    the metadata is in a file of ours, whose brokers have one configuration and are of one release, and if that does not
+    name an older version.  In an ensemble it never is: a broker of Apache Kafka may come at any time.
+    """
+    version = metadata_version(configs.str("inter.broker.protocol.version"))
+    assert version is not None, "the key's rule has checked it"
+    found = protocol(version)
+    if version == NEWEST and not configs.optional_str("zookeeper.connect"):
+        for one in OF_OURS_ALONE:
+            found = found._replace(**one.changes)
+    return found

@@ -1,0 +1,150 @@
+"""What brokers ask of the controller: to hand over what they lead, and to change an ISR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_EPOCH, BrokerId, TopicPartition
+from odradek.core.controller import partition_leader_election as elections
+from odradek.core.controller.broker_request_batch import RequestBatch
+from odradek.core.controller.controller_context import ControllerContext
+from odradek.core.controller.controller_steps import Finding, Steps, WriteStates
+from odradek.core.controller.events import AlteredPartition, AlterPartitions, BrokerEpochs, ShutDown
+from odradek.core.controller.leaders import Leaders
+from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, LeaderAndIsr
+
+
+def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, batch: RequestBatch) -> Steps:
+    """Has others lead what a broker leads, takes it out of ISRs, and stops its followers."""
+    if not _is_from_live_broker(event, context):
+        return
+    broker = event.broker
+    context.shutting_down.add(broker)
+    held = context.staying(context.partitions_on(broker))
+    shared = [one for one in held if len(context.replicas(one)) > 1]
+
+    def handed_over(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        if state.leader != broker:
+            return elections.without(state, {broker})
+        replicas, online = context.replicas(partition), context.online(partition)
+        elected = elections.for_controlled_shutdown(state, replicas, online, context.shutting_down)
+        return state if elected is None else elected.state
+
+    yield from leaders.elect(shared, handed_over)
+    states = {one: context.states[one] for one in shared if one in context.states}
+    for partition, state in states.items():
+        if state.leader != broker:
+            batch.stop(broker, partition)
+    led = (partition for partition, state in states.items() if state.leader == broker)
+    event.answer = [partition for partition in led if not _others_stop(partition, broker, context)]
+
+
+def _others_stop(partition: TopicPartition, broker: BrokerId, context: ControllerContext) -> bool:
+    """True if the brokers that have the partition, too, stop as well: to wait for one of them to lead is in vain."""
+    others = context.brokers.keys() & {*context.replicas(partition)} - {broker}
+    return bool(others) and others <= context.shutting_down
+
+
+def alter_partitions(
+    event: AlterPartitions, context: ControllerContext, leaders: Leaders, batch: RequestBatch
+) -> Steps:
+    """Writes ISRs that leaders have proposed, each if it follows from the state that is there."""
+    if not _is_from_registered_broker(event, context):
+        return
+    answers: dict[TopicPartition, AlteredPartition] = {}
+    accepted: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition, wanted in event.wanted.items():
+        state = context.states.get(partition)
+        if state is None or partition.topic in context.deleting:
+            answers[partition] = AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif state.leader == event.broker and _is_same(wanted, state):
+            answers[partition] = AlteredPartition(ErrorCode.NONE, state)  # The answer to it was lost.
+        elif error := _refusal(wanted, state, partition, event.broker, context):
+            answers[partition] = AlteredPartition(error)
+        elif _has_restarted(event.isr_epochs.get(partition, {}), wanted, context):
+            answers[partition] = AlteredPartition(ErrorCode.INELIGIBLE_REPLICA)
+        else:
+            accepted[partition] = state._replace(isr=wanted.isr, recovery=wanted.recovery)
+    if accepted:
+        answers |= yield from _write(accepted, context, leaders, batch)
+    event.answer = {partition: answers[partition] for partition in event.wanted}
+
+
+def _write(
+    accepted: Mapping[TopicPartition, LeaderAndIsr], context: ControllerContext, leaders: Leaders, batch: RequestBatch
+) -> Finding[dict[TopicPartition, AlteredPartition]]:
+    write = WriteStates(accepted)
+    yield write
+    context.became(write.result.states)
+    stale = write.result.stale
+    yield from leaders.read(stale)
+    yield from leaders.settle(stale)
+    batch.update_metadata(accepted)
+    answers: dict[TopicPartition, AlteredPartition] = {}
+    for partition, wanted in accepted.items():
+        state = context.states.get(partition)
+        if state is not None and (partition in write.result.states or _is_same(wanted, state)):
+            answers[partition] = AlteredPartition(ErrorCode.NONE, state)
+        else:
+            answers[partition] = AlteredPartition(ErrorCode.INVALID_UPDATE_VERSION)
+    return answers
+
+
+def _is_same(wanted: LeaderAndIsr, state: LeaderAndIsr) -> bool:
+    """True if the state is what is wanted: it was written, and who asked for it, or who wrote it, had no answer."""
+    has = (state.leader_epoch, state.isr, state.recovery)
+    return wanted.partition_epoch <= state.partition_epoch and has == (wanted.leader_epoch, wanted.isr, wanted.recovery)
+
+
+def _refusal(
+    wanted: LeaderAndIsr, state: LeaderAndIsr, partition: TopicPartition, broker: BrokerId, context: ControllerContext
+) -> ErrorCode:
+    """Returns why a leader may not have that state; NONE if it may."""
+    if wanted.partition_epoch > state.partition_epoch or wanted.leader_epoch > state.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER  # The leader knows a newer one than this.
+    if wanted.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if wanted.partition_epoch < state.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = set(wanted.isr)
+    is_duplicated = len(isr) < len(wanted.isr)
+    if state.leader != broker or broker not in isr or is_duplicated or not isr <= {*context.replicas(partition)}:
+        return ErrorCode.INVALID_REQUEST
+    # A leader that may lack records sees to its log before others follow it, and does so once (KIP-704).
+    if wanted.recovery == RECOVERING and (state.recovery == RECOVERED or len(isr) > 1):
+        return ErrorCode.INVALID_REQUEST
+    if not isr <= context.online(partition) - context.shutting_down | {broker}:
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _has_restarted(known: BrokerEpochs, wanted: LeaderAndIsr, context: ControllerContext) -> bool:
+    """True if a member of the ISR is another process than the one that the leader has seen catch up (KIP-903)."""
+    return any(known.get(one, NO_EPOCH) not in (NO_EPOCH, context.brokers[one].epoch) for one in wanted.isr)
+
+
+def _is_from_live_broker(ask: ShutDown, context: ControllerContext) -> bool:
+    """Return whether the broker that asks is registered; set the error if it is not.
+
+    As in Apache Kafka, an epoch above the known one belongs to a registration of which the controller learns next,
+    and -1 is sent by brokers that do not know theirs.
+    """
+    live = context.brokers.get(ask.broker)
+    if live is None:
+        ask.error = ErrorCode.BROKER_NOT_AVAILABLE if ask.broker_epoch == NO_EPOCH else ErrorCode.STALE_BROKER_EPOCH
+    elif NO_EPOCH != ask.broker_epoch < live.epoch:
+        ask.error = ErrorCode.STALE_BROKER_EPOCH
+    return not ask.error
+
+
+def _is_from_registered_broker(ask: AlterPartitions, context: ControllerContext) -> bool:
+    """Return whether the request carries exactly the epoch of the broker's registration; set the error if not.
+
+    Leaders of every version that sends AlterPartition know their epoch.  One that has just registered again retries
+    until the controller has learned of it.
+    """
+    live = context.brokers.get(ask.broker)
+    if live is None or live.epoch != ask.broker_epoch:
+        ask.error = ErrorCode.STALE_BROKER_EPOCH
+    return not ask.error

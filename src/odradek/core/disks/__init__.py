@@ -1,0 +1,1 @@
+"""Syncs, open files, and moves between log directories."""

@@ -1,0 +1,321 @@
+"""Moves partitions from one data directory to another while they are served (AlterReplicaLogDirs, KIP-113).
+
+    alter ──> a log is made in the other directory, named …-future
+              its batches are copied, a slice at a time in a thread, as a follower would fetch them
+              little is left: no sync of the old log begins any more; on the loop the rest is copied and synced,
+              …-future gets the partition's name there, and the old log is deleted
+
+As in Apache Kafka the copy gets the name before the old log loses it.  A stop in between leaves two logs of the name,
+of which the one that reaches further has all that the other has (core/partition/storage.py).  A stop before that
+leaves a copy which is not complete: the next start begins the move anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Protocol
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import MOVED_AT_LAST_BYTES, MOVED_AT_ONCE_BYTES
+from odradek.base.units import SECOND_MS, TimestampMs, TopicName, TopicPartition
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.disks.flushes import Flushes
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Timer, Timers
+from odradek.core.partition.log_starts import LogStarts
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.storage import Storage
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.future_log import producers_at_first, take_over
+from odradek.log.files.disk import DiskFailed, FileSlice
+from odradek.log.files.disk_failures import LogDamaged
+from odradek.log.files.log_file_names import has_future_name
+from odradek.log.log.durability import flush_now, is_flushed
+from odradek.log.log.log import Log
+from odradek.record.batch import Batch, iter_batches
+
+_LOG = logging.getLogger(__name__)
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+class Mover(Protocol):
+    """What moves need of the broker."""
+
+    partitions: dict[TopicPartition, Partition]
+    storage: Storage
+    configs: BrokerConfigs
+    timers: Timers
+    entropy: Entropy
+    log_starts: LogStarts
+    flushes: Flushes
+
+    def replica(self, topic: TopicName, index: int) -> Partition:
+        """Returns a partition.  Raises Refused if the broker does not have it."""
+
+    def commit(self, now: Moment) -> None:
+        """Writes what is staged."""
+
+    def moved(self, name: TopicPartition, now: Moment) -> None:
+        """Called when a partition has its log elsewhere, or none any more."""
+
+
+class Move:
+    """One partition on its way from one directory to another; `future` is the copy, once it is made."""
+
+    def __init__(self, partition: Partition, origin: LogDirectory, target: LogDirectory) -> None:
+        self.partition = partition
+        self.name = partition.topic_partition
+        self.origin = origin
+        self.target = target
+        self.future: Log | None = None
+        self.is_busy = False  # A thread has the copy.
+        self.pause: Timer | None = None
+        self.is_dropped = False
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.is_busy or self.pause is not None
+
+
+class Copying:
+    """Work of a move for a thread; comes back as `Broker.copied`."""
+
+    def __init__(self, move: Move, run: Callable[[], Log | None], pause_ms: int = 0) -> None:
+        self.move = move
+        self.pause_ms = pause_ms
+        self.made: Log | None = None
+        self.failure: DiskFailed | Refused | None = None
+        self._run = run
+
+    def run(self) -> Copying:
+        try:
+            self.made = self._run()
+        except (DiskFailed, Refused) as failure:
+            self.failure = failure
+        return self
+
+
+class Moves:
+    """The moves of one broker."""
+
+    def __init__(self, broker: Mover) -> None:
+        self._broker = broker
+        self._storage = broker.storage
+        self._moves: dict[TopicPartition, Move] = {}
+        self._asked: list[Copying] = []
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(list(self._moves.values()))
+
+    def take(self) -> list[Copying]:
+        """Returns the work that is to be done in threads."""
+        asked, self._asked = self._asked, []
+        return asked
+
+    def alter(self, name: TopicPartition, target: LogDirectory | None, now: Moment) -> None:
+        """Moves a partition to another directory; None is one that this broker does not have.
+
+        One that is on its way elsewhere is not any more, and one that is in `target` stays there.
+        Raises Refused with the codes of Apache Kafka: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
+        and those of Broker.partition.
+        """
+        if not has_future_name(name):
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name.topic} is too long for a copy")
+        if target is None:
+            raise Refused(ErrorCode.LOG_DIR_NOT_FOUND)
+        if target.failure is not None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{target.path} is offline")
+        partition = self._broker.replica(name.topic, name.partition)
+        present = self._moves.get(name)
+        if present is not None:
+            if present.target is target:
+                return
+            self._drop(present, now)
+        origin = self._storage.directory_of(name)
+        if origin is None or not partition.is_online:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
+        if origin is target:
+            return
+        if not self._storage.is_whole:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "no partition is moved while a data directory is offline")
+        self._begin(Move(partition, origin, target), now)
+
+    def resume(self, now: Moment) -> None:
+        """Begins anew what the last stop found under way.  A copy whose original can't be found is left alone."""
+        for target in self._storage.online:
+            for path, name in list(target.begun_futures.items()):
+                partition, origin = self._broker.partitions.get(name), self._storage.directory_of(name)
+                if partition is not None and partition.is_online and origin is not None:
+                    target.drop_begun_future(path, now.wall)
+                    if origin is not target and name not in self._moves:
+                        self._begin(Move(partition, origin, target), now)
+
+    def keep_house(self, now: Moment) -> None:
+        """Goes on with moves that wait for their turn, or for something else to end."""
+        for move in self:
+            if not move.is_waiting or (self._is_over(move) and not move.is_busy):
+                self._go_on(move, now)
+
+    def synced(self, names: Iterable[TopicPartition], now: Moment) -> None:
+        """Goes on with moves that waited for the end of a sync."""
+        for name in self._broker.flushes.held.intersection(names):
+            if not self._moves[name].is_waiting:
+                self._go_on(self._moves[name], now)
+
+    def copied(self, event: Copying, now: Moment) -> None:
+        """Takes in the end of a Copying."""
+        move = event.move
+        move.is_busy = False
+        if event.failure is not None:
+            self._give_up(move, event.failure, now)
+            return
+        if event.made is not None:
+            move.future = event.made
+            if not move.is_dropped:
+                move.target.futures[move.name] = event.made
+        if event.pause_ms and not move.is_dropped:
+            move.pause = self._broker.timers.at(now.steady + event.pause_ms, partial(self._after_pause, move))
+        else:
+            self._go_on(move, now)
+
+    def _after_pause(self, move: Move, now: Moment) -> None:
+        move.pause = None
+        self._go_on(move, now)
+
+    # ------------------------------------------------------------------ one move
+
+    def _begin(self, move: Move, now: Moment) -> None:
+        _LOG.info("%s is moved from %s to %s", move.name, move.origin.path, move.target.path)
+        self._moves[move.name] = move
+        self._go_on(move, now)
+
+    def _go_on(self, move: Move, now: Moment) -> None:
+        """Takes the next step: called on the loop, when no thread is at it."""
+        if self._is_over(move):
+            self._drop(move, now)
+            return
+        partition = move.partition
+        try:
+            if move.future is None:
+                self._make(move, now)
+            elif partition.log.segments[0].base_offset <= move.future.end_offset <= partition.log.end_offset:
+                self._copy(move, move.future, now)
+            else:  # What comes next is gone by retention, or what is there was cut off since.
+                self._drop(move, now)
+                self._begin(Move(partition, move.origin, move.target), now)
+        except (DiskFailed, Refused) as failure:
+            self._give_up(move, failure, now)
+
+    def _is_over(self, move: Move) -> bool:
+        is_there = self._broker.partitions.get(move.name) is move.partition and move.partition.is_online
+        return move.is_dropped or not is_there or move.target.failure is not None
+
+    def _make(self, move: Move, now: Moment) -> None:
+        if sum(one.future is not None or one.is_busy for one in self) >= len(list(self._storage)):
+            return  # As many at a time as there are directories, as in Apache Kafka.
+        log = move.partition.log
+        start, producers = log.segments[0].base_offset, producers_at_first(log)
+        make = partial(
+            move.target.make_future,
+            move.name,
+            log,
+            start,
+            producers,
+            f"{now.wall} {self._broker.entropy.random_int31()}",
+        )
+        self._work(Copying(move, make))
+
+    def _copy(self, move: Move, future: Log, now: Moment) -> None:
+        self._broker.commit(now)  # What is staged has its place in the old log.
+        log, rate = move.partition.log, max(self._broker.configs.int(RATE), 1)
+        rest = log.read_stored(future.end_offset, min(MOVED_AT_ONCE_BYTES, rate), log.end_offset)
+        if is_flushed(future) and rest.size <= MOVED_AT_LAST_BYTES:
+            batches = _verified(rest)
+            if (batches[-1].next_offset if batches else future.end_offset) == log.end_offset:
+                self._end(move, future, batches, now)
+                return
+        copy = partial(_append_slice, future, rest, now.wall)
+        self._work(Copying(move, copy, rest.size * SECOND_MS // rate))
+
+    def _work(self, work: Copying) -> None:
+        work.move.is_busy = True
+        self._asked.append(work)
+
+    def _end(self, move: Move, future: Log, batches: list[Batch], now: Moment) -> None:
+        """Copies the rest and gives the copy the name, or waits until nothing is under way with the old log."""
+        name, partition = move.name, move.partition
+        if self._broker.flushes.is_under_way(name):
+            self._broker.flushes.held.add(name)
+            return
+        if self._broker.log_starts.are_moving:
+            return  # They write to the old log's directory; the next round tries again.
+        if batches:
+            future.append_as_follower(batches, now.wall)
+        take_over(future, partition.log)
+        flush_now(future, now.wall)
+        move.target.take_in(name, future)
+        partition.goes_on_in(future, now)
+        move.origin.let_go(name, now.wall)
+        self._forget(move)
+        _LOG.info("%s is in %s now", name, move.target.path)
+        self._broker.moved(name, now)
+
+    def _give_up(self, move: Move, failure: DiskFailed | Refused, now: Moment) -> None:
+        if not move.is_dropped:
+            _LOG.error("%s is not moved to %s, and stays where it is: %s", move.name, move.target.path, failure)
+        if isinstance(failure, DiskFailed) and (failure.takes_offline or isinstance(failure, LogDamaged)):
+            if f"{failure.filename}/".startswith(f"{move.target.path}/"):
+                move.target.doubt(failure)
+            else:
+                move.partition.disk_failed(failure)
+                self._broker.moved(move.name, now)
+        self._drop(move, now)
+
+    def _drop(self, move: Move, now: Moment) -> None:
+        """Gives up the copy, at once or when the thread is through; that of a log that failed stays on the disk."""
+        move.is_dropped = True
+        if move.pause is not None:
+            move.pause.cancel()
+        if self._moves.get(move.name) is move:
+            self._forget(move)
+        if move.future is None or move.is_busy:
+            return
+        if move.target.futures.get(move.name) is move.future:
+            del move.target.futures[move.name]
+        if move.partition.is_online or self._broker.partitions.get(move.name) is not move.partition:
+            move.target.remove_soon(move.future.directory, now.wall)
+
+    def _forget(self, move: Move) -> None:
+        del self._moves[move.name]
+        self._broker.flushes.held.discard(move.name)
+
+
+def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:
+    """Copies a slice; run in a thread.  Raises DiskFailed; Refused for what is no batch."""
+    batches = _verified(slice_)
+    if batches:
+        future.append_as_follower(batches, now)
+    if slice_.size < MOVED_AT_ONCE_BYTES:  # Perhaps the last.
+        flush_now(future, now)
+
+
+def _verified(slice_: FileSlice) -> list[Batch]:
+    """Returns the batches, with their checksums looked at: damage is not copied.  Raises LogDamaged; Refused."""
+    batches, position = [], slice_.position
+    try:
+        for batch in iter_batches(slice_.read()):
+            if not batch.is_intact:
+                raise LogDamaged(slice_.file.path, position, "the checksum of the batch is wrong")
+            batches.append(batch)
+            position += batch.size
+    except Refused as refused:
+        if refused.code != ErrorCode.CORRUPT_MESSAGE:
+            raise
+        raise LogDamaged(slice_.file.path, position, "the batch is too short") from None
+    if position < slice_.position + slice_.size:
+        raise LogDamaged(slice_.file.path, position, "the batch is too long")
+    return batches

@@ -1,0 +1,1 @@
+"""Fetch sessions, and reads that wait for a disk."""

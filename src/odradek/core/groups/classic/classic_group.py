@@ -1,0 +1,160 @@
+"""A group of the classic protocol, as the rest of the broker sees it.
+
+A group without members that never had any belongs to simple consumers: somebody commits offsets under its name.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TimestampMs, TopicName
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.classic.classic_group_records import join_of
+from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
+from odradek.core.groups.classic.members import Member, Members
+from odradek.core.groups.classic.messages import JoinGroupResult, SyncGroupResult
+from odradek.core.groups.classic.rebalancing import Rebalancing
+from odradek.core.groups.shard.group import CLASSIC, CONSUMERS
+from odradek.core.kernel.moment import Moment
+from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from odradek.record.internal.consumer_protocol import decode_topics
+
+
+class ClassicGroup(Rebalancing):
+    """One classic group; its members' requests are in joining.py, syncing.py and leaving.py."""
+
+    # The topics that this generation is subscribed to, once somebody has asked; None if a subscription can't be read.
+    _topics: frozenset[str] | None = None
+    _has_looked = False
+
+    @property
+    def type(self) -> str:
+        return CLASSIC
+
+    @property
+    def state(self) -> str:
+        return self.phase.value
+
+    @property
+    def protocol_type(self) -> str:
+        return self._protocol_type or ""
+
+    @property
+    def is_empty(self) -> bool:
+        """True without members; those that were told an id and have not come back with it are none."""
+        return self.phase is State.EMPTY
+
+    # Questions of the rest of the broker.
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
+    ) -> None:
+        """Without a generation only an empty group takes commits: from simple consumers and administrators."""
+        if epoch < 0 and self.is_empty:
+            return
+        member = None
+        if epoch >= 0 or member_id or instance_id is not None:
+            member = self.member(member_id, instance_id, epoch)
+        elif not is_transactional:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members")
+        if self.phase is State.COMPLETING and not is_transactional:
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        if member is not None and not is_transactional:
+            member.renew_session(now)
+
+    def member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
+        """Returns the member.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+        member = self.members.known(member_id, instance_id)
+        if generation != self.generation:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {self.generation}")
+        return member
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Refuses nobody: any client may fetch a classic group's offsets."""
+
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {self.id} is {self.state}")
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        if self.protocol_type != CONSUMERS:
+            return False
+        topics = self._subscribed()
+        return topics is None or topic in topics
+
+    def offsets_expire_after(self, now: Moment) -> int | None:
+        if self._protocol_type is None:
+            return 0
+        if self.is_empty:
+            return self._since or 0
+        knows_topics = self.protocol_type == CONSUMERS and self._subscribed() is not None
+        return 0 if self.phase is State.STABLE and knows_topics else None
+
+    def _subscribed(self) -> frozenset[str] | None:
+        """Returns the topics that members are subscribed to; None if a subscription can't be read."""
+        if self.is_empty:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        if not self._has_looked:
+            self._has_looked = True
+            try:
+                topics = [decode_topics(one.metadata(self.protocol_name)) for one in self.members]
+                self._topics = frozenset(chain.from_iterable(topics))
+            except Refused:
+                self._topics = None
+        return self._topics
+
+    def generation_changed(self) -> None:
+        self._has_looked = False
+
+    # Records.
+
+    def tombstones(self) -> list[StateRecord]:
+        return [StateRecord(GroupMetadataKey(group=self.id), None)]
+
+    def load(self, value: GroupMetadataValue) -> None:
+        """Takes over the group as the log has it: stable, or empty."""
+        self._is_kept = True
+        self._protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        self.generation = value.generation
+        self._since = None if value.current_state_timestamp < 0 else TimestampMs(value.current_state_timestamp)
+        self.members = Members(self.shard.runtime.lot)
+        for one in value.members:
+            if self._is_here(one):
+                continue  # A broker writes no instance twice.
+            member = Member(one.member_id, join_of(value, one), self.session(one.member_id))
+            member.assignment = bytes(one.assignment)
+            member.is_new = False
+            self.members.add(member)
+        if value.leader in self.members:
+            self.members.leader = value.leader
+        self.phase = State.STABLE if self.members else State.EMPTY
+        self.generation_changed()
+
+    def _is_here(self, member: MemberMetadata) -> bool:
+        instance_id = member.group_instance_id
+        return member.member_id in self.members or (
+            instance_id is not None and self.members.static(instance_id) is not None
+        )
+
+    # Begin and end of the shard.
+
+    def begin(self, now: Moment) -> None:
+        for member in self.members:
+            member.renew_session(now)
+        if len(self.members) > self.shard.runtime.configs.int("group.max.size"):
+            self.rebalance("it has more members than group.max.size allows now", now)
+
+    def end(self) -> None:
+        self._cancel_timer()
+        self.telling.drop()
+        for member_id in list(self.members.pending):
+            self.members.forget_pending(member_id)
+        for member in self.members:
+            member.session.cancel()
+            self.members.answer_join(member, JoinGroupResult(ErrorCode.NOT_COORDINATOR, member.id))
+            self.members.answer_sync(member, SyncGroupResult(ErrorCode.NOT_COORDINATOR))
+        self.phase = NEXT[self.phase][Event.GONE]

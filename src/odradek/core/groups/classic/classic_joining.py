@@ -1,0 +1,193 @@
+"""A member joins a classic group, or joins it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import to_hex
+from odradek.core.groups.classic.classic_group import ClassicGroup
+from odradek.core.groups.classic.classic_group_records import value_of
+from odradek.core.groups.classic.classic_group_states import State
+from odradek.core.groups.classic.members import Member, elected
+from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
+from odradek.core.groups.classic.rebalancing import NEW_MEMBER_SESSION_MS
+from odradek.core.groups.shard.group import CONSUMERS
+from odradek.core.groups.shard.history import because
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
+from odradek.record.internal.consumer_protocol import decode_topics
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard.group_shard import GroupShard
+
+TOPICS_AT_BYTES = 6  # Of a subscription: its version, and how many topics there are.
+MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, with the rest of the id, they fit into a string of the protocol.
+
+
+def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
+    """Joins a group, and makes it first if need be: a group of consumers without members becomes a classic one.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID.
+    """
+    present = shard.groups.get(group_id)
+    if asked.member_id and not isinstance(present, ClassicGroup):
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+    group = present if isinstance(present, ClassicGroup) else ClassicGroup(group_id, shard)
+    assert present is group or present is None or present.is_empty, "others have members of their own"
+    _check_room(group, asked, now)
+    _check_protocols(group, asked)
+    if not shard.runtime.protocol.group_version:
+        _check_subscriptions(asked)
+    if present is not group:
+        if present is not None:
+            shard.write(present.tombstones(), now)
+        shard.groups[group_id] = group
+    return _join_known(group, asked, now) if asked.member_id else _join_new(group, asked, now)
+
+
+def _check_protocols(group: ClassicGroup, asked: JoinGroup) -> None:
+    if group.is_empty:
+        is_consistent = bool(asked.protocol_type and asked.protocols)
+    else:
+        is_consistent = asked.protocol_type == group.protocol_type and group.members.can_work_by(asked.protocols)
+    if not is_consistent:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not of the group's type, or none that all support")
+
+
+def _check_subscriptions(asked: JoinGroup) -> None:
+    """Raises Refused(INCONSISTENT_GROUP_PROTOCOL) if a consumer's subscription can't be read.
+
+    A broker of Kafka 2.4 to 3.9 that comes to coordinate the group reads it, and gives up the whole partition if
+    it can't; what ends before the topics it passes over.  When a member joins it Kafka never answers then.
+    """
+    if asked.protocol_type != CONSUMERS:
+        return
+    for name, metadata in asked.protocols:
+        if len(metadata) >= TOPICS_AT_BYTES:
+            try:
+                decode_topics(metadata)
+            except Refused as refused:
+                text = f"what comes with the protocol {name!r} is no subscription: {refused}"
+                raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from refused
+
+
+def _check_room(group: ClassicGroup, asked: JoinGroup, now: Moment) -> None:
+    """Raises Refused(GROUP_MAX_SIZE_REACHED) if there is no room for the member.
+
+    During a rebalance only members that have joined again count: after a restart with a smaller limit the first ones to
+    come stay.
+    """
+    limit, members = group.shard.runtime.configs.int("group.max.size"), group.members
+    member = members.get(asked.member_id)
+    if group.phase is State.PREPARING:
+        has_room = (member is not None and member.joining is not None) or members.waiting < limit
+    else:
+        has_room = group.is_empty or member is not None or len(members) < limit
+    if has_room:
+        return
+    if member is not None:
+        group.remove(member, f"there is no room for member {member.id!r}", now)
+    elif asked.member_id in members.pending:
+        group.forget_pending(asked.member_id, now)
+    raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{limit} members")
+
+
+def _join_new(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
+    prefix = asked.client_id if asked.instance_id is None else asked.instance_id
+    runtime = group.shard.runtime
+    member_id = f"{prefix[:MEMBER_ID_PREFIX_CHARACTERS_MAX]}-{to_hex(runtime.entropy.new_uuid())}"
+    present = None if asked.instance_id is None else group.members.static(asked.instance_id)
+    if present is not None:
+        return _replace(group, present, member_id, asked, now)
+    if asked.needs_member_id and asked.instance_id is None:
+        group.await_member(member_id, asked.session_timeout_ms, now)
+        return _answered(group, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    return _add(group, member_id, asked, now)
+
+
+def _add(group: ClassicGroup, member_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
+    member = Member(member_id, asked, group.session(member_id))
+    group.add(member, asked.protocol_type, now)
+    promise = group.members.await_join(member)
+    group.rebalance(because(f"member {member_id!r} joined", asked.reason), now)
+    return promise
+
+
+def _join_known(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
+    if asked.member_id in group.members.pending and asked.instance_id is None:
+        return _add(group, asked.member_id, asked, now)
+    member = group.members.known(asked.member_id, asked.instance_id)
+    has_changed = member.protocols != asked.protocols
+    leads = group.members.leader == member.id
+    if group.phase is State.PREPARING or has_changed or (leads and group.phase is State.STABLE):
+        # A leader that joins again wants to assign again: it may know of new partitions.
+        group.members.change_protocols(member, asked.protocols)
+        member.session_timeout_ms = asked.session_timeout_ms
+        member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+        promise = group.members.await_join(member)
+        what = "changed its metadata" if has_changed else "joined again, the leader" if leads else "joined again"
+        group.rebalance(because(f"member {member.id!r} {what}", asked.reason), now)
+        return promise
+    member.renew_session(now)
+    return _answered(group, group.joined(member.id, group.everybody() if leads else ()))
+
+
+def _replace(
+    group: ClassicGroup, old: Member, member_id: str, asked: JoinGroup, now: Moment
+) -> Promise[JoinGroupResult]:
+    """Replaces a static member that was started anew; in a stable group nobody else has to join again."""
+    new = Member(member_id, asked, group.session(member_id))
+    new.assignment = old.assignment
+    new.is_new = False
+    if group.phase is State.STABLE and elected(_with(group, old, new)) == group.protocol_name:
+        return _take_over(group, old, new, asked, now)
+    group.members.replace(old, new)
+    new.renew_session(now)
+    promise = group.members.await_join(new)
+    group.rebalance(because(f"static member {new.instance_id!r} was replaced by {new.id!r}", asked.reason), now)
+    return promise
+
+
+def _with(group: ClassicGroup, old: Member, new: Member) -> list[Member]:
+    """Returns the members with `new` in the place of `old`."""
+    return [new if member is old else member for member in group.members]
+
+
+def _take_over(
+    group: ClassicGroup, old: Member, new: Member, asked: JoinGroup, now: Moment
+) -> Promise[JoinGroupResult]:
+    """Replaces a static member within its generation.
+
+    A leader must not assign again: one that can be told so is told (KIP-814), any other hears that the old one leads.
+    """
+    leads = group.members.leader == old.id
+    generation = group.kept_generation()._replace(leader=new.id if leads else group.members.leader)
+    everybody = _with(group, old, new)
+    written = group.keep(value_of(generation, everybody, {one.id: one.assignment for one in everybody}), now)
+    group.members.replace(old, new)
+    group.generation_changed()
+    new.session.extend(now, NEW_MEMBER_SESSION_MS)
+    joined = group.joined(new.id)
+    if leads and asked.skips_assignment:
+        joined = joined._replace(skip_assignment=True, members=group.everybody())
+    elif leads:
+        joined = joined._replace(leader=old.id)
+    promise, runtime = Promise[JoinGroupResult](), group.shard.runtime
+
+    def safe(later: Moment) -> None:
+        if new.id in group.members:
+            new.renew_session(later)
+        promise.keep(runtime.lot, joined)
+
+    def lost(later: Moment) -> None:
+        promise.keep(runtime.lot, JoinGroupResult(ErrorCode.NOT_COORDINATOR, ""))
+
+    runtime.steps.when_safe(written, safe, now, lost)
+    return promise
+
+
+def _answered(group: ClassicGroup, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
+    promise = Promise[JoinGroupResult]()
+    promise.keep(group.shard.runtime.lot, joined)
+    return promise

@@ -1,0 +1,215 @@
+"""A group of the consumer protocol, as the rest of the broker sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.consumer import consumer_group_records as records
+from odradek.core.groups.consumer.consumer_group_state import GroupState
+from odradek.core.groups.consumer.consumer_member import Member, MemberState
+from odradek.core.groups.shard.group import CONSUMER, CONSUMERS, CommitCheck
+from odradek.core.groups.shard.history import Rebalances
+from odradek.core.groups.shard.member_session import Session
+from odradek.core.kernel.moment import Moment
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard.group_shard import GroupShard
+
+COMMIT_BY_EPOCH_SINCE = 9  # The first version of OffsetCommit with a member epoch.
+
+
+class Alarm(Enum):
+    """A timer of a member, by what the member has to do in time."""
+
+    SESSION = auto()  # Send a heartbeat.
+    REBALANCE = auto()  # Give up the partitions that it is to revoke.
+    JOIN = auto()  # Classic members: join again.
+    SYNC = auto()  # Classic members: ask for the assignment.
+
+
+Rang = Callable[["ConsumerGroup", Alarm, str, Moment], None]
+
+
+class ConsumerGroup:
+    """One consumer group.  `kept` is what the log has; alarms and history are lost with the broker."""
+
+    def __init__(self, group_id: str, shard: GroupShard, rang: Rang) -> None:
+        """`rang` is called when a member has not done in time what it had to."""
+        self.id = group_id
+        self.shard = shard
+        self.kept = GroupState(group_id)
+        self.rebalances = Rebalances()
+        self._topics_seen: int | None = None  # The version of the cluster's topics that was last looked at.
+        self._regexes_seen: int | None = None
+        self.resolved_at: int | None = None  # When regexes were last held against all topics (steady clock).
+        self._rang = rang
+        self._alarms: dict[tuple[Alarm, str], Session] = {}
+
+    @property
+    def type(self) -> str:
+        return CONSUMER
+
+    @property
+    def state(self) -> str:
+        kept = self.kept
+        if not kept.members:
+            return "Empty"
+        if kept.epoch > kept.assigned.epoch:
+            return "Assigning"
+        is_stable = all(one.current.is_reconciled_to(kept.assigned.epoch) for one in kept.members.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMERS
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.kept.members
+
+    # Questions of the rest of the broker.
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
+    ) -> CommitCheck | None:
+        """A member that is behind may commit what it already had in the epoch that it knows (KIP-1251)."""
+        if epoch < 0 and self.is_empty:
+            return None
+        if is_transactional and epoch == -1 and not member_id and instance_id is None:
+            return None
+        member = self.kept.known(member_id)
+        if not (is_transactional or member.is_classic) and version < COMMIT_BY_EPOCH_SINCE:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "members of the consumer protocol commit with v9 and later")
+        if epoch == member.current.epoch:
+            return None
+        stale = _stale(member, is_transactional=is_transactional)
+        if epoch > member.current.epoch:
+            raise Refused(stale, f"Epoch {epoch} is newer than the member's, which is {member.current.epoch}.")
+        return lambda topic, partition: self._check_partition(member, epoch, topic, partition, stale)
+
+    def _check_partition(self, member: Member, epoch: int, topic: TopicName, partition: int, stale: ErrorCode) -> None:
+        info = self.shard.runtime.view().topics.get(topic)
+        for held in (member.current.assigned, member.current.revoking):
+            since = None if info is None else held.get(info.id, {}).get(partition)
+            if since is not None:
+                if epoch < since:
+                    raise Refused(stale, f"{topic}-{partition} was assigned in epoch {since}, after {epoch}.")
+                return
+        raise Refused(stale, f"{topic}-{partition} is not the member's, and epoch {epoch} is over.")
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.kept.known(member_id or "")
+        if epoch != member.current.epoch:
+            stale = _stale(member, is_transactional=False)
+            raise Refused(stale, f"Epoch {epoch} is not the member's, which is {member.current.epoch}.")
+
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {self.id} is {self.state}")
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        return topic in self.kept.topics()
+
+    def offsets_expire_after(self, now: Moment) -> int | None:
+        """Offsets expire by the time of each commit, whoever the members are."""
+        return 0
+
+    # Records.
+
+    def tombstones(self) -> list[StateRecord]:
+        return list(records.tombstones(self.kept))
+
+    def apply(self, key: object, value: object | None) -> None:
+        """Takes in one record from the log."""
+        self.kept.apply(key, value)
+        member_id = getattr(key, "member_id", None)
+        if member_id is not None and member_id not in self.kept.members:
+            self._cancel_all(member_id)
+
+    def keep(self, state: GroupState, gone: Iterable[str]) -> None:
+        """Takes over a state that was written to the log, without the members `gone`."""
+        self.kept = state
+        for member_id in gone:
+            self._cancel_all(member_id)
+
+    def _cancel_all(self, member_id: str) -> None:
+        for alarm in Alarm:
+            self.cancel(alarm, member_id)
+
+    # Alarms.
+
+    def set(self, alarm: Alarm, member_id: str, ms: int, now: Moment) -> None:
+        """Sets a member's alarm to `ms` from now, whatever it was set to before."""
+        session = self._alarms.get((alarm, member_id))
+        if session is None:
+            session = Session(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
+            self._alarms[alarm, member_id] = session
+        session.extend(now, max(ms, 0))
+
+    def is_set(self, alarm: Alarm, member_id: str) -> bool:
+        return (alarm, member_id) in self._alarms
+
+    def cancel(self, alarm: Alarm, member_id: str) -> None:
+        session = self._alarms.pop((alarm, member_id), None)
+        if session is not None:
+            session.cancel()
+
+    def _ring(self, alarm: Alarm, member_id: str, now: Moment) -> None:
+        self._alarms.pop((alarm, member_id), None)
+        self._rang(self, alarm, member_id, now)
+
+    def renew_session(self, member: Member, now: Moment) -> None:
+        """Restarts the member's session timeout."""
+        classic = member.said.classic
+        configs = self.shard.runtime.configs
+        ms = configs.int("group.consumer.session.timeout.ms") if classic is None else classic.session_timeout_ms
+        self.set(Alarm.SESSION, member.id, ms, now)
+
+    def await_revocation(self, member: Member, now: Moment) -> None:
+        """Sets the time in which the member must revoke, if it has to; classic members have to join in time instead."""
+        if member.current.state is MemberState.UNREVOKED and not member.is_classic:
+            self.set(Alarm.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
+        else:
+            self.cancel(Alarm.REBALANCE, member.id)
+
+    # The topics of the cluster.
+
+    @property
+    def has_stale_topics(self) -> bool:
+        """True if the cluster's topics changed: they are to be looked at with the next heartbeat."""
+        return self._topics_seen != self.shard.runtime.view().version
+
+    @property
+    def has_stale_regexes(self) -> bool:
+        return self._regexes_seen != self.shard.runtime.view().version
+
+    def note_topics_seen(self) -> None:
+        self._topics_seen = self.shard.runtime.view().version
+
+    def note_regexes_resolved(self, now: Moment) -> None:
+        self._regexes_seen = self.shard.runtime.view().version
+        self.resolved_at = now.steady
+
+    # Begin and end of the shard.
+
+    def begin(self, now: Moment) -> None:
+        for member in self.kept.members.values():
+            self.renew_session(member, now)
+            self.await_revocation(member, now)
+
+    def end(self) -> None:
+        for session in self._alarms.values():
+            session.cancel()
+        self._alarms.clear()
+
+
+def _stale(member: Member, *, is_transactional: bool) -> ErrorCode:
+    """Returns the code for a stale epoch: to a classic member, and within a transaction, an epoch is a generation."""
+    return ErrorCode.ILLEGAL_GENERATION if is_transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

@@ -1,0 +1,206 @@
+"""All that is kept of a consumer group, changed by records alone: when they are written, and when they are read again.
+
+group epoch       rises with what the members are subscribed to
+assignment epoch  follows it when a target assignment was computed for it
+member epochs     follow that one, each as the member takes over its share (reconciling.py)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from copy import copy
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.consumer.consumer_member import GONE, Current, Member, Said, Subscription
+from odradek.record.internal.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+FIRST_EPOCH = 1  # The epoch of a group of which nothing is written yet, and of its empty assignment.
+NO_ASSIGNMENT: Assignment = {}
+
+
+class Assigned(NamedTuple):
+    """The group epoch for which the target was computed, and when (ms, wall clock; 0: never)."""
+
+    epoch: int = FIRST_EPOCH
+    at: int = 0
+
+
+class GroupState:
+    """The state of one group.  A copy shares only what is never changed."""
+
+    def __init__(self, group_id: str) -> None:
+        self.id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}  # Member ids by instance id.
+        self.subscriptions: dict[Subscription, int] = {}  # How many members have each.
+        self.targets: dict[str, Assignment] = {}
+        self.assigned = Assigned()
+        self.regexes: dict[str, frozenset[str]] = {}  # The topics that each regex was found to match.
+        self.owners: dict[tuple[Uuid, int], str] = {}
+        self.has_partition_metadata = False  # A record of an older broker, to be removed.
+
+    def copy(self) -> GroupState:
+        other = copy(self)
+        other.members, other.static, other.targets = dict(self.members), dict(self.static), dict(self.targets)
+        other.regexes, other.owners = dict(self.regexes), dict(self.owners)
+        other.subscriptions = dict(self.subscriptions)
+        return other
+
+    # From the log.
+
+    def apply(self, key: object, value: object | None) -> None:
+        """Takes in one record of the group.  Tombstones of what isn't there change nothing."""
+        match key:
+            case ConsumerGroupMemberMetadataKey():
+                assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
+                self._put_said(key.member_id, None if value is None else Said.of(value))
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
+                self._put_current(key.member_id, None if value is None else Current.of(value))
+            case ConsumerGroupTargetAssignmentMemberKey():
+                assert value is None or isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
+                self._put_target(key.member_id, value)
+            case _:
+                self._apply_to_group(key, value)
+
+    def _apply_to_group(self, key: object, value: object | None) -> None:
+        match key:
+            case ConsumerGroupMetadataKey() if isinstance(value, ConsumerGroupMetadataValue):
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
+                    self.assigned = Assigned(value.assignment_epoch, value.assignment_timestamp)
+                else:
+                    self.assigned = Assigned()
+            case ConsumerGroupRegularExpressionKey():
+                if isinstance(value, ConsumerGroupRegularExpressionValue):
+                    self.regexes[key.regular_expression] = frozenset(value.topics)
+                else:
+                    self.regexes.pop(key.regular_expression, None)
+            case ConsumerGroupPartitionMetadataKey():
+                self.has_partition_metadata = value is not None
+
+    def _put_said(self, member_id: str, said: Said | None) -> None:
+        old = self.members.get(member_id)
+        if old is not None:
+            self._forget_said(old)
+        if said is not None:
+            self._put_new_said(Member(member_id, said) if old is None else old._replace(said=said))
+        elif old is not None:
+            self._release(old)
+            del self.members[member_id]
+
+    def _put_new_said(self, member: Member) -> None:
+        said = member.said
+        self.members[member.id] = member
+        self.subscriptions[said.subscription] = self.subscriptions.get(said.subscription, 0) + 1
+        if said.instance_id is not None:
+            self.static[said.instance_id] = member.id
+
+    def _forget_said(self, member: Member) -> None:
+        said = member.said
+        self.subscriptions[said.subscription] -= 1
+        if not self.subscriptions[said.subscription]:
+            del self.subscriptions[said.subscription]
+        if said.instance_id is not None and self.static.get(said.instance_id) == member.id:
+            del self.static[said.instance_id]
+
+    def _put_current(self, member_id: str, current: Current | None) -> None:
+        old = self.members.get(member_id)
+        if old is None:
+            if current is None:
+                return
+            old = Member(member_id)
+            self._put_new_said(old)
+        member = self.members[member_id] = old._replace(current=current or GONE)
+        if member.current.held != old.current.held:  # Most often it is only the epoch that changes.
+            self._release(old)
+            self.owners.update(dict.fromkeys(member.current.partitions(), member_id))
+
+    def _release(self, member: Member) -> None:
+        for partition in member.current.partitions():
+            if self.owners.get(partition) == member.id:
+                del self.owners[partition]
+
+    def _put_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = {Uuid(one.topic_id): Partitions(one.partitions) for one in value.topic_partitions}
+
+    # What is known.
+
+    def known(self, member_id: str) -> Member:
+        """Returns the member.  Raises Refused(UNKNOWN_MEMBER_ID)."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
+        return member
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        """Returns the member that has this instance id now; None if there is none."""
+        member_id = None if instance_id is None else self.static.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def named(self, member_id: str, instance_id: str | None) -> Member:
+        """Returns the member with these ids.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        if instance_id is None:
+            return self.known(member_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.id != member_id:
+            raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"Instance id {instance_id} is member {member.id} now.")
+        return member
+
+    def target_of(self, member_id: str) -> Assignment:
+        return self.targets.get(member_id, NO_ASSIGNMENT)
+
+    def topics_of(self, subscription: Subscription) -> frozenset[str]:
+        """Returns the names of the topics that a subscription stands for."""
+        names, regex = subscription
+        matched = self.regexes.get(regex)
+        return names | matched if matched else names
+
+    def topics(self) -> frozenset[str]:
+        """Returns the names of all topics that a member is subscribed to."""
+        return frozenset().union(*map(self.topics_of, self.subscriptions))
+
+    @property
+    def patterns(self) -> list[str]:
+        """The regular expressions by which members are subscribed."""
+        return sorted({regex for _, regex in self.subscriptions if regex})
+
+    def is_free(self, topic: Uuid, partition: int, member_id: str) -> bool:
+        """True if no other member has the partition."""
+        return self.owners.get((topic, partition), member_id) == member_id
+
+    @property
+    def preferred_assignor(self) -> str | None:
+        """The assignor that most of the members want that name one; None if none does."""
+        votes = Counter(one.said.assignor for one in self.members.values() if one.said.assignor is not None)
+        return max(sorted(votes), key=votes.__getitem__, default=None)
+
+    @property
+    def classic_members(self) -> Iterator[Member]:
+        return (one for one in self.members.values() if one.is_classic)

@@ -1,0 +1,172 @@
+"""The steps that follow a change of the members' subscriptions, all in the same draft.
+
+resolve regexes ──> a new epoch of the group ──> a target assignment for it ──> one member's next step towards it
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.groups.assignors import ASSIGNORS, CLASSES
+from odradek.core.groups.assignors.spec import Assignment, MemberSpec
+from odradek.core.groups.consumer import consumer_group_records as records
+from odradek.core.groups.consumer import reconciling
+from odradek.core.groups.consumer import subscribed_topics as topics
+from odradek.core.groups.consumer.consumer_group_state import Assigned
+from odradek.core.groups.consumer.consumer_member import Member, Said
+from odradek.core.groups.consumer.draft import Draft
+from odradek.core.kernel.moment import Moment
+
+_LOG = logging.getLogger(__name__)
+
+
+def assignor_names(configs: BrokerConfigs) -> list[str]:
+    """Returns the assignors that members may ask for; the first is that of groups whose members ask for none."""
+    return [CLASSES.get(name, name) for name in configs.list("group.consumer.assignors")] or list(ASSIGNORS)
+
+
+def assignor_name(draft: Draft) -> str:
+    """Return the assignor of the group: the one that most members ask for, or the first that is configured."""
+    names = assignor_names(draft.configs)
+    name = draft.state.preferred_assignor
+    return name if name in names else names[0]
+
+
+# Regular expressions.
+
+
+def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
+    """Resolves the member's regex if it is another than `before`; returns False if it is the same.
+
+    Raises Refused(INVALID_REGULAR_EXPRESSION).
+    """
+    old, new = before.regex, member.said.regex
+    if old == new:
+        return False
+    forget(draft, old)
+    if new and new not in draft.state.regexes:
+        topics.check_pattern(new)
+        _put(draft, new, now)
+    return True
+
+
+def forget(draft: Draft, pattern: str) -> None:
+    """Forgets what a regex matched, if no member is subscribed by it any more."""
+    if pattern in draft.state.regexes and pattern not in draft.state.patterns:
+        draft.add(records.regex(draft.state.id, pattern, None, 0))
+
+
+def resolve_again(draft: Draft, now: Moment) -> None:
+    """Matches every subscribed regex against all topics again if topics changed or the last match is too old."""
+    group, patterns = draft.group, draft.state.patterns
+    if group is None or not (patterns and _is_due(draft, now)):
+        return
+    changed = [pattern for pattern in patterns if _put(draft, pattern, now)]
+    draft.has_looked_at_regexes = True
+    if changed:
+        draft.reasons.append(f"other topics match {', '.join(changed)}")
+
+
+def _is_due(draft: Draft, now: Moment) -> bool:
+    group = draft.group
+    assert group is not None
+    if group.resolved_at is None:
+        return True
+    age = now.steady - group.resolved_at
+    if group.has_stale_regexes:
+        return age >= topics.RESOLVE_AGAIN_MS_MIN
+    return age >= draft.configs.int("group.consumer.regex.refresh.interval.ms")
+
+
+def _put(draft: Draft, pattern: str, now: Moment) -> bool:
+    """Matches a regex against all topics; returns False if it matches what it matched before.
+
+    The result counts for every member with that regex, and has what this member may describe, as in Apache Kafka.
+    """
+    matched = topics.matching(pattern, draft.view.topics)
+    if draft.sees is not None:
+        matched = frozenset(filter(draft.sees, matched))
+    if draft.state.regexes.get(pattern) == matched:
+        return False
+    draft.add(records.regex(draft.state.id, pattern, matched, now.wall))
+    return True
+
+
+# The epoch of the group.
+
+
+def raise_epoch(draft: Draft) -> None:
+    """Raises the group's epoch if there is a reason; changed topics are one."""
+    if not (draft.reasons or draft.has_stale_topics):
+        return
+    state = draft.state
+    new_hash = topics.metadata_hash(state.topics(), draft.view)
+    draft.has_looked_at_topics = True
+    if not draft.reasons and new_hash != state.metadata_hash:
+        draft.reasons.append("its topics changed")
+    if draft.reasons:
+        draft.add(records.epoch(state.id, state.epoch + 1, new_hash))
+    if draft.state.has_partition_metadata:
+        draft.add(records.no_partition_metadata(state.id))
+
+
+# The target assignment.
+
+
+def assign_nothing(draft: Draft) -> None:
+    """Let the assignment of a group without members follow its epoch, as in Apache Kafka since 4.4.
+
+    It has no time: the next member to join does not wait for the interval between two assignments.
+    """
+    if not draft.state.members:
+        draft.add(records.assigned(draft.state.id, Assigned(draft.state.epoch)))
+
+
+def assign(draft: Draft, now: Moment) -> None:
+    """Computes a target assignment for the group's epoch; if the last one is too new, a later heartbeat does."""
+    state = draft.state
+    if state.assigned.epoch >= state.epoch:
+        return
+    interval = draft.configs.int("group.consumer.assignment.interval.ms")
+    if state.assigned.at and 0 <= now.wall - state.assigned.at < interval:
+        return
+    targets = _targets(draft, assignor_name(draft))
+    for member_id, target in targets.items():
+        before = state.targets.get(member_id)
+        if target is not before and target != before:  # Most members have the very same target as before.
+            draft.add(records.target(state.id, member_id, target))
+    draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
+
+
+def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
+    state = draft.state
+    wanted = {one: topics.ids(state.topics_of(one), draft.view) for one in state.subscriptions}
+    members = {
+        member_id: MemberSpec(wanted[said.subscription], state.target_of(member_id), said.instance_id)
+        for member_id, said, _ in state.members.values()
+    }
+    counts = {topic.id: len(topic.partitions) for topic in topics.present(state.topics(), draft.view)}
+    return ASSIGNORS[name](members, counts)
+
+
+# One member.
+
+
+def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_resubscribed: bool) -> Member:
+    """Returns the member after its next step.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    state = draft.state
+    member = state.members[member_id]
+    if not has_resubscribed and member.current.is_reconciled_to(state.assigned.epoch):
+        return member
+    aim = reconciling.Aim(
+        state.assigned.epoch,
+        state.target_of(member_id),
+        topics.ids(state.topics_of(member.said.subscription), draft.view),
+        owned,
+        has_resubscribed,
+    )
+    current = reconciling.step(member.current, aim, lambda topic, index: state.is_free(topic, index, member_id))
+    if current != member.current:
+        draft.put_current(member_id, current)
+    return draft.state.members[member_id]

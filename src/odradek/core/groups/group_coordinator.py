@@ -1,0 +1,72 @@
+"""The coordinator of groups: finds a group's shard, makes groups, and does the periodic tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.shards import Load, Shards
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.groups import classic, consumer
+from odradek.core.groups.expiry import Expiry
+from odradek.core.groups.shard.group import Group
+from odradek.core.groups.shard.group_shard import GroupShard, Replay
+from odradek.core.groups.shard.offsets import tombstones
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leading import Leading
+
+REPLAYS: dict[type, Replay] = {**classic.REPLAYS, **consumer.REPLAYS}
+
+FORGOTTEN_AT_ONCE = 100  # Offsets of deleted topics; half a millisecond.
+
+
+class GroupCoordinator:
+    """The group coordinator of one broker."""
+
+    def __init__(self, runtime: Runtime, ask: Callable[[Load], None]) -> None:
+        self.runtime = runtime
+        self.shards = Shards(CONSUMER_OFFSETS, self._make, ask, runtime)
+        self._expiry = Expiry(runtime.configs)
+        self.write_timeout_ms = runtime.configs.int("offsets.commit.timeout.ms")
+
+    def _make(self, leading: Leading) -> GroupShard:
+        return GroupShard(leading, self.runtime, REPLAYS, classic.ClassicGroup)
+
+    def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
+        """Returns the group's shard.
+
+        Raises Refused: INVALID_GROUP_ID for "" unless `may_be_empty` (no member joins a group "", but offsets may be
+        kept in its name), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not group_id and not may_be_empty:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+        return self.shards.find(group_id)
+
+    def group(self, group_id: str) -> Group:
+        """Returns the group.  Raises Refused, also GROUP_ID_NOT_FOUND."""
+        return self.shard_of(group_id).group(group_id)
+
+    def topics_deleted(self, deleted: Collection[TopicName], now: Moment) -> Iterator[None]:
+        """Forgets the offsets of these topics, in slices.  Groups see by the view's version that topics changed."""
+        for shard in self.shards:
+            for places in shard.offsets.places_of_topics(deleted):
+                for start in range(0, len(places), FORGOTTEN_AT_ONCE):
+                    with suppress(Refused):  # Offsets that stay expire some day.
+                        shard.write(tombstones(places[start : start + FORGOTTEN_AT_ONCE]), now)
+                    yield
+                yield
+            yield
+
+    def ended(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
+        """Commits or drops the offsets of a transaction whose marker was written to a partition of our state topic."""
+        with suppress(Refused):  # Whoever loads the shard finds the marker in the log.
+            self.shards.shard(index).replay_end(producer, is_commit=is_commit)
+
+    def keep_house(self, now: Moment) -> Iterator[None]:
+        """Does the periodic tasks, about once a second, in slices."""
+        self.shards.keep_house(now)
+        yield from self._expiry.tick(self.shards, now)

@@ -1,0 +1,136 @@
+"""A commit of offsets, by a member of a group or by somebody who only keeps offsets there.
+
+The whole commit is one batch in the log.  One that names a group nobody has heard of makes it, if the committer claims
+no membership: a group of offsets, without members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX
+from odradek.base.uuids import ZERO_UUID
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateRecord
+from odradek.core.groups.shard.group import CommitCheck, Group
+from odradek.core.groups.shard.group_shard import GroupShard
+from odradek.core.groups.shard.offsets import NEVER, record_of
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.core.kernel.moment import Moment
+from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+
+NO_RETENTION = -1
+GROUP_ID_NOT_FOUND_SINCE = 9  # The first version of OffsetCommit that knows the error.
+
+
+class Committer(NamedTuple):
+    """Who commits, as the request says.  `version` is that of OffsetCommit, with a producer that of TxnOffsetCommit.
+
+    With a producer the offsets count when its transaction commits.
+    """
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    epoch: int
+    version: int
+    producer: ProducerIdAndEpoch = NOBODY
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.producer.id >= 0
+
+
+class OffsetAndMetadata(NamedTuple):
+    """One partition's offset, as it shall be kept."""
+
+    topic: TopicInfo
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+    def has_more_than(self, length_max: int) -> bool:
+        """True if the metadata is longer, in UTF-16 code units, as Java counts."""
+        text = self.metadata or ""
+        if len(text) * 2 <= length_max:
+            return False
+        return len(text.encode("utf-16-le", "surrogatepass")) // 2 > length_max
+
+
+class Committed(NamedTuple):
+    """A code for each partition.  Those with NONE are committed when `written` is safe; None: all were refused."""
+
+    codes: list[ErrorCode]
+    written: Written | None
+
+    def codes_after(self, failure: ErrorCode) -> list[ErrorCode]:
+        """Returns the codes once the end of the write is known."""
+        return [code or failure for code in self.codes] if failure else self.codes
+
+
+def commit(
+    shard: GroupShard,
+    who: Committer,
+    places: Sequence[OffsetAndMetadata],
+    now: Moment,
+    retention_ms: int = NO_RETENTION,
+) -> Committed:
+    """Commits offsets.  Raises Refused for the whole commit."""
+    group, check = committing(shard, who, now)
+    if check is not None:
+        for place in places:
+            check(place.topic.name, place.partition)
+    length_max = shard.runtime.configs.int("offset.metadata.max.bytes")
+    expires = expiry(now, retention_ms)
+    codes, records = [], []
+    for place in places:
+        if place.has_more_than(length_max):
+            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        codes.append(ErrorCode.NONE)
+        records.append(record(who.group_id, place, now.wall, expires))
+    if not records:
+        return Committed(codes, None)
+    written = shard.write(records, now, who.producer)
+    shard.groups.setdefault(who.group_id, group)
+    return Committed(codes, written)
+
+
+def expiry(now: Moment, retention_ms: int) -> int:
+    return NEVER if retention_ms == NO_RETENTION else min(now.wall + retention_ms, INT64_MAX)
+
+
+def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
+    """Returns the group, which may be a new one, and the check of each partition, if one is needed.  Raises Refused."""
+    group = shard.groups.get(who.group_id)
+    if group is not None:
+        check = group.check_commit(
+            who.member_id,
+            who.instance_id,
+            who.epoch,
+            is_transactional=who.is_transactional,
+            version=who.version,
+            now=now,
+        )
+        return group, check
+    if who.epoch < 0:
+        return shard.simple_group(who.group_id), None
+    if who.is_transactional or who.version < GROUP_ID_NOT_FOUND_SINCE:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"there is no group {who.group_id!r}")
+    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {who.group_id!r}")
+
+
+def record(group_id: str, place: OffsetAndMetadata, now: int, expires: int = NEVER) -> StateRecord:
+    key = OffsetCommitKey(group=group_id, topic=place.topic.name, partition=place.partition)
+    value = OffsetCommitValue(
+        offset=place.offset,
+        leader_epoch=place.leader_epoch if expires == NEVER else -1,  # The version with an expiry has none,
+        metadata=place.metadata or "",
+        commit_timestamp=now,
+        expire_timestamp=expires,
+        topic_id=place.topic.id if expires == NEVER else ZERO_UUID,  # nor this.
+    )
+    return record_of(key, value)

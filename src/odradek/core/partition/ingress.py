@@ -1,0 +1,208 @@
+"""Checks a producer's records before they enter a partition: the batch, and what the topic asks of its records.
+
+The records stay opaque unless the topic asks for a look: odradek.record.validation=records, compression.type other than
+`producer`, compaction (every record needs a key), or a bound on how old records may be.
+
+    checked ──> look ──> fitting        `admitted` does all three
+    header      records  size
+
+`look` knows the bytes and the topic's configuration only, and may be done in a thread; needs_thread says for which
+batches it should be.  A small one that stays small is done at once: a thread costs more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX
+from odradek.base.units import INT64_MAX, KIB, TopicPartition
+from odradek.core.configs.topic_configs import TopicConfigs
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.record.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, Batch
+from odradek.record.builder import seal_batch
+from odradek.record.compression import Codec, Expands, compress, decompress
+from odradek.record.kernels.decode import COMPILED, Check
+from odradek.record.unpack import unpack
+from odradek.record.validation import check_records
+
+AS_PRODUCED = "producer"
+# Without a codec.  A tenth of a millisecond, or a whole one if all records are as short as can be.
+READ_AT_ONCE_BYTES_MAX = BATCH_BYTES_MAX if COMPILED else 4 * KIB
+# As it comes, and as it is unpacked.
+PACKED_AT_ONCE_BYTES_MAX = 32 * KIB if COMPILED else 1 * KIB
+UNPACKED_AT_ONCE_BYTES_MAX = 128 * KIB if COMPILED else 4 * KIB
+PACKED_ANEW_AT_ONCE_BYTES_MAX = 16 * KIB
+_QUICK = (Codec.LZ4, Codec.ZSTD)  # The others are taken apart in Python, into as many pieces as the producer likes.
+_CODEC_POSITION = 22  # The lower byte of the attributes.
+# As compression.type names them; the levels are those of compression.<codec>.level.
+_CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
+    "uncompressed": (Codec.NONE, lambda configs: None),
+    "gzip": (Codec.GZIP, lambda configs: configs.compression_gzip_level),
+    "snappy": (Codec.SNAPPY, lambda configs: None),
+    "lz4": (Codec.LZ4, lambda configs: None),
+    "zstd": (Codec.ZSTD, lambda configs: configs.compression_zstd_level),
+}
+
+
+def admitted(
+    partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
+) -> Batch:
+    """Returns the one batch of a produce request, as it may be appended.
+
+    Raises Refused; if `at_once` is set, also for a batch that a thread should look into.
+    """
+    batch = checked(partition, records, now)
+    if is_particular(partition.configs):
+        bytes_max = UNPACKED_BYTES_MAX
+        if at_once:
+            if _needs_thread(partition.configs, batch.view):
+                raise Refused(ErrorCode.NONE)
+            bytes_max = UNPACKED_AT_ONCE_BYTES_MAX  # More is refused, and then looked into by a thread.
+        batch = look(partition.topic_partition, partition.configs, batch, now, bytes_max)
+    return fitting(partition, batch)
+
+
+def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) -> bool:
+    """True if `look` may take long: it reads or packs a large batch, or unpacks one that proves to be large."""
+    configs = partition.configs
+    if not is_particular(configs) or len(records) < HEADER_BYTES:
+        return False
+    return _needs_thread(configs, records) or _proves_large(configs, records)
+
+
+def _needs_thread(configs: TopicConfigs, records: memoryview | bytes | bytearray) -> bool:
+    codec, size = records[_CODEC_POSITION] & CODEC_MASK, len(records)
+    if configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] != codec:
+        return codec != Codec.NONE or size > PACKED_ANEW_AT_ONCE_BYTES_MAX
+    if not reads_records(configs):
+        return False
+    if codec == Codec.NONE:
+        return size > READ_AT_ONCE_BYTES_MAX
+    return size > PACKED_AT_ONCE_BYTES_MAX or codec not in _QUICK
+
+
+def _proves_large(configs: TopicConfigs, records: memoryview | bytes | bytearray) -> bool:
+    """True if a small packed batch that is to be read unpacks to a large one."""
+    codec = records[_CODEC_POSITION] & CODEC_MASK
+    if codec not in _QUICK or not reads_records(configs):
+        return False
+    try:
+        decompress(Codec(codec), records[HEADER_BYTES:], UNPACKED_AT_ONCE_BYTES_MAX)
+    except Expands:
+        return True
+    except Refused:
+        pass
+    return False
+
+
+def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
+    """Returns the batch if it is whole and intact, with a header that is allowed here.  Raises Refused."""
+    configs = partition.configs
+    if not records:
+        raise Refused(ErrorCode.INVALID_RECORD, "a produce request must hold exactly one batch for each partition")
+    batch = Batch.checked(records)
+    if not configs.is_log_append_time:
+        if batch.attributes & LOG_APPEND_TIME:
+            batch.stamp_create_time()  # The producer must not say that this is log append time.
+        latest = now.wall + configs.message_timestamp_after_max_ms
+        if batch.max_timestamp > latest and not reads_records(configs):  # Then it is asked of each record.
+            text = (
+                f"Timestamp {batch.max_timestamp} of a message for {partition.topic_partition} is later than {latest}"
+            )
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, text)
+    return batch
+
+
+def look(
+    name: TopicPartition, configs: TopicConfigs, batch: Batch, now: Moment, unpacked_bytes_max: int = UNPACKED_BYTES_MAX
+) -> Batch:
+    """Checks the records as the topic wants it, and returns the batch under the topic's codec.
+
+    Raises Refused: INVALID_RECORD also for what does not unpack, since its checksum says that it was sent like that.
+    """
+    is_packed_anew = configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] is not batch.codec
+    is_read = reads_records(configs)
+    if not is_packed_anew and not is_read:
+        return batch
+    try:
+        payload = unpack(batch, configs.max_decompressed_message_bytes, unpacked_bytes_max)
+    except Refused as refused:
+        raise Refused(ErrorCode.INVALID_RECORD, refused.detail) from None
+    if is_read:
+        newest = check_records(name, batch, payload, _check(configs, now))
+        if not configs.is_log_append_time:
+            batch.stamp_max_timestamp(newest)
+    return _packed_anew(name, batch, payload, configs) if is_packed_anew else batch
+
+
+def fitting(partition: Partition, batch: Batch) -> Batch:
+    """Returns the batch if it is not too large for the topic.  Raises Refused(MESSAGE_TOO_LARGE)."""
+    if len(batch.view) > partition.configs.max_message_bytes:
+        raise _too_large(partition.topic_partition, partition.configs, batch.size)
+    return batch
+
+
+def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
+    """Returns the batch of a streaming append, of which only the front was received, if its header alone admits it.
+
+    Returns None if the whole batch must be received before it can be checked; call `admitted` then.
+    """
+    configs = partition.configs
+    batch = Batch.announced(front, size)
+    if batch is None or is_particular(configs) or configs.is_log_append_time or batch.is_log_append_time:
+        return None
+    is_fine = size <= configs.max_message_bytes
+    return batch if is_fine and batch.max_timestamp <= now.wall + configs.message_timestamp_after_max_ms else None
+
+
+def is_particular(configs: TopicConfigs) -> bool:
+    """True if the topic asks for more checks than those of a batch's header."""
+    return configs.compression_type != AS_PRODUCED or reads_records(configs)
+
+
+def _bounds_age(configs: TopicConfigs) -> bool:
+    return not configs.is_log_append_time and configs.message_timestamp_before_max_ms < INT64_MAX
+
+
+def reads_records(configs: TopicConfigs) -> bool:
+    """True if the topic asks something of each record."""
+    return configs.validates_records or "compact" in configs.cleanup_policy or _bounds_age(configs)
+
+
+def _check(configs: TopicConfigs, now: Moment) -> Check:
+    wants_keys = "compact" in configs.cleanup_policy
+    if configs.is_log_append_time:
+        return Check(wants_keys, -INT64_MAX - 1, INT64_MAX)
+    oldest = max(now.wall - configs.message_timestamp_before_max_ms, -INT64_MAX - 1)
+    return Check(wants_keys, oldest, min(now.wall + configs.message_timestamp_after_max_ms, INT64_MAX))
+
+
+def _too_large(name: TopicPartition, configs: TopicConfigs, size: int) -> Refused:
+    text = (
+        f"The record batch size in the append to {name} is {size} bytes "
+        f"which exceeds the maximum configured value of {configs.max_message_bytes}."
+    )
+    return Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+
+def _packed_anew(name: TopicPartition, batch: Batch, payload: memoryview, configs: TopicConfigs) -> Batch:
+    """Returns the batch under the topic's own codec (compression.type)."""
+    codec, level_of = _CODECS[configs.compression_type]
+    size = HEADER_BYTES + len(payload)
+    if codec is Codec.NONE and size > configs.max_message_bytes:
+        raise _too_large(name, configs, size)
+    packed = bytearray(HEADER_BYTES)
+    packed += payload if codec is Codec.NONE else compress(codec, payload, level_of(configs))
+    sealed = seal_batch(
+        packed,
+        count=batch.records_count,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+        attributes=batch.attributes & ~CODEC_MASK | codec,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+    return Batch.trusted(sealed)

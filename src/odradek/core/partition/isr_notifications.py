@@ -1,0 +1,65 @@
+"""Partitions whose ISR was written here, and which the controller has not been told of: before Kafka 2.7 it is later.
+
+    a state is written ──> changed ──> gathered until none has changed for 5 s, or a minute is over ──> take
+
+The intervals are Kafka's (IsrChangePropagationConfig): where a broker goes and comes back thousands change at a time,
+and the controller reads each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.base.units import MINUTE_MS, SECOND_MS, TopicPartition
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Timers
+
+CHECK_MS = 2_500
+LINGER_MS = 5 * SECOND_MS
+DELAY_MS_MAX = MINUTE_MS
+
+
+class IsrNotifications:
+    """Those of one broker."""
+
+    def __init__(self, timers: Timers, now: Moment) -> None:
+        self._timers = timers
+        self._changed: dict[TopicPartition, None] = {}
+        self._last_change_ms = self._last_taken_ms = now.steady
+        self._is_watched = False  # A timer is set.
+        self.are_due = False
+
+    def changed(self, partitions: Iterable[TopicPartition], now: Moment) -> None:
+        """Takes in that the states of these partitions were written."""
+        self._changed |= dict.fromkeys(partitions)
+        self._last_change_ms = now.steady
+        self._watch(now)
+
+    def take(self, now: Moment) -> list[TopicPartition]:
+        """Returns what the controller is to be told of now, each partition once; called when they `are_due`."""
+        assert self.are_due, "not more often than Kafka does"
+        taken = list(self._changed)
+        self._changed.clear()
+        self.are_due = False
+        self._last_taken_ms = now.steady
+        return taken
+
+    def put_back(self, partitions: Iterable[TopicPartition], now: Moment) -> None:
+        """Takes back what the controller could not be told of; it is due again at the next look."""
+        self._changed = {**dict.fromkeys(partitions), **self._changed}
+        self._last_taken_ms = min(self._last_taken_ms, now.steady - DELAY_MS_MAX)
+        self._watch(now)
+
+    def _watch(self, now: Moment) -> None:
+        if self._changed and not self._is_watched:
+            self._is_watched = True
+            # At fixed times, as Kafka: not each time so much later than a change.
+            self._timers.at((now.steady // CHECK_MS + 1) * CHECK_MS, self._look)
+
+    def _look(self, now: Moment) -> None:
+        self._is_watched = False
+        is_quiet = now.steady > self._last_change_ms + LINGER_MS
+        if is_quiet or now.steady > self._last_taken_ms + DELAY_MS_MAX:
+            self.are_due = bool(self._changed)
+        else:
+            self._watch(now)

@@ -1,0 +1,272 @@
+"""What only the leader of a partition does: takes in batches and writes them.
+
+    stage ──> commit ──> the high watermark, as far as it may          one batch, or those of a turn of the loop
+    begin_arrival ──> arrived                                          a large batch, written as it is received
+
+A partition has a Leading from when this broker becomes its leader until another one does, or its log goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
+from odradek.core.kernel.cluster_view import PartitionInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leadership_state import Leadership
+from odradek.core.partition.staging import Append, Staging, written_before
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.log import Log
+from odradek.log.log.streaming_append import Arrival, arrived, begin_arrival, forget_arrival
+from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
+from odradek.log.producers.sequence_validation import check, check_epoch, check_marker
+from odradek.record.batch import Batch
+from odradek.record.markers import EndMarker, end_marker_batch
+
+if TYPE_CHECKING:
+    from odradek.core.partition.partition import Partition
+
+ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are received as a whole after a streaming append was withdrawn.
+
+
+class Leading(Leadership):
+    """The leadership of one partition, and what is on its way into the log."""
+
+    def __init__(self, partition: Partition, info: PartitionInfo, now: Moment) -> None:
+        super().__init__(partition, info)
+        self._staging: Staging | None = None
+        self._arrivals_withdrawn = 0
+        self.set_followers(info, now)
+
+    @property
+    def has_staged(self) -> bool:
+        return self._staging is not None
+
+    def end(self, code: ErrorCode) -> None:
+        """Ends it; what was staged is refused, and who waits for a write is told `code`."""
+        super().end(code)
+        staging, self._staging = self._staging, None
+        if staging is not None:
+            staging.refuse(Refused(code, f"{self.name} is not led here any more"))
+
+    # Batches.
+
+    def stage(self, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True) -> Append:
+        """Takes in one batch as the leader; `commit` writes it.  Raises Refused if it may not enter, or without a log.
+
+        A batch that its producer sent before is not written again, and gets the place it has.  Coordinators do not
+        number their batches: without `checks_sequence` only the epoch counts.
+        """
+        log, staging = self.log, self._staging
+        if all_replicas and self.in_sync is not None:
+            self.check_min_isr(self.in_sync)
+        if staging is not None and not staging.has_room(batch, log.config.segment_bytes):
+            self.commit(now)
+            staging = None
+        end = log.end_offset if staging is None else staging.end
+        time = now.wall if log.config.log_append_time else NO_TIMESTAMP
+        if batch.producer_id < 0:
+            if staging is None:
+                staging = self._staging = Staging(self, end)
+        else:
+            producer_id = batch.producer_id
+            timestamp = batch.max_timestamp if time < 0 else time
+            producers = log.producers
+            known = producers.get(producer_id) if staging is None else self.producer(producer_id)
+            after: ProducerStateEntry | None = None
+            if known and checks_sequence and (known.first_offset >= 0 or producer_id not in producers.awaited):
+                after = known.after_next(batch, end, timestamp)
+            if after is None:  # The batch is not its producer's next one, as nearly all are.
+                after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
+                if isinstance(after_or_place, DuplicateBatch):
+                    return self._again(after_or_place, all_replicas=all_replicas)
+                after = after_or_place
+            if staging is None:
+                staging = self._staging = Staging(self, end)
+            if staging.producers is None:
+                staging.producers = {producer_id: after}
+            else:
+                staging.producers[producer_id] = after
+        return staging.add(batch, time, needs_sync=self._needs_sync(staging, batch, all_replicas=all_replicas))
+
+    @staticmethod
+    def _after(  # noqa: PLR0917
+        log: Log,
+        known: ProducerStateEntry | None,
+        batch: Batch,
+        offset: Offset,
+        timestamp: TimestampMs,
+        checks_sequence: bool,
+    ) -> ProducerStateEntry | DuplicateBatch:
+        """Returns the producer after the batch at `offset`, or the batch's place if it was written before.
+
+        Raises Refused.
+        """
+        producer_id = batch.producer_id
+        if known is None:
+            known = ProducerStateEntry(producer_id)
+        elif checks_sequence and (place := known.find(batch)) is not None:
+            return place
+        # The first batch may have come with this one, and not be written yet.
+        is_begun = known.has_open_transaction and known.epoch == batch.producer_epoch
+        awaited = None if is_begun else log.producers.awaited.get(producer_id)
+        check(known, batch, offset, awaited=awaited, checks_sequence=checks_sequence)
+        return known.after(batch, offset, timestamp)
+
+    def producer(self, producer_id: ProducerId) -> ProducerStateEntry | None:
+        """Returns a producer as it is once all staged batches are written; None if it is not known."""
+        staging = self._staging
+        staged = staging and staging.producers and staging.producers.get(producer_id)
+        return staged or self.log.producers.get(producer_id)
+
+    def _again(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
+        """Returns the place of a batch that came before; if that is only staged, both are written or refused."""
+        is_safe = place.end <= self.positions.durable_end
+        needs_sync = all_replicas and self.waits_for_disk and not is_safe
+        append = written_before(self, place, needs_sync=needs_sync)
+        if self._staging is not None and place.end > self.log.end_offset:
+            self._staging.add_again(append)
+        return append
+
+    def _needs_sync(self, staging: Staging, batch: Batch, *, all_replicas: bool) -> bool:
+        flush = self.partition.configs.flush
+        end = staging.end + batch.last_offset_delta + 1
+        return (all_replicas and self.waits_for_disk) or flush.is_due(end - self.positions.durable_end)
+
+    def begin_arrival(self, batch: Batch, now: TimestampMs) -> Arrival | None:
+        """Begins a streaming append as the leader; returns None if the batch should rather be staged when complete."""
+        if self.ended is not None or self._staging is not None:
+            return None
+        log = self.log
+        if self._arrivals_withdrawn:  # Others write here too, and a withdrawn batch is written twice.
+            self._arrivals_withdrawn -= 1
+            return None
+        if batch.producer_id >= 0 and not self._is_next(log, batch):
+            return None
+        try:
+            return begin_arrival(log, batch, self.epoch, now)
+        except DiskFailed as failed:
+            self.partition.disk_failed(failed)
+            return None
+
+    def _is_next(self, log: Log, batch: Batch) -> bool:
+        """True if the batch is its producer's next one and begins no transaction; any other is staged."""
+        known = log.producers.get(batch.producer_id)
+        return known is not None and known.expects(batch) and known.id not in log.producers.awaited
+
+    def arrived(self, arrival: Arrival, now: Moment, *, all_replicas: bool) -> Append:
+        """Completes a streaming append: all of the batch is written, and its checksum right.
+
+        Raises Refused if there is no log any more, or if the producer sent another batch meanwhile.
+        """
+        log, batch = self.log, arrival.batch
+        if all_replicas and self.in_sync is not None:
+            self.check_min_isr(self.in_sync)
+        assert self._staging is None, "what is staged has its offsets, and is written before anything else comes behind"
+        if batch.producer_id >= 0 and not self._is_next(log, batch):
+            text = f"producer {batch.producer_id} has sequence {batch.base_sequence} behind it by now"
+            raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        staging = Staging(self, log.end_offset)
+        needs_sync = self._needs_sync(staging, batch, all_replicas=all_replicas)
+        append = staging.add(batch, NO_TIMESTAMP, needs_sync=needs_sync)
+        try:
+            arrived(log, arrival)
+        except DiskFailed as failed:
+            raise self.partition.disk_failed(failed) from failed
+        self._written(staging, now)
+        return append
+
+    def forget_arrival(self, arrival: Arrival) -> None:
+        """Gives up a streaming append; nothing of it stays."""
+        if self.partition.is_online:
+            try:
+                forget_arrival(self.partition.log, arrival)
+            except DiskFailed as failed:
+                self.partition.disk_failed(failed)
+
+    def arrival_failed(self, arrival: Arrival, error: OSError) -> Refused:
+        """Gives up a streaming append of which a piece could not be written; returns the producer's answer."""
+        self.forget_arrival(arrival)
+        return self.partition.disk_failed(DiskFailed.of(error, arrival.file.path))
+
+    def withdrawn(self) -> None:
+        self._arrivals_withdrawn = ARRIVALS_AFTER_WITHDRAWAL
+
+    def commit(self, now: Moment) -> None:
+        """Writes the staged batches, and advances the high watermark as far as it may.
+
+        If the write fails, `refused` of each append says why.
+        """
+        staging, self._staging = self._staging, None
+        if staging is None:
+            return
+        try:
+            log = self.log
+            log.append_known(staging.batches, self.epoch, now.wall, staging.producers)
+        except DiskFailed as failed:
+            staging.refuse(self.partition.disk_failed(failed))
+        except Refused as refused:
+            staging.refuse(Refused(refused.code, refused.detail))  # A new one, as it is kept: see Broker._append_state.
+        else:
+            self._written(staging, now)
+
+    def _written(self, staging: Staging, now: Moment) -> None:
+        # The twin of what `stage` promised: nobody else moved the log's end in between.
+        assert self.log.end_offset == staging.end, "batches lie where who sent them is told"
+        self.partition.has_told_full = False
+        if self.in_sync is not None:
+            self.partition.end_moved()
+        self.committed(staging.visible_end, now)
+
+    # Transactions.
+
+    def check_producer_epoch(self, batch: Batch) -> None:
+        """Raises Refused(INVALID_PRODUCER_EPOCH) for a batch of an epoch that is over."""
+        known = self.producer(batch.producer_id)
+        if known is not None:
+            check_epoch(known, batch.producer_epoch, self.log.end_offset)
+
+    def await_first(self, batch: Batch, now: TimestampMs, *, from_zero: bool) -> None:
+        """Notes a batch that will begin a transaction if the coordinator admits it: no later one may come before it.
+
+        With `from_zero` its producer must begin with sequence 0 if nothing is known of it.
+        """
+        self.log.producers.await_first(batch, from_zero=from_zero, now=now)
+
+    def has_open_transaction(self, producer_id: ProducerId, producer_epoch: int) -> bool:
+        known = self.producer(producer_id)
+        return known is not None and known.has_open_transaction and known.epoch == producer_epoch
+
+    def has_transaction_before(self, producer_id: ProducerId, producer_epoch: int) -> bool:
+        """True if the producer has a transaction open here, and all of it is of an older epoch."""
+        known = self.producer(producer_id)
+        return known is not None and known.has_open_transaction and known.epoch < producer_epoch
+
+    def end_transaction(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        now: Moment,
+        transaction_version: int = 0,
+    ) -> Append:
+        """Writes the marker that ends the producer's transaction here, also if it has none; as durable as acks=all.
+
+        Raises Refused: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR.
+        """
+        self.commit(now)
+        log, marker = self.log, EndMarker(commit, coordinator_epoch)
+        known = log.producers.get(producer_id) or ProducerStateEntry(producer_id)
+        check_marker(known, producer_epoch, marker, transaction_version)
+        batch = end_marker_batch(marker, producer_id, producer_epoch, now.wall)
+        staging = Staging(self, log.end_offset)
+        append = staging.add(batch, NO_TIMESTAMP, needs_sync=self._needs_sync(staging, batch, all_replicas=True))
+        try:
+            log.append(batch, self.epoch, now.wall)
+        except DiskFailed as failed:
+            raise self.partition.disk_failed(failed) from failed
+        self._written(staging, now)
+        return append

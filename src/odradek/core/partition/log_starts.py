@@ -1,0 +1,231 @@
+"""Raising log start offsets, for DeleteRecords and retention: durable first, then told.
+
+    ask ──> Advance, in a queue ──> take: WriteStarts, an effect ──> ended ──> the log begins there
+                                                     └──> followers do the same ──> DeleteRecords is answered
+
+One write of a data directory is under way at a time; what is asked for meanwhile shares the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset, TopicPartition
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.storage import Storage
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.log_start_checkpoint import StartsWrite
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.disk_failures import LogDamaged
+
+_LOG = logging.getLogger(__name__)
+
+ADVANCES_PER_WRITE = 4_000  # To begin one takes some milliseconds.
+
+
+class Advance:
+    """One log start on its way to `offset`."""
+
+    def __init__(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.waiting = waiting  # The request it is for; None for retention.
+        self.leading = partition.leading
+        self.is_ended = False
+        self.refused: Refused | None = None  # Why the log does not begin there, once it has ended.
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.partition.topic_partition
+
+    @property
+    def has_followers(self) -> bool:
+        return self.leading is not None and self.leading.in_sync is not None
+
+    @property
+    def is_reached(self) -> bool:
+        """True if the logs of all replicas that live begin there; or if it failed, or another broker leads by now."""
+        if not self.is_ended or self.refused is not None:
+            return self.is_ended
+        return self.leading is None or self.leading.ended is not None or self.leading.low_watermark >= self.offset
+
+    def check(self) -> None:
+        """Raises Refused if the logs do not begin there, or not yet."""
+        if not self.is_ended:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"the disk has not written yet where {self.name} begins")
+        if self.refused is not None:
+            raise Refused(self.refused.code, self.refused.detail)
+        if not self.is_reached:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"not all replicas of {self.name} begin there yet")
+
+
+class AllAdvanced:
+    """The condition of a request that waits for several advances, and for the followers of their partitions."""
+
+    def __init__(self) -> None:
+        self.open = 0  # Advances that have not ended.
+        self._followed: dict[TopicPartition, None] = {}
+        self._left: list[Advance] = []  # Those with followers that were not reached when last looked at.
+
+    def add(self, advance: Advance) -> None:
+        if not advance.is_ended:
+            self.open += 1
+        if advance.has_followers:
+            self._followed[advance.name] = None
+            self._left.append(advance)
+
+    @property
+    def is_settled(self) -> bool:
+        left = self._left
+        while not self.open and left and left[-1].is_reached:
+            left.pop()
+        return not (self.open or left)
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        return (self, *self._followed)
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return self.is_settled
+
+
+class WriteStarts(NamedTuple):
+    """An effect: write these log starts in a thread; `Broker.wrote_starts` gets the result."""
+
+    directory: LogDirectory
+    write: StartsWrite
+    advances: Sequence[Advance]
+
+    def run(self) -> WroteStarts:
+        try:
+            self.write.run()
+        except DiskFailed as failed:
+            return WroteStarts(self, failed)
+        return WroteStarts(self, None)
+
+
+class WroteStarts(NamedTuple):
+    """The end of a WriteStarts."""
+
+    effect: WriteStarts
+    failed: DiskFailed | None
+
+
+class LogStarts:
+    """The log starts that are being raised, by data directory."""
+
+    def __init__(self, storage: Storage, lot: ParkingLot) -> None:
+        self._storage = storage
+        self._lot = lot
+        self._asked: dict[LogDirectory, list[Advance]] = {}
+        self._writing: set[LogDirectory] = set()
+
+    def ask(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
+        """Asks for a log to begin at an offset, at most the high watermark; `waiting` is told when it does.
+
+        For retention, without `waiting`, the segments below go at once.  Raises Refused if the log is offline.
+        """
+        assert offset <= partition.positions.high_watermark, "only what is visible is deleted"
+        name = partition.topic_partition
+        advance = Advance(partition, offset, waiting)
+        if offset <= partition.log.start_offset:
+            advance.is_ended = True
+            if waiting is not None:
+                waiting.add(advance)
+            return advance
+        directory = self._storage.directory_of(name)
+        if directory is None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
+        if waiting is not None:
+            waiting.add(advance)
+        self._asked.setdefault(directory, []).append(advance)
+        return advance
+
+    def retain(self, partition: Partition, now: Moment) -> bool:
+        """Begins one partition's retention; returns True if there is something to delete, or the disk refused."""
+        if not partition.is_online:
+            return False
+        try:
+            start = partition.expired_upto(now.wall)
+            if start is None:
+                return False
+            if start > partition.log.start_offset:
+                self.ask(partition, start)
+            else:
+                partition.delete_below_start(now.wall)
+        except DiskFailed as failed:
+            _retention_failed(partition, failed)
+        except Refused:
+            return False  # Its data directory went offline.
+        return True
+
+    @property
+    def are_moving(self) -> bool:
+        return bool(self._asked or self._writing)
+
+    def take(self) -> list[WriteStarts]:
+        """Returns the writes that may begin now."""
+        if not self._asked:
+            return []
+        return [self._begin(directory) for directory in list(self._asked) if directory not in self._writing]
+
+    def _begin(self, directory: LogDirectory) -> WriteStarts:
+        self._writing.add(directory)
+        asked = self._asked.pop(directory)
+        advances, left = asked[:ADVANCES_PER_WRITE], asked[ADVANCES_PER_WRITE:]
+        if left:
+            self._asked[directory] = left
+        starts: dict[TopicPartition, Offset] = {}
+        for advance in advances:
+            name, partition = advance.name, advance.partition
+            if partition.is_online and directory.logs.get(name) is partition.log:  # If not, its topic is gone by now.
+                starts[name] = max(starts.get(name, advance.offset), advance.offset)
+        return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
+
+    def ended(self, event: WroteStarts, now: Moment) -> Iterator[None]:
+        """Takes in the end of a write: its logs begin where they should.  Yields after each."""
+        directory, write, advances = event.effect
+        directory.checkpoints.end_starts(write)
+        if event.failed is not None:
+            directory.doubt(event.failed)
+        if write.is_stale and not write.is_done and event.failed is None:
+            self._asked.setdefault(directory, []).extend(advances)
+        else:
+            for advance in advances:
+                self._end(advance, event.failed, now)
+                yield
+        self._writing.discard(directory)
+
+    def _end(self, advance: Advance, failed: DiskFailed | None, now: Moment) -> None:
+        partition = advance.partition
+        try:
+            if failed is None:
+                partition.advance_start(advance.offset)
+                if advance.waiting is None:
+                    partition.delete_below_start(now.wall)
+            elif failed.is_full and advance.waiting is None:
+                partition.delete_old_segments(now.wall)
+            else:
+                raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))
+        except Refused as refused:
+            advance.refused = Refused(refused.code, refused.detail)
+        except DiskFailed as failure:
+            _retention_failed(partition, failure)
+        advance.is_ended = True
+        self._lot.happened(advance.name)
+        if advance.waiting is not None:
+            advance.waiting.open -= 1
+            self._lot.happened(advance.waiting)
+
+
+def _retention_failed(partition: Partition, failed: DiskFailed) -> None:
+    _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
+    if isinstance(failed, LogDamaged):
+        partition.found_damage(failed)
+    if failed.takes_offline:  # On a full disk the next round may free some room.
+        partition.take_offline(failed)

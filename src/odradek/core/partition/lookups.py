@@ -1,0 +1,229 @@
+"""Lookups by time (ListOffsets) that have to read files: done in a thread, some at a time, answered when that ends.
+
+    ask ──> Question, in a queue ──> take: Lookup, an effect ──> ended ──> answered, or back into a queue
+
+There are two queues.  In the first are questions that need little: several go with one effect.  A question that comes
+upon a batch which may unpack to much goes on in the second: one at a time, so that memory is bounded, and one batch at
+a time, so that they take turns.  Who asks what is being asked already shares the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import LOOKUPS_AT_ONCE, SEARCHES_PER_LOOKUP_MAX
+from odradek.base.units import Offset, TimestampMs, TopicPartition
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.partition.partition import Partition
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.timestamp_search import note_searched
+from odradek.log.segment.search import Later, Search, TimedOffset
+
+_LOG = logging.getLogger(__name__)
+
+Key: TypeAlias = tuple[TopicPartition, TimestampMs | None, bool]
+Found: TypeAlias = TimedOffset | Refused | None
+
+
+class Question:
+    """One partition's record at or after a time; for None that with the greatest timestamp."""
+
+    def __init__(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> None:
+        self.partition = partition
+        self.timestamp = timestamp
+        self.read_committed = read_committed
+        self.start = Offset(0)  # The records before it were searched.
+        self.is_large = False
+        self.has_waited = False  # The request that asked had the time to be parked.
+        self.is_answered = False
+        self._found: Found = None
+
+    @property
+    def key(self) -> Key:
+        return self.partition.topic_partition, self.timestamp, self.read_committed
+
+    @property
+    def found(self) -> TimedOffset | None:
+        """The answer.  Raises Refused if there is none: the lookup failed, or the broker stops before it."""
+        if not self.is_answered:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker stops")
+        if isinstance(self._found, Refused):
+            raise Refused(self._found.code, self._found.detail)
+        return self._found
+
+    def answer(self, found: Found) -> None:
+        assert not self.is_answered, "a question is answered once"
+        self._found = found
+        self.is_answered = True
+
+    def search(self) -> Search | None:
+        """Returns the next search for this question; None if there is no such record.  Raises Refused."""
+        return self.partition.search(
+            self.timestamp, self.start, read_committed=self.read_committed, is_large=self.is_large
+        )
+
+
+class AllAnswered:
+    """The condition of a request that waits for these questions, none of which is answered yet."""
+
+    def __init__(self, questions: Iterable[Question]) -> None:
+        self.keys: Iterable[Hashable] = dict.fromkeys(questions)
+        self._open = len(dict.fromkeys(questions))
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        self._open -= 1  # Each happens once.
+        return not self._open
+
+
+class Begun(NamedTuple):
+    """A question and its search; None if it needs none any more, a Refused if there can't be one."""
+
+    question: Question
+    search: Search | Refused | None
+
+    def run(self) -> Later | DiskFailed | Found:
+        if not isinstance(self.search, Search):
+            return self.search
+        try:
+            return self.search.run()
+        except Refused as refused:
+            # A new exception: the one that was raised holds, by its traceback, all that was unpacked.
+            return Refused(refused.code, refused.detail)
+        except DiskFailed as failed:
+            return failed.with_traceback(None)
+        except AssertionError:
+            raise
+        except Exception:
+            _LOG.exception("a lookup by time in %s failed here", self.question.partition.topic_partition)
+            return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class Lookup(NamedTuple):
+    """An effect: run these searches in a thread; `Broker.looked_up` gets the results."""
+
+    begun: Sequence[Begun]
+    is_large: bool
+
+    def run(self) -> LookedUp:
+        return LookedUp(self, [one.run() for one in self.begun])
+
+
+class LookedUp(NamedTuple):
+    """The end of a Lookup: a result for each question, in order."""
+
+    lookup: Lookup
+    results: Sequence[Later | DiskFailed | Found]
+
+
+class Lookups:
+    """All questions of one broker that are not answered yet."""
+
+    def __init__(self, lot: ParkingLot) -> None:
+        self._lot = lot
+        self._small: deque[Question] = deque()
+        self._large: deque[Question] = deque()
+        self._newest: dict[Key, Question] = {}  # The newest question of each key, in a queue or under way.
+        self._ends: dict[Question, Offset] = {}  # Up to where the questions under way look.
+        self._small_lookups = 0
+        self._has_large_lookup = False
+
+    def ask(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> Question:
+        """Returns a question, answered already if no file has to be read for it.  Raises Refused."""
+        question = Question(partition, timestamp, read_committed=read_committed)
+        same = self._newest.get(question.key)
+        if same is not None and self._sees_all(same, partition):
+            return same
+        if question.search() is None:
+            question.answer(None)
+        else:
+            self._newest[question.key] = question
+            self._small.append(question)
+        return question
+
+    def _sees_all(self, question: Question, partition: Partition) -> bool:
+        """True if the question covers all that can be read now: it is not under way, or nothing was added since."""
+        end = self._ends.get(question)
+        is_current = end is None or end == partition.readable_end(read_committed=question.read_committed)
+        return question.partition is partition and is_current
+
+    def take(self) -> list[Lookup]:
+        """Returns the lookups that may begin now."""
+        lookups: list[Lookup] = []
+        while self._small_lookups < LOOKUPS_AT_ONCE and (begun := self._begin(self._small, SEARCHES_PER_LOOKUP_MAX)):
+            self._small_lookups += 1
+            lookups.append(Lookup(begun, False))
+        if not self._has_large_lookup and (begun := self._begin(self._large, 1)):
+            self._has_large_lookup = True
+            lookups.append(Lookup(begun, True))
+        for question in self._small:
+            question.has_waited = True
+        return lookups
+
+    def _begin(self, queue: deque[Question], count_max: int) -> list[Begun]:
+        begun: list[Begun] = []
+        while queue and len(begun) < count_max:
+            question = queue.popleft()
+            if question.has_waited and not self._lot.is_awaited(question):
+                self._forget(question)  # Its connection is gone.
+                continue
+            try:
+                search: Search | Refused | None = question.search()
+                if isinstance(search, Search):
+                    self._ends[question] = search.end
+            except Refused as refused:
+                search = refused
+            begun.append(Begun(question, search))
+        return begun
+
+    def ended(self, event: LookedUp) -> None:
+        """Takes in the end of a Lookup: answers questions, or queues them for their next search."""
+        if event.lookup.is_large:
+            self._has_large_lookup = False
+        else:
+            self._small_lookups -= 1
+        for begun, result in zip(event.lookup.begun, event.results, strict=True):
+            self._ends.pop(begun.question, None)
+            self._go_on(begun, result)
+
+    def _go_on(self, begun: Begun, result: Later | DiskFailed | Found) -> None:
+        question = begun.question
+        try:
+            result = _as_of_now(begun, result)
+        except Refused as refused:
+            result = refused
+        question.has_waited = True
+        if isinstance(result, Later):
+            question.start, question.is_large = result
+            (self._large if question.is_large else self._small).append(question)
+            return
+        self._forget(question)
+        question.answer(result)
+        self._lot.happened(question)
+
+    def _forget(self, question: Question) -> None:
+        if self._newest.get(question.key) is question:
+            del self._newest[question.key]
+
+
+def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Found:
+    """Returns what the result means for the log as it is by now: retention may have taken the record, or its file.
+
+    Raises Refused.
+    """
+    partition, search = begun.question.partition, begun.search
+    if not isinstance(search, Search) or isinstance(result, Refused):
+        assert not isinstance(result, DiskFailed)
+        return result
+    log = partition.log  # Raises Refused if it is offline, or was deleted.
+    note_searched(log, search)
+    if isinstance(result, DiskFailed):
+        if not search.is_of(log.segments):
+            return Later(begun.question.start, begun.question.is_large)
+        raise partition.disk_failed(result)
+    if isinstance(result, TimedOffset) and result.offset < log.start_offset:
+        return Later(begun.question.start, begun.question.is_large)
+    return result

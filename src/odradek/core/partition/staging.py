@@ -1,0 +1,96 @@
+"""Batches on their way into one log: those of one turn of the loop are written at its end, with one system call.
+
+A write costs more than all else that is done for a small batch.  So `stage` fixes a batch's place and `commit` writes
+every staged batch of the partition; who looks in between does not find them.  What the log knows of producers changes
+with the write, and not at all if it fails: until then it is kept here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import STAGED_BYTES_MAX
+from odradek.base.units import Offset, ProducerId, TimestampMs
+from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
+from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+
+if TYPE_CHECKING:
+    from odradek.core.partition.leading import Leading
+
+
+class Append:
+    """One batch's place: offsets from `base_offset` up to, not including, `end`, in the log of who leads.
+
+    With `needs_sync` it stays invisible, and its answer waits, until a sync has covered it.  `log_append_time` is -1
+    unless the topic is configured for it.  `refused` is set by the commit that could not write it.
+    """
+
+    def __init__(
+        self, leading: Leading, base_offset: Offset, end: Offset, log_append_time: TimestampMs, *, needs_sync: bool
+    ) -> None:
+        self.leading = leading
+        self.base_offset = base_offset
+        self.end = end
+        self.log_append_time = log_append_time
+        self.needs_sync = needs_sync
+        self.refused: Refused | None = None
+
+    @property
+    def is_safe(self) -> bool:
+        """True once all that were to have it do: what a new leader has is what acks=all was answered for."""
+        leading, end = self.leading, self.end
+        positions = leading.positions
+        if self.needs_sync or (leading.in_sync is not None and leading.waits_for_disk):  # Alone since, maybe.
+            return end <= positions.durable_end and end <= positions.high_watermark
+        return end <= positions.high_watermark
+
+    @property
+    def failure(self) -> ErrorCode | None:
+        """Why nobody will know any more whether it is safe: the leadership, or the log, was lost."""
+        return None if self.is_safe else self.leading.ended
+
+
+class Staging:
+    """The staged batches of one partition."""
+
+    def __init__(self, leading: Leading, end: Offset) -> None:
+        self.leading = leading
+        self.batches: list[Batch] = []
+        self.appends: list[Append] = []
+        self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # As they are once the batches are written.
+        self.size = 0
+        self.end = end
+        self.visible_end = Offset(0)  # The high watermark once the batches are written.
+
+    def has_room(self, batch: Batch, segment_bytes: int) -> bool:
+        """True if the batch may be written with those before it: together they must fit into one segment."""
+        size = self.size + batch.batch_length + LOG_OVERHEAD_BYTES
+        return size <= STAGED_BYTES_MAX and size <= segment_bytes
+
+    def add(self, batch: Batch, log_append_time: TimestampMs, *, needs_sync: bool) -> Append:
+        end = Offset(self.end + batch.last_offset_delta + 1)
+        assert end > self.end, "a batch has at least one record"
+        append = Append(self.leading, self.end, end, log_append_time, needs_sync=needs_sync)
+        self.end = end
+        if not needs_sync:
+            self.visible_end = self.end
+        self.size += batch.batch_length + LOG_OVERHEAD_BYTES
+        self.batches.append(batch)
+        self.appends.append(append)
+        assert self.size <= STAGED_BYTES_MAX or len(self.batches) == 1, "has_room is asked for all but the first"
+        return append
+
+    def add_again(self, append: Append) -> None:
+        """Adds the append of a repeated batch, which is refused if the first one is."""
+        self.appends.append(append)
+
+    def refuse(self, reason: Refused) -> None:
+        for append in self.appends:
+            append.refused = reason
+
+
+def written_before(leading: Leading, place: DuplicateBatch, *, needs_sync: bool) -> Append:
+    """Returns the append of a batch that was taken in before."""
+    # The time is the first one's whatever the topic's timestamps are, as in Apache Kafka.
+    return Append(leading, place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

@@ -1,0 +1,256 @@
+"""All data directories of the broker: finds the one that has a log, and chooses the one that gets a new log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.configs.topic_configs import TopicConfigs
+from odradek.log.directory.checkpointing import Checkpoint
+from odradek.log.directory.damage_register import DamagesWrite
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.probe import Probe
+from odradek.log.log.log import Log
+from odradek.log.removal.reaper import Reap
+
+_LOG = logging.getLogger(__name__)
+
+STRAYS_NAMED_MAX = 10
+
+
+def log_config(configs: TopicConfigs) -> LogConfig:
+    """Returns the part of a topic's configuration that its logs use."""
+    return LogConfig(
+        segment_bytes=configs.segment_bytes,
+        segment_ms=configs.segment_ms,
+        segment_jitter_ms=configs.segment_jitter_ms,
+        segment_index_bytes=configs.segment_index_bytes,
+        index_interval_bytes=configs.index_interval_bytes,
+        preallocate=configs.preallocate,
+        retention_ms=configs.retention_ms,
+        retention_bytes=configs.retention_bytes,
+        cleanup_delete=configs.is_valid and "delete" in configs.cleanup_policy,
+        cleanup_compact=configs.is_valid and "compact" in configs.cleanup_policy,
+        min_compaction_lag_ms=configs.min_compaction_lag_ms,
+        max_compaction_lag_ms=configs.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=configs.min_cleanable_dirty_ratio,
+        delete_retention_ms=configs.delete_retention_ms,
+        file_delete_delay_ms=configs.file_delete_delay_ms,
+        max_message_bytes=configs.max_message_bytes,
+        max_decompressed_message_bytes=configs.max_decompressed_message_bytes,
+        log_append_time=configs.is_log_append_time,
+        flush_messages=configs.flush.messages,
+        flush_ms=configs.flush.ms,
+    )
+
+
+class NoDirectory(Exception):
+    """None of the data directories can be used; the text is one sentence for a person."""
+
+
+class FoundTopic(NamedTuple):
+    """A topic as its logs tell of it: its id if they have one, and the latest leader epoch of each partition."""
+
+    id: Uuid | None
+    epochs: Mapping[int, LeaderEpoch]  # NO_EPOCH for a log without one, or that could not be opened.
+
+
+class Storage:
+    """All log.dirs, open and locked, but for those that failed.  Methods may raise DiskFailed."""
+
+    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+        assert directories
+        self._directories = directories
+        self._adopted: set[TopicName] = set()
+        self.missed: list[TopicPartition] = []  # At the start: no directory has them, and not all could be opened.
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self._directories)
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self._directories if directory.failure is None]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if no directory is offline."""
+        return len(self.online) == len(self._directories)
+
+    def check_one_is_left(self) -> None:
+        """Raises NoDirectory if all are offline: nothing can be written or read before the next start."""
+        if not self.online:
+            reasons = "; ".join(f"{one.path}: {one.failure}" for one in self._directories)
+            raise NoDirectory(f"None of the data directories (log.dirs) can be used: {reasons}.")
+
+    def open(
+        self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs, *, is_new: bool = True
+    ) -> Log | None:
+        """Returns the log of a partition that this broker holds, made if there is none; None if it can't be opened.
+
+        A log of another topic of the same name is set aside: it was missed when that topic was deleted.  One that is
+        not new, and is nowhere, may be in a directory that failed: it is not made anew elsewhere.
+        Raises Refused(KAFKA_STORAGE_ERROR) if no directory is left; DiskFailed, with a full disk to be tried again.
+        """
+        if self._is_offline(name):
+            for directory in self.online:
+                directory.open_again(name, log_config(configs), now)
+            if self._is_offline(name):
+                return None
+        holder = self._holder(name, topic_id, now)
+        if holder is not None:
+            log = holder.logs[name]
+            if log.topic_id is None and topic_id != ZERO_UUID:
+                holder.assign_topic_id(name, topic_id)
+            return log
+        if not is_new and not self.is_whole:
+            self.missed.append(name)
+            return None
+        directory = next((one for one in self.online if one.is_made(name)), None) or self._emptiest()
+        return directory.create(name, _known(topic_id), log_config(configs), now)
+
+    def high_watermark(self, name: TopicPartition, log: Log) -> Offset:
+        """Returns the high watermark of the last checkpoint, as far as the log reaches."""
+        for directory in self._directories:
+            if directory.logs.get(name) is log:
+                known = directory.checkpoints.high_watermarks.get(name, log.start_offset)
+                return min(max(known, log.start_offset), log.end_offset)
+        return log.start_offset
+
+    def _holder(self, name: TopicPartition, topic_id: Uuid, now: TimestampMs) -> LogDirectory | None:
+        """Returns the directory that has the partition's log, and sets aside logs of that name in any other.
+
+        A stop while a log was moved can leave it in two directories (core/disks/log_dir_moves.py): the one that
+        reaches further has all that the other has.
+        """
+        found = [directory for directory in self._directories if name in directory.logs]
+        ours = self._ours(name, topic_id)
+        holder = max(ours, key=lambda one: one.logs[name].end_offset, default=None)
+        for directory in found:
+            if directory is not holder:
+                what = "another log of this partition" if directory in ours else "the log of another topic of that name"
+                aside = directory.set_aside(name, now)
+                _LOG.warning("%s had %s: it is set aside as %s", name, what, aside)
+        return holder
+
+    def _ours(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
+        """Returns the directories that have a log of this very topic."""
+        return [
+            one for one in self._directories if name in one.logs and self._is_of(topic_id, name, one.logs[name], one)
+        ]
+
+    def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
+        """True if this is the topic's log, as far as that is known.
+
+        A log without an id is from before Kafka 2.8, and Kafka gives it the topic's.  One that was made here has its id
+        on the disk since its first flush.  So after a power failure a log without one that has records and was never
+        flushed may be an earlier topic's, whose deletion was lost too; it holds nothing that was promised to stay.
+        """
+        if log.topic_id is not None:
+            return topic_id in (log.topic_id, ZERO_UUID)
+        was_synced = directory.clean_shutdown or log.recovery_point > 0
+        return was_synced or log.end_offset == log.start_offset or name.topic in self._adopted
+
+    def adopted(self, topics: Iterable[TopicName]) -> None:
+        """Notes topics that were entered into the cluster because their logs lie here: those logs are theirs."""
+        self._adopted.update(topics)
+
+    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], now: TimestampMs) -> None:
+        """Sets aside logs of partitions that this broker does not have: never served, never deleted unasked."""
+        for directory in self._directories:
+            strays = [name for name in directory.logs if not is_ours(name)]
+            for name in strays:
+                directory.set_aside(name, now)
+            if strays:
+                names = ", ".join(map(str, strays[:STRAYS_NAMED_MAX])) + ("..." if strays[STRAYS_NAMED_MAX:] else "")
+                text = "%s: %d logs are of partitions that this broker does not have, and are set aside as *-stray: %s"
+                _LOG.warning(text, directory.path, len(strays), names)
+
+    def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
+        """Returns those of this broker's replicas, each with its topic's id, whose log is not there.
+
+        Nothing while a directory is offline: they may be in it, and are not made anew (`open`).
+        """
+        if not self.is_whole:
+            return []
+        items = replicas.items()
+        return [name for name, topic_id in items if not (self._ours(name, topic_id) or self._is_offline(name))]
+
+    def _is_offline(self, name: TopicPartition) -> bool:
+        """True if its log is there and could not be opened."""
+        return any(name in directory.offline for directory in self._directories)
+
+    def directory_of(self, name: TopicPartition) -> LogDirectory | None:
+        """Returns the directory that has the partition's log; None if none has."""
+        return next((directory for directory in self._directories if name in directory.logs), None)
+
+    def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
+        """Makes the files of a new partition, before open() asks for its log.  May run in any thread."""
+        is_here = any(name in directory.logs or name in directory.offline for directory in self._directories)
+        if not is_here and self.online:
+            self._emptiest().make(name, _known(topic_id), log_config(configs), now)
+
+    def identify(self, name: TopicPartition, topic_id: Uuid) -> None:
+        """Gives a topic's id to the partition's log, which is online and has none."""
+        holder = self.directory_of(name)
+        assert holder is not None, "a log that is served lies somewhere"
+        holder.assign_topic_id(name, topic_id)
+
+    def delete(self, name: TopicPartition, now: TimestampMs) -> None:
+        """Deletes a partition's log; what the disk refuses now is done in a later round."""
+        for directory in self._directories:
+            if directory.has(name):
+                directory.delete(name, now)
+
+    def topics(self) -> dict[TopicName, FoundTopic]:
+        """Returns the topics in the directories, those of logs that could not be opened included."""
+        logs: dict[TopicName, dict[int, Log | None]] = {}
+        for directory in self._directories:
+            for name in directory.offline:
+                logs.setdefault(name.topic, {})[name.partition] = None
+            for name, log in directory.logs.items():
+                logs.setdefault(name.topic, {})[name.partition] = log
+        return {topic: _found(some) for topic, some in logs.items()}
+
+    def checkpoints(self, high_watermarks: Mapping[TopicPartition, Offset]) -> Iterator[Checkpoint | None]:
+        """Begins one directory's checkpoint at each step; None is yielded for one in which nothing has changed.
+
+        The numbers of one directory are of one moment: what is written of them would be wrong of a log that was cut, or
+        made anew, since they were gathered.  Directories are independent of each other.
+        """
+        for directory in self._directories:
+            yield directory.begin_checkpoint(high_watermarks)
+
+    def reaps(self, now: TimestampMs) -> Iterable[Reap]:
+        found = (directory.begin_reap(now) for directory in self._directories)
+        return [reap for reap in found if reap is not None]
+
+    def damages(self, now: TimestampMs) -> Iterable[DamagesWrite]:
+        found = (directory.begin_damages(now) for directory in self._directories)
+        return [write for write in found if write is not None]
+
+    def probes(self) -> Iterable[Probe]:
+        begins = ((one.begin_probe(), one.begin_room_probe()) for one in self._directories)
+        return [probe for probes in begins for probe in probes if probe is not None]
+
+    def close(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> list[str]:
+        return [text for directory in self._directories for text in directory.close(now, high_watermarks)]
+
+    def _emptiest(self) -> LogDirectory:
+        online = self.online
+        if not online:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
+        return min(online, key=lambda directory: directory.count)
+
+
+def _found(logs: Mapping[int, Log | None]) -> FoundTopic:
+    topic_id = next((log.topic_id for log in logs.values() if log is not None and log.topic_id is not None), None)
+    return FoundTopic(topic_id, {index: NO_EPOCH if log is None else log.epochs.latest for index, log in logs.items()})
+
+
+def _known(topic_id: Uuid) -> Uuid | None:
+    return None if topic_id == ZERO_UUID else topic_id

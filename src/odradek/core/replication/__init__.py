@@ -1,0 +1,1 @@
+"""Followers: what they fetch, from whom, and how their logs follow."""

@@ -1,0 +1,258 @@
+"""What a replica that follows asks of its leader, and what it does with the answers (KIP-101, KIP-279, KIP-595).
+
+                         ┌──────── cut, if not done ────────┐
+                         v                                  │
+    before Kafka 2.7 ──> OffsetsForLeaderEpoch ──> epoch_ended ──> Fetch
+    since Kafka 2.7 ───> Fetch ──> fetched: appended, or cut where the logs diverge ──> Fetch
+                           └─ OFFSET_OUT_OF_RANGE ──> LeaderOffsets ──> leader_offsets: cut or begun anew, as at first
+
+`next` is what to ask; whoever asks it gives the answer back together with it, the object itself.  An answer to
+anything else than `next` changes nothing, so answers may be lost, come twice or late, and a lost one is asked for
+again.  Nothing here waits: `delay_ms` says how long the caller does before it asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
+from odradek.core.partition.partition import Partition
+from odradek.core.replication.follower_log import agreed_end, append_fetched, cut_log_at, start_log_at
+from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
+from odradek.log.files.disk import DiskFailed
+
+_LOG = logging.getLogger(__name__)
+
+# The leader or this broker has not heard of an election yet: nothing that anybody has to be told of.
+ELECTION_UNDER_WAY = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+# What a leader says that has not heard yet of the topic: the controller tells it after all replicas who leads.
+TOPIC_IS_NEW = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+# Who has not heard of a topic or an election mostly does in a moment, and producers with acks=all wait for it.
+SOON_MS, SOON_TRIES = 50, 20
+
+
+class Following:
+    """One partition that follows one leader in one leader epoch; it is over when the partition does not any more.
+
+    `epoch` and `log_start_offset` go into each request as current leader epoch and log start offset.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        leader: BrokerId,
+        epoch: LeaderEpoch,
+        backoff_ms: int,
+        *,
+        diverging_in_fetch: bool,
+    ) -> None:
+        """`backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch`: the leader speaks Fetch 12 (Kafka 2.7)."""
+        self.partition = partition
+        self.leader = leader
+        self.epoch = epoch
+        self.delay_ms = 0  # How long to wait before `next` is asked.
+        self.lag: int | None = None  # Records behind the leader's high watermark, once it was fetched from.
+        self._backoff_ms = backoff_ms
+        self._diverging_in_fetch = diverging_in_fetch
+        self._is_fenced = False
+        self._tries_left = SOON_TRIES  # Before it is waited longer for, and an unknown topic is news.
+        self._told = ""  # What was logged last, so that it is not with each attempt.
+        self._next: Ask = self._first_ask()
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing is asked any more: another role, leader or epoch, the log offline, or fenced by the leader.
+
+        A leader fences who has missed a newer epoch; it comes with the controller's next LeaderAndIsr.
+        """
+        partition = self.partition
+        info = partition.info
+        is_current = info.leader == self.leader and info.leader_epoch == self.epoch
+        return self._is_fenced or not is_current or partition.leading is not None or not partition.is_online
+
+    @property
+    def next(self) -> Ask | None:
+        """What to ask the leader, `delay_ms` from now; None if it is over."""
+        return None if self.is_over else self._next
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Where the log begins here; retention moves it at any time."""
+        return self.partition.log.start_offset
+
+    # Answers.
+
+    def fetched(self, asked: Fetch, answer: Fetched, now: TimestampMs) -> bool:
+        """Takes in the answer to a Fetch; returns True if the high watermark has risen."""
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_awaited(asked):
+            self._ask(LeaderOffsets(self.partition.log.end_offset))
+            return False
+        if not self._may_take(asked, answer.error):
+            return False
+        try:
+            if answer.diverging is None:
+                return self._replicate(answer, now)
+            if not self._cut(answer.diverging, now):
+                self._try_later(f"its log diverges, says its leader, and is the same up to {answer.diverging}")
+        except DiskFailed as failed:
+            self._disk_failed(failed)
+        return False
+
+    def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
+        """Takes in the answer to an OffsetsForLeaderEpoch."""
+        if self._may_take(asked, error):
+            self._do(lambda: self._compare(asked, answer, now))
+
+    def leader_offsets(
+        self, asked: LeaderOffsets, error: ErrorCode, start: Offset, end: Offset, now: TimestampMs
+    ) -> None:
+        """Takes in the answer to a LeaderOffsets: where the leader's log starts and ends."""
+        if self._may_take(asked, error):
+            self._do(lambda: self._reach(start, end, now))
+
+    def _may_take(self, asked: Ask, error: ErrorCode) -> bool:
+        """True for the answer that is waited for, if it has no error; takes in the error if it has."""
+        if not self._is_awaited(asked):
+            return False
+        if error is not ErrorCode.NONE:
+            self._refused(error)
+        return error is ErrorCode.NONE
+
+    def _is_awaited(self, asked: Ask) -> bool:
+        return asked is self._next and not self.is_over
+
+    def _do(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except DiskFailed as failed:
+            self._disk_failed(failed)
+
+    # What is done with them.
+
+    def _replicate(self, answer: Fetched, now: TimestampMs) -> bool:
+        partition = self.partition
+        try:
+            append_fetched(partition, answer.records, answer.log_start_offset, now)
+        except Refused as refused:  # Damaged on its way, or there: Kafka's follower also fetches the same again.
+            self._try_later(str(refused))
+            return False
+        log, positions = partition.log, partition.positions
+        self.lag = max(0, answer.high_watermark - log.end_offset)
+        # A new leader may not have heard yet what was committed before: a high watermark never goes down for that.
+        has_risen = partition.advance_high_watermark(min(answer.high_watermark, log.end_offset))
+        partition.advance_start(min(answer.log_start_offset, positions.high_watermark))
+        assert positions.are_within(log.start_offset, log.end_offset), "a follower's positions lie within its log"
+        self._told = ""
+        self._ask(self._fetch())
+        return has_risen
+
+    def _compare(self, asked: OffsetsForLeaderEpoch, answer: EpochEnd, now: TimestampMs) -> None:
+        """Cuts the log where a leader's answer says, or two of one before Kafka 2.0.
+
+        If two epochs end in the same place there is nothing of the later one, which is then no common epoch (KIP-279).
+        """
+        if asked.next_end < 0 and asked.leader_epoch > 0 and answer.leader_epoch < 0 <= answer.end_offset:
+            self._ask(OffsetsForLeaderEpoch(LeaderEpoch(asked.leader_epoch - 1), answer.end_offset))
+        elif asked.next_end < 0:
+            self._cut(answer, now)
+        elif answer.end_offset != asked.next_end:
+            self._cut(EpochEnd(LeaderEpoch(asked.leader_epoch + 1), asked.next_end), now)
+        else:
+            # Compaction may hide a divergence: once it has removed all first batches of an epoch, no epoch shows that
+            # the follower has other records in that gap.  Apache Kafka has the same limitation.
+            log = self.partition.log
+            _, end = log.epochs.end_offset_for(asked.leader_epoch, log.end_offset)
+            cut_log_at(self.partition, max(end, log.start_offset), now)
+            self._ask(self._first_ask())
+
+    def _cut(self, answer: EpochEnd, now: TimestampMs) -> bool:
+        """Cuts the log where the leader's answer says; returns False if nothing was there to be cut.
+
+        A leader since Kafka 2.7 says with the next fetch if that was not enough, any other is asked again.
+        """
+        partition = self.partition
+        offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
+        has_changed = cut_log_at(partition, offset, now)
+        self._ask(self._fetch() if is_done else self._first_ask())
+        return has_changed
+
+    def _reach(self, start: Offset, end: Offset, now: TimestampMs) -> None:
+        """Brings the log's end into the leader's range.
+
+        Kafka's follower fetches on after that, and may keep what its leader lacks; here it compares epochs anew.
+        """
+        partition = self.partition
+        own_end = partition.log.end_offset
+        if not 0 <= start <= end:
+            self._try_later(f"its leader has a log from {start} to {end}")
+            return
+        if end < own_end:
+            cut_log_at(partition, end, now)
+        elif start > own_end:
+            _LOG.warning("%s begins anew at %d, its leader has no earlier records", partition.topic_partition, start)
+            start_log_at(partition, start, now)
+        self._ask(self._first_ask())
+        if partition.log.end_offset == own_end:
+            self._try_later(f"{own_end} was out of range, the leader has {start} to {end}")
+
+    # What is asked next.
+
+    def _first_ask(self) -> Ask:
+        """Returns how to find out where the logs diverge.
+
+        Records above the high watermark without any epoch can't be compared: the leader is asked for epoch -1, and the
+        answer is that it knows none.
+        """
+        log = self.partition.log
+        latest = log.epochs.latest
+        has_none = latest < 0 and log.end_offset > self.partition.positions.high_watermark
+        if has_none or (latest >= 0 and not self._diverging_in_fetch):
+            return OffsetsForLeaderEpoch(latest)
+        return self._fetch()
+
+    def _fetch(self) -> Fetch:
+        log = self.partition.log
+        return Fetch(log.end_offset, log.epochs.latest)
+
+    def _ask(self, ask: Ask) -> None:
+        self._next = ask
+        self.delay_ms = 0
+
+    # What goes wrong.
+
+    def _refused(self, error: ErrorCode) -> None:
+        """Takes in that the leader answered with an error: the same is asked again later, but not once fenced."""
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._is_fenced = True
+            return
+        if self._tries_left and (error in TOPIC_IS_NEW or error in ELECTION_UNDER_WAY):
+            self._tries_left -= 1
+            self.delay_ms = min(SOON_MS, self._backoff_ms)
+        elif error in ELECTION_UNDER_WAY:
+            self.delay_ms = self._backoff_ms
+        else:
+            self._try_later(f"{error.name}, says its leader {self.leader} in epoch {self.epoch}")
+
+    def _try_later(self, why: str) -> None:
+        """Has the caller wait before it asks again; says why, if it was not the same the last time."""
+        self.delay_ms = self._backoff_ms
+        if why != self._told:
+            _LOG.warning("%s is not replicated: %s", self.partition.topic_partition, why)
+        self._told = why
+
+    def _disk_failed(self, failed: DiskFailed) -> None:
+        """Takes in that the disk here failed: the partition goes offline, or it is full and tried again later."""
+        self.partition.disk_failed(failed)
+        if not self.is_over and isinstance(self._next, Fetch):
+            self._ask(self._fetch())  # Of several batches the first may be appended.
+        self.delay_ms = self._backoff_ms

@@ -1,0 +1,135 @@
+"""What a follower does to its log: appends what its leader sent, cuts off what its leader lacks, begins it anew.
+
+Only here do the positions of a partition go down, together with its log and never without it.  Everything is
+written when a function returns, and nothing of it synced: that is what a follower's next fetch tells its leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT32_MAX, Offset, TimestampMs
+from odradek.core.partition.partition import Partition
+from odradek.core.replication.leader_endpoint import EpochEnd
+from odradek.log.log.log import Log
+from odradek.log.log.truncation import truncate_fully, truncate_to
+from odradek.record.batch import Batch, iter_batches
+
+_LOG = logging.getLogger(__name__)
+
+
+def append_fetched(partition: Partition, records: memoryview, leader_start: Offset, now: TimestampMs) -> None:
+    """Appends the whole batches of a leader's answer; a batch that is cut off at its end is left out.
+
+    `leader_start` is the leader's log start offset.  Raises Refused with nothing appended if a batch is damaged or
+    begins below the log's end; DiskFailed with a part of them appended, from the first on.
+    """
+    batches = [Batch.verified(batch.view) for batch in iter_batches(records)]
+    if not batches:
+        if len(records):
+            text = f"{len(records)} bytes of a leader's answer are no whole batch"
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, text)
+        return
+    log = partition.log
+    first = batches[0]
+    begins_anew = _is_cut_by_start(log, first, leader_start)
+    _check_offsets(first.base_offset if begins_anew else log.end_offset, batches)
+    if begins_anew:
+        start_log_at(partition, first.base_offset, now)
+    for run in _runs(batches, log.config.segment_bytes):
+        log.append_as_follower(run, now)
+        partition.has_told_full = False
+    assert log.end_offset == batches[-1].next_offset, "a follower's log ends where the last batch says"
+
+
+def agreed_end(log: Log, high_watermark: Offset, answer: EpochEnd) -> tuple[Offset, bool]:
+    """Returns up to where a log may be its leader's by the end of an epoch there, and True if it surely is (KIP-279).
+
+    Undefined at either side is the high watermark, never the other's end (KAFKA-6857).
+    """
+    if answer.end_offset < 0 or log.epochs.latest < 0:
+        return high_watermark, True
+    epoch, end = log.epochs.end_offset_for(answer.leader_epoch, log.end_offset)
+    if end < 0:  # Before Kafka 2.0 an answer lacks the epoch; or the leader says a newer one than was asked.
+        return min(answer.end_offset, log.end_offset), True
+    if epoch != answer.leader_epoch:  # What is above was written by leaders that its own log has nothing of.
+        return min(end, log.end_offset), False
+    return min(end, answer.end_offset, log.end_offset), True
+
+
+def cut_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> bool:
+    """Drops every batch that reaches `offset`, and each leader epoch that begins there or later.
+
+    Returns False if there was neither.  Raises DiskFailed with nothing dropped.
+    """
+    log = partition.log
+    before = log.end_offset, log.epochs.latest
+    truncate_to(log, offset, now)
+    log.epochs.truncate_from_end(offset)  # Without a batch, one may begin where a log ends that was emptied.
+    _lower_positions(partition)
+    assert log.end_offset <= offset, "nothing is left that reaches the offset"
+    return before != (log.end_offset, log.epochs.latest)
+
+
+def start_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> None:
+    """Makes the log an empty one that begins at `offset`, to which the high watermark moves, up or down.
+
+    Raises DiskFailed with nothing dropped.
+    """
+    truncate_fully(partition.log, offset, now)
+    partition.positions.started_at(offset)
+    _check_positions(partition)
+    partition.changed()
+
+
+def _lower_positions(partition: Partition) -> None:
+    """Lowers the positions of a log that was cut; warns if records went that consumers may have read."""
+    log, before = partition.log, partition.positions.high_watermark
+    if partition.positions.truncated(log.end_offset, log.recovery_point):
+        text = "%s is cut at %d, below its high watermark %d: what consumers read there is lost"
+        _LOG.warning(text, partition.topic_partition, log.end_offset, before)
+        partition.changed()
+    _check_positions(partition)
+
+
+def _check_positions(partition: Partition) -> None:
+    log, positions = partition.log, partition.positions
+    assert partition.leading is None, "a leader's positions only rise"
+    assert positions.are_within(log.start_offset, log.end_offset), "positions go down with their log"
+    assert positions.durable_end <= log.recovery_point, "nothing is durable that the log did not flush"
+
+
+def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
+    """True if the log ends amid the batch since the leader's log, or another leader's before, starts there.
+
+    Records are deleted up to any offset (DeleteRecords), and come back in whole batches.  All that the log has is
+    below that offset, or is nothing.
+    """
+    is_old = log.start_offset == log.end_offset or first.base_offset < leader_start <= log.end_offset
+    return is_old and first.base_offset < log.end_offset < first.next_offset
+
+
+def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:
+    """Raises Refused if the batches' offsets go back; gaps are what compaction leaves.
+
+    The log checks each run of them, too: by then the runs before it are appended.
+    """
+    for batch in batches:
+        if batch.base_offset < end or batch.last_offset_delta < 0:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where {end} is next")
+        end = batch.next_offset
+
+
+def _runs(batches: Sequence[Batch], segment_bytes: int) -> Iterator[list[Batch]]:
+    """Yields the batches in runs that each fit into one segment, by their bytes and by their offsets."""
+    run: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if run and (size + batch.size > segment_bytes or batch.next_offset - run[0].base_offset > INT32_MAX):
+            yield run
+            run, size = [], 0
+        run.append(batch)
+        size += batch.size
+    yield run

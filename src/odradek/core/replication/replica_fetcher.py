@@ -1,0 +1,312 @@
+"""What followers here ask one leader, many in one request: Kafka's AbstractFetcherThread.
+
+    follow, forget ──> next_request: one at a time ──> the leader ──> answered, or failed ──> Following, one by one
+
+A fetcher has a fetch session with its leader (KIP-227): of the partitions only those are named whose next fetch is
+another one than before.  Before a partition is fetched its log may have to be compared with the leader's, which other
+requests do; one that has to wait is left out meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TypeAlias
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.fetch.fetch_sessions import INITIAL_EPOCH, SESSIONLESS
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Timers
+from odradek.core.replication.follower import Following
+from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
+
+# The leader does not know the session, or not its partitions: all are named anew.
+SESSION_IS_OVER = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffsets.
+
+
+class Named:
+    """A partition as a request names it: what is asked, and where the log starts here."""
+
+    def __init__(self, following: Following, ask: Ask) -> None:
+        self.following = following
+        self.ask = ask
+        self.topic_id: Uuid = following.partition.log.topic_id or ZERO_UUID
+        self.log_start: Offset = following.log_start_offset
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.following.partition.topic_partition
+
+
+class FetchRequested:
+    """Records are asked for; answers come for partitions of `session`, which `named` and `forgotten` have changed."""
+
+    def __init__(
+        self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named], *, by_id: bool
+    ) -> None:
+        """`by_id`: each topic has an id, and may be named by it."""
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.named = named
+        self.forgotten = forgotten
+        self.by_id = by_id
+
+
+class EpochsRequested:
+    """OffsetsForLeaderEpoch for many partitions."""
+
+    def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
+        self.named = named
+
+
+class OffsetsRequested:
+    """Where the leader's logs start and end, for many partitions: two ListOffsets, `ends` being the first's answer."""
+
+    def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
+        self.named = named
+        self.ends: dict[TopicPartition, tuple[ErrorCode, Offset]] | None = None
+
+
+Request: TypeAlias = FetchRequested | EpochsRequested | OffsetsRequested
+
+
+class ReplicaFetcher:
+    """The partitions that follow one leader, or those of them that go over one connection."""
+
+    def __init__(
+        self, leader: BrokerId, number: int, backoff_ms: int, timers: Timers, due: Callable[[ReplicaFetcher], None]
+    ) -> None:
+        """`due` is called when there may be something to ask."""
+        self.leader = leader
+        self.number = number
+        self.under_way: Request | None = None
+        self._backoff_ms = backoff_ms
+        self._timers = timers
+        self._due = due
+        self._followings: dict[TopicPartition, Following] = {}
+        self._waiting: dict[TopicPartition, Following] = {}  # Those that ask again later.
+        self._comparing: dict[TopicPartition, None] = {}  # Those whose next ask is no Fetch.
+        self._changed: dict[TopicPartition, None] = {}  # Those whose next Fetch the leader does not know.
+        self._session: dict[TopicPartition, Named] = {}  # What the leader knows.
+        self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
+        self._is_session_void = False
+        self._by_id = True
+        self._without_id: dict[TopicPartition, None] = {}
+        self._forgotten: list[Named] = []
+        self.topic_names: dict[Uuid, TopicName] = {}  # Of the topics that the session has had.
+        self._is_backing_off = False
+
+    def __len__(self) -> int:
+        return len(self._followings)
+
+    def following(self, name: TopicPartition) -> Following | None:
+        """Returns a partition that is fetched; None once it was given up."""
+        return self._followings.get(name)
+
+    # Partitions come and go.
+
+    def follow(self, following: Following, now: Moment) -> None:
+        """Has a partition fetched; what followed before under its name is forgotten."""
+        name = following.partition.topic_partition
+        self.forget(name)
+        self._followings[name] = following
+        if following.partition.log.topic_id is None:
+            self._without_id[name] = None
+        self._look_at(name, now)
+        self._due(self)
+
+    def forget(self, name: TopicPartition) -> Following | None:
+        """Fetches a partition no more; returns what followed, None if nothing did: answers on their way are void."""
+        following = self._followings.pop(name, None)
+        if following is not None:
+            self._waiting.pop(name, None)
+            self._without_id.pop(name, None)
+            self._leave_out(name)
+        return following
+
+    def _leave_out(self, name: TopicPartition) -> None:
+        self._comparing.pop(name, None)
+        self._changed.pop(name, None)
+        known = self._session.pop(name, None)
+        if known is not None:
+            self._forgotten.append(known)
+
+    def _look_at(self, name: TopicPartition, now: Moment) -> None:
+        """Sees to what a partition asks next."""
+        following = self._followings[name]
+        ask = following.next
+        if ask is None:
+            self.forget(name)
+        elif following.delay_ms:
+            self._wait(name, following, now)
+        elif isinstance(ask, Fetch):
+            self._comparing.pop(name, None)
+            known = self._session.get(name)
+            if known is None or known.ask is not ask or known.log_start != following.log_start_offset:
+                self._changed[name] = None
+        else:
+            self._leave_out(name)
+            self._comparing[name] = None
+
+    def _wait(self, name: TopicPartition, following: Following, now: Moment) -> None:
+        self._leave_out(name)
+        self._waiting[name] = following
+
+        def is_over(now: Moment) -> None:
+            if self._waiting.get(name) is following:
+                del self._waiting[name]
+                following.delay_ms = 0
+                self._look_at(name, now)
+                self._due(self)
+
+        self._timers.at(now.steady + following.delay_ms, is_over)
+
+    # What is asked.
+
+    def next_request(self) -> Request | None:
+        """Returns what to ask the leader now; None while it is being asked, or if there is nothing."""
+        if self.under_way is None and not self._is_backing_off:
+            self.under_way = self._compare() or self._fetch()
+            return self.under_way
+        return None
+
+    def _compare(self) -> Request | None:
+        epochs, offsets = dict[TopicPartition, Named](), dict[TopicPartition, Named]()
+        for name in islice(self._comparing, COMPARED_AT_ONCE):
+            following = self._followings[name]
+            ask = following.next
+            if isinstance(ask, OffsetsForLeaderEpoch):
+                epochs[name] = Named(following, ask)
+            elif ask is not None:
+                offsets[name] = Named(following, ask)
+        if epochs:
+            return EpochsRequested(epochs)
+        return OffsetsRequested(offsets) if offsets else None
+
+    def _fetch(self) -> Request | None:
+        if self._is_session_void or self._by_id == bool(self._without_id):
+            self._begin_session()  # Ids and names can't be in one.
+            self._by_id = not self._without_id
+            self._is_session_void = False
+        if self._session_epoch == INITIAL_EPOCH:
+            self._session.clear()
+            self.topic_names.clear()
+            self._changed = {
+                name: None for name in self._followings if name not in self._waiting and name not in self._comparing
+            }
+            self._forgotten.clear()
+        for name in [name for name in self._changed if self._followings[name].next is None]:
+            self.forget(name)  # Its log has gone offline meanwhile.
+        named = [self._named(name) for name in self._changed]
+        self._changed.clear()
+        forgotten = [one for one in self._forgotten if one.name not in self._session or self._is_another(one)]
+        self._forgotten.clear()
+        if not self._session:
+            self._begin_session()
+            return None
+        return FetchRequested(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
+
+    def _named(self, name: TopicPartition) -> Named:
+        following = self._followings[name]
+        ask = following.next
+        assert isinstance(ask, Fetch), "what asks for anything else, or for nothing, is not due"
+        named = self._session[name] = Named(following, ask)
+        self.topic_names[named.topic_id] = name.topic
+        return named
+
+    def _is_another(self, forgotten: Named) -> bool:
+        """True if the leader knows the name by another topic id by now."""
+        return self._session[forgotten.name].topic_id != forgotten.topic_id
+
+    def renew_session(self) -> None:
+        """Has the next fetch name all partitions: what it says of this broker is taken in for those that it names."""
+        self._is_session_void = True
+
+    def _begin_session(self) -> None:
+        """Has all partitions named anew."""
+        self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
+
+    # Answers.
+
+    def fetched(
+        self, asked: FetchRequested, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
+    ) -> Generator[TopicPartition | None, None, None]:
+        """Takes in what was fetched, in slices; yields the partitions whose high watermark has risen, None between."""
+        if self.under_way is not asked:
+            return
+        if asked.session_epoch == INITIAL_EPOCH:
+            self._session_id = session_id
+        if self._session_id != SESSIONLESS:
+            self._session_epoch = 1 if asked.session_epoch == INT32_MAX else asked.session_epoch + 1
+        for name, fetched in answers:
+            known = self._session.get(name)
+            following = self._followings.get(name)
+            if known is None or following is not known.following:  # Not followed any more, or by another epoch.
+                continue
+            assert isinstance(known.ask, Fetch), "a session has nothing else"
+            has_risen = following.fetched(known.ask, fetched, now.wall)
+            if name in self._followings:
+                self._look_at(name, now)
+            yield name if has_risen else None
+        self._ended()
+
+    def epochs_ended(
+        self, asked: EpochsRequested, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
+    ) -> Iterator[None]:
+        """Takes in where the leader's epochs end, in slices."""
+        for name, error, end in answers:
+            named = self._current(asked.named, name)
+            if named is not None and isinstance(named.ask, OffsetsForLeaderEpoch):
+                named.following.epoch_ended(named.ask, error, end, now.wall)
+                self._look_at(name, now)
+            yield
+        self._ended()
+
+    def offsets(
+        self,
+        asked: OffsetsRequested,
+        answers: Iterable[tuple[TopicPartition, ErrorCode, Offset, Offset]],
+        now: Moment,
+    ) -> Iterator[None]:
+        """Takes in where the leader's logs start and end, in slices."""
+        for name, error, start, end in answers:
+            named = self._current(asked.named, name)
+            if named is not None and isinstance(named.ask, LeaderOffsets):
+                named.following.leader_offsets(named.ask, error, start, end, now.wall)
+                self._look_at(name, now)
+            yield
+        self._ended()
+
+    def _current(self, named: Mapping[TopicPartition, Named], name: TopicPartition) -> Named | None:
+        one = named.get(name)
+        return one if one is not None and self._followings.get(name) is one.following else None
+
+    def failed(self, asked: Request, error: ErrorCode, now: Moment) -> None:
+        """Takes in that there is no answer, or one without partitions; all is asked anew after a pause."""
+        if self.under_way is not asked:
+            return
+        had_session = self._session_epoch != INITIAL_EPOCH
+        self._begin_session()
+        if not (had_session and error in SESSION_IS_OVER):
+            self._is_backing_off = True
+            self._timers.at(now.steady + self._backoff_ms, self._go_on)
+        self._ended()
+
+    def _go_on(self, _: Moment) -> None:
+        self._is_backing_off = False
+        self._due(self)
+
+    def _ended(self) -> None:
+        self.under_way = None
+        self._due(self)

@@ -1,0 +1,136 @@
+"""What followers here ask their leaders: Kafka's ReplicaFetcherManager.
+
+    Replicas ── follow, forget ──> ReplicaFetchers ──> ReplicaFetcher: one for each leader and fetcher id
+    take: at most one request for each fetcher ──> the leader ──> answered, or failed
+
+The partitions that follow one leader are spread over num.replica.fetchers of them, as in Kafka: each has a session and
+a connection of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from odradek.base.units import BrokerId, TopicPartition
+from odradek.core.coordinators.state_topics import java_hash
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.timers import Timers
+from odradek.core.partition.partition import Partition
+from odradek.core.replication.follower import Following
+from odradek.core.replication.replica_fetcher import (
+    EpochsRequested,
+    FetchRequested,
+    Named,
+    OffsetsRequested,
+    ReplicaFetcher,
+    Request,
+)
+
+__all__ = [
+    "EpochsRequested",
+    "FetchRequested",
+    "Named",
+    "OffsetsRequested",
+    "ReplicaFetcher",
+    "ReplicaFetchers",
+    "Request",
+]
+
+MOVED_PER_SLICE = 100
+_SIGN, _INT32 = 1 << 31, (1 << 32) - 1
+
+
+class ReplicaFetchers:
+    """The fetchers of one broker, `per_leader` for each leader."""
+
+    def __init__(self, timers: Timers, *, per_leader: int, backoff_ms: int, diverging_in_fetch: bool) -> None:
+        """`backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch`: the leaders speak Fetch 12 (Kafka 2.7)."""
+        self._timers = timers
+        self._per_leader = per_leader
+        self._backoff_ms = backoff_ms
+        self._diverging_in_fetch = diverging_in_fetch
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._of: dict[TopicPartition, ReplicaFetcher] = {}
+        self._due: dict[ReplicaFetcher, None] = {}
+
+    def follow(self, partition: Partition, now: Moment) -> None:
+        """Has a partition fetched from the leader, and in the epoch, that it has now."""
+        name, info = partition.topic_partition, partition.info
+        self.forget(name)
+        following = Following(
+            partition, info.leader, info.leader_epoch, self._backoff_ms, diverging_in_fetch=self._diverging_in_fetch
+        )
+        self._assign(following, now)
+
+    def _assign(self, following: Following, now: Moment) -> None:
+        name = following.partition.topic_partition
+        key = following.leader, fetcher_id(name, self._per_leader)
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = ReplicaFetcher(*key, self._backoff_ms, self._timers, self._is_due)
+        self._of[name] = fetcher
+        fetcher.follow(following, now)
+
+    def of(self, name: TopicPartition) -> ReplicaFetcher | None:
+        """Returns the fetcher of a partition that follows, even if it has given it up."""
+        return self._of.get(name)
+
+    def forget(self, name: TopicPartition) -> None:
+        """Has a partition fetched no more."""
+        self._take_out(name)
+
+    def _take_out(self, name: TopicPartition) -> Following | None:
+        fetcher = self._of.pop(name, None)
+        if fetcher is None:
+            return None
+        following = fetcher.forget(name)
+        key = fetcher.leader, fetcher.number
+        if not fetcher and self._fetchers.get(key) is fetcher:  # It gives up by itself what its leader has fenced.
+            del self._fetchers[key]
+            self._due.pop(fetcher, None)
+        return following
+
+    def resize(self, per_leader: int, now: Moment) -> Iterator[None]:
+        """Spreads the partitions over another number of fetchers, in slices; others may come and go in between.
+
+        A partition goes on where its log ends.  What its fetcher had asked is not taken in any more.
+        """
+        if per_leader == self._per_leader:
+            return
+        self._per_leader = per_leader
+        for number, name in enumerate(list(self._of), 1):
+            fetcher = self._of.get(name)
+            if fetcher is not None and fetcher.number != fetcher_id(name, per_leader):
+                following = self._take_out(name)
+                if following is not None:
+                    self._assign(following, now)
+            if not number % MOVED_PER_SLICE:
+                yield
+
+    def renew_sessions(self) -> None:
+        """Has all partitions named to their leaders anew."""
+        for fetcher in self._fetchers.values():
+            fetcher.renew_session()
+
+    def uses(self, number: int) -> bool:
+        """True if there are fetchers of this number."""
+        return any(used == number for _, used in self._fetchers)
+
+    def _is_due(self, fetcher: ReplicaFetcher) -> None:
+        self._due[fetcher] = None
+
+    def take(self) -> Sequence[tuple[ReplicaFetcher, Request]]:
+        """Returns what leaders are to be asked now; each comes back to its fetcher."""
+        if not self._due:
+            return ()
+        due, self._due = self._due, {}
+        asked = ((fetcher, fetcher.next_request()) for fetcher in due)
+        return [(fetcher, request) for fetcher, request in asked if request is not None]
+
+
+def fetcher_id(name: TopicPartition, per_leader: int) -> int:
+    """Returns which of a leader's fetchers has a partition: by Java's hash of the topic, in 32 bits, as in Kafka."""
+    if per_leader == 1:
+        return 0
+    value = (31 * java_hash(name.topic) + name.partition) & _INT32
+    return (0 if value == _SIGN else value if value < _SIGN else _INT32 + 1 - value) % per_leader

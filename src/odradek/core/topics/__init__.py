@@ -1,0 +1,1 @@
+"""Plans for new topics, and the assignment of their replicas."""

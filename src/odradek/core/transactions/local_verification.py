@@ -1,0 +1,40 @@
+"""What a coordinator answers its own broker about partitions of a transaction; others send AddPartitionsToTxn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicPartition
+from odradek.core.coordinators.durable import Written
+from odradek.core.kernel.moment import Moment
+from odradek.core.transactions.addition_queue import Codes
+from odradek.core.transactions.additions import Question
+from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
+
+if TYPE_CHECKING:
+    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator  # Which has this answer.
+
+
+def answer(
+    coordinator: TransactionCoordinator, question: Question, names: Collection[TopicPartition], now: Moment
+) -> tuple[Codes, Written | None]:
+    """Returns the error code of each partition, and the write that has to be safe before these hold."""
+    transactional_id, producer, adds = question
+    try:
+        if adds:
+            written = coordinator.touch(transactional_id, producer, names, EPOCH_PER_TRANSACTION, now)
+            return dict.fromkeys(names, ErrorCode.NONE), written
+    except Refused as refused:
+        return dict.fromkeys(names, refused.code), None
+    codes = {name: _code_of(coordinator, question, name) for name in names}
+    return codes, coordinator.unsafe_join(transactional_id)
+
+
+def _code_of(coordinator: TransactionCoordinator, question: Question, name: TopicPartition) -> ErrorCode:
+    try:
+        coordinator.check_touched(question.transactional_id, question.producer, name)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.NONE

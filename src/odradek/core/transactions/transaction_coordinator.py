@@ -1,0 +1,276 @@
+"""The coordinator of transactions: their producers, the partitions they have touched, and their timeouts.
+
+How a producer begins is in beginning.py, how a transaction ends in ending.py and completion.py; what may happen at all
+in rules.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.shards import Load, Shards
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.kernel.cluster_view import TRANSACTION_STATE
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.promise import Promise
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Partition
+from odradek.core.transactions import transaction_rules as rules
+from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
+from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
+from odradek.core.transactions.completion import Completions
+from odradek.core.transactions.ending import End, Ended, Ending
+from odradek.core.transactions.hanging import HangingTransactions, all_led, all_shards
+from odradek.core.transactions.local_verification import answer
+from odradek.core.transactions.producer_ids import ProducerIds
+from odradek.core.transactions.transaction_markers import WriteMarker
+from odradek.core.transactions.transaction_shard import Completion, TransactionShard
+from odradek.core.transactions.transaction_states import Transaction, TransactionState
+from odradek.core.transactions.unsafe_additions import Joins
+
+_LOG = logging.getLogger(__name__)
+
+IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+
+
+class TransactionCoordinator:
+    """The transaction coordinator of one broker."""
+
+    def __init__(
+        self, runtime: Runtime, ask: Callable[[Load], None], ask_ids: Callable[[], None], write_marker: WriteMarker
+    ) -> None:
+        self.runtime = runtime
+        self.ids = ProducerIds(ask_ids)
+        self.completions = Completions(runtime, write_marker)
+        self.markers = self.completions.markers
+        self.may_hang = False  # What was open after a stop that was not clean is still to be looked at.
+        self._write_marker = write_marker
+        self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
+        self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, partial(answer, self))
+        configs = runtime.configs
+        self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
+        self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
+        self._abort_ms = configs.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
+        self._expires_after_ms = configs.int("transactional.id.expiration.ms")
+        self._last_abort = self._last_expiry = 0
+        self.joins = Joins(self.timeout_ms_max)
+
+    def _make(self, leading: Leading) -> TransactionShard:
+        return TransactionShard(leading, self.runtime, self._resume)
+
+    def _resume(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        """Goes on with a transaction that was loaded, as far as a leader before may have got with it.
+
+        What is not safe yet may be lost with this leader: its markers would then have ended a transaction in some
+        partitions, and whoever coordinates next would abort it in the others.
+        """
+        inherited = shard.log.inherited()
+        if transaction.is_decided:
+            resume = self.completions.resume
+            self.runtime.steps.when_safe(inherited, lambda later: resume(shard, transaction, later), now)
+        elif not inherited.is_safe:
+            self.joins.wrote(transaction.id, inherited)
+
+    def find(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
+        """Returns the transactional id's shard and transaction.
+
+        Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
+        """
+        if not transactional_id:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+        shard = self.shards.find(transactional_id)
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None:
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} is not known here")
+        return shard, transaction
+
+    def greatest_id(self) -> int:
+        """Returns the greatest producer id that is known here; -1 if none is."""
+        known = (one for shard in self.shards for one in shard.transactions.values())
+        return max((max(one.producer_id, one.next_id) for one in known), default=-1)
+
+    # InitProducerId.
+
+    def new_producer(self) -> Promise[Began]:
+        """Takes an id for a producer without transactions."""
+        promise: Promise[Began] = Promise()
+
+        def use(producer_id: ProducerId | None) -> None:
+            began = (
+                NO_IDS
+                if producer_id is None
+                else Began(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, ProducerEpoch(0)))
+            )
+            promise.keep(self.runtime.lot, began)
+
+        self.ids.take(use)
+        return promise
+
+    def begin(self, asked: Asked, now: Moment) -> Promise[Began]:
+        """Begins an InitProducerId.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        self.shards.find(asked.transactional_id)
+        beginning = Beginning(self, asked)
+        beginning.go(now)
+        return beginning.promise
+
+    # The partitions of a transaction.
+
+    def touch(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        version: int,
+        now: Moment,
+    ) -> Written | None:
+        """Adds partitions to the transaction.  Returns the write to wait for, None if they safely were in it.
+
+        Raises Refused.
+        """
+        shard, was = self.find(transactional_id)
+        touched = rules.touches(was, producer, partitions, version, now.wall)
+        if touched is not was:
+            self.joins.wrote(transactional_id, shard.put(touched, now))
+        self.joins.confirmed(transactional_id, partitions)
+        return self.unsafe_join(transactional_id)
+
+    def unsafe_join(self, transactional_id: str) -> Written | None:
+        """Returns the last write that added partitions to the transaction; None if no crash can take it back.
+
+        No batch in those partitions may be acknowledged before it is safe: the transaction would commit without them.
+        """
+        return self.joins.unsafe(transactional_id)
+
+    def all_joined(self, transactional_id: str | None) -> bool:
+        """True if no partition's join is on its way, or in doubt: a batch has to wait for nothing but itself."""
+        return transactional_id is not None and not self.joins.lost and self.unsafe_join(transactional_id) is None
+
+    def has_joined(self, leading: Leading, producer: ProducerIdAndEpoch) -> bool:
+        """True if the partition's own log tells that it is part of the producer's transaction.
+
+        While transactions may hang it tells nothing: what is open there may be all that is left of it.
+        """
+        return not self.may_hang and leading.has_open_transaction(producer.id, producer.epoch)
+
+    def is_sure(self, leading: Leading, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
+        """True if no coordinator has to be asked about the partition: it has joined, and the join was not lost."""
+        return self.has_joined(leading, producer) and not self.joins.is_in_doubt(transactional_id, leading.name)
+
+    def verifies(self, *, adds: bool) -> bool:
+        """True if the coordinator has a say in what is written: always where that makes partitions join."""
+        return adds or self.runtime.configs.bool("transaction.partition.verification.enable")
+
+    def asks_first(self, leading: Leading, transactional_id: str) -> bool:
+        """True if the coordinator has to have answered before anything of the transaction is staged in the partition.
+
+        So it is where that is another broker; and here where one of the two logs has followers: the join could be lost
+        without what was written because of it, to which a new leader would then say that it had joined.
+        """
+        if self.shards.elsewhere(transactional_id) is not None or leading.in_sync is not None:
+            return True
+        state = self.shards.leading(transactional_id)
+        return state is not None and state.in_sync is not None
+
+    def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
+        """Raises Refused if the partition is not part of the producer's open transaction (KIP-890)."""
+        _, transaction = self.find(transactional_id)
+        rules.check_producer(transaction, producer)
+        if name not in transaction.partitions:
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
+
+    def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
+        """As check_touched.  Returns the write by which partitions joined, None if it is safe."""
+        self.check_touched(transactional_id, producer, name)
+        self.joins.confirmed(transactional_id, (name,))
+        return self.unsafe_join(transactional_id)
+
+    def admit(
+        self, leading: Leading, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
+    ) -> Written | None:
+        """Admits a producer's write to a partition within its transaction; with `adds` the partition joins it.
+
+        Returns the coordinator's write that has to be safe before this one is acknowledged, None if there is none.
+        Raises Refused as touch and check_touched.
+        """
+        name = leading.name
+        if self.is_sure(leading, transactional_id, producer):
+            return self.unsafe_join(transactional_id)
+        if self.verifies(adds=adds) and self.asks_first(leading, transactional_id):
+            raise Refused(ErrorCode.NOT_COORDINATOR, f"{transactional_id} has to be asked about {name} first")
+        written = None
+        if adds:
+            written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
+        elif self.verifies(adds=adds):
+            written = self.verified(transactional_id, producer, name)
+        if self.may_hang and leading.has_transaction_before(producer.id, producer.epoch):
+            # It is ended within a second, and not by the end of this one.
+            raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction hangs in {name}")
+        return written
+
+    # EndTxn.
+
+    def end(self, end: End, now: Moment) -> Promise[Ended]:
+        """Begins an EndTxn.  Raises Refused as `find`."""
+        ending = Ending(self, end)
+        ending.go(now)
+        return ending.promise
+
+    def abort(self, transactional_id: str, now: Moment, then: Completion | None = None) -> None:
+        """Aborts an open transaction and fences its producer.  Raises Refused."""
+        shard, was = self.find(transactional_id)
+        self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
+
+    # Periodic tasks.
+
+    def end_hanging(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Iterator[None]:
+        """Ends hanging transactions, in slices, once all is led and loaded that is here; again until none is left."""
+        view = self.runtime.view()
+        is_whole = yield from all_led(self.runtime.broker_id, view, partitions)
+        if not is_whole or self.shards.is_loading:
+            return
+        topic = view.topics.get(TRANSACTION_STATE)
+        shards = None if topic is None else all_shards(self.shards, len(topic.partitions))
+        if shards is None:
+            self.may_hang = False  # Whoever has the others would have to be asked.
+        else:
+            is_done = yield from HangingTransactions(shards, self.completions, self._write_marker).end(partitions, now)
+            self.may_hang = not is_done
+
+    def keep_house(self, now: Moment) -> Iterator[None]:
+        """Does the periodic tasks, about once a second, in slices: timeouts of transactions, expiry of ids."""
+        self.shards.keep_house(now)
+        self.joins.keep_house(now)
+        if now.steady - self._last_abort >= self._abort_ms:
+            self._last_abort = now.steady
+            yield from self._each(lambda shard, transaction: self._abort_overdue(shard, transaction, now))
+        if now.steady - self._last_expiry >= self._expire_ms:
+            self._last_expiry = now.steady
+            yield from self._each(lambda shard, transaction: self._expire(shard, transaction, now))
+
+    def _each(self, work: Callable[[TransactionShard, Transaction], None]) -> Iterator[None]:
+        for shard in list(self.shards):
+            for transactional_id in list(shard.transactions):
+                transaction = shard.transactions.get(transactional_id)
+                if transaction is not None and not shard.is_over:  # Neither of the two went meanwhile.
+                    with suppress(Refused):  # The next round tries again.
+                        work(shard, transaction)
+                yield
+
+    def _abort_overdue(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        if transaction.is_ahead(now.wall):  # It would be open for so much longer.
+            shard.transactions[transaction.id] = transaction._replace(started=now.wall)
+        elif transaction.is_overdue(now.wall):
+            _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)
+            self.abort(transaction.id, now)
+
+    def _expire(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        if transaction.state in IDLE and transaction.updated + self._expires_after_ms < now.wall:
+            shard.remove(transaction.id, now)

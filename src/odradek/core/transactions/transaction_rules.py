@@ -1,0 +1,227 @@
+"""The rules of transactions: each function returns what a transaction becomes, or refuses.  Nothing is written here.
+
+Sources: KIP-98, KIP-360 (going on after an error), KIP-447, KIP-890 (an epoch for each transaction, called version 2
+here), KIP-939 (prepared transactions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.transactions.transaction_states import (
+    COMPLETE_AFTER,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    NO_TIME,
+    Transaction,
+    TransactionState,
+)
+
+EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+EPOCH_PER_TRANSACTION = 2
+
+
+class Retried(Exception):
+    """Raised when EndTxn repeats a decision that is already carried out; it is answered as before."""
+
+
+# ------------------------------------------------------------------ InitProducerId
+
+
+def begins(
+    was: Transaction, expected: ProducerIdAndEpoch | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
+) -> Transaction:
+    """Applies InitProducerId where no transaction is open: a new epoch, or the present one for a repeated request.
+
+    `expected` is who the producer says it is (KIP-360).  `new_id` is used if epochs have run out.
+    Raises Refused(PRODUCER_FENCED).
+    """
+    check_expected(was, expected)
+    fresh = was._replace(
+        state=EMPTY, timeout_ms=timeout_ms, partitions=frozenset(), started=NO_TIME, updated=now, next_id=NO_ID
+    )
+    if was.is_exhausted and (expected is None or expected.epoch == was.epoch or _was_fenced_at_last(was, expected)):
+        last = NO_EPOCH if expected is None else expected.epoch
+        return fresh._replace(producer_id=new_id, previous_id=was.producer_id, epoch=ProducerEpoch(0), last_epoch=last)
+    if expected is None:
+        return fresh._replace(epoch=_next(was.epoch), last_epoch=NO_EPOCH)
+    if was.epoch in (NO_EPOCH, expected.epoch):
+        return fresh._replace(epoch=_next(was.epoch), last_epoch=was.epoch)
+    if expected.epoch == was.last_epoch:
+        return fresh
+    raise _fenced(was, expected)
+
+
+def _was_fenced_at_last(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """True if an abort that the producer had not asked for took the last epoch, which no client is given."""
+    return was.epoch > LAST_EPOCH and expected.epoch == was.last_epoch
+
+
+def check_expected(was: Transaction, expected: ProducerIdAndEpoch | None) -> None:
+    """Raises Refused(PRODUCER_FENCED) if another producer has the id by now."""
+    if expected is None or was.epoch == NO_EPOCH or expected.id == was.client.id:
+        return
+    if expected.id == was.previous_id and expected.epoch >= LAST_EPOCH:
+        return  # The producer asks again, and was given a new id the first time.
+    raise _fenced(was, expected)
+
+
+def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
+    """Applies InitProducerId that keeps a prepared transaction, and fences the old producer (KIP-939)."""
+    check_expected(was, expected)
+    client = was.client
+    if was.is_exhausted:
+        return was._replace(next_id=new_id, next_epoch=ProducerEpoch(0), updated=now)
+    return was._replace(next_id=client.id, next_epoch=_next(client.epoch), updated=now)
+
+
+# ------------------------------------------------------------------ writes
+
+
+def check_producer(was: Transaction, producer: ProducerIdAndEpoch) -> None:
+    """Raises Refused if the producer may not write: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+    CONCURRENT_TRANSACTIONS.
+    """
+    client = was.client
+    if producer.id != client.id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+    if producer.epoch != client.epoch:
+        raise _fenced(was, producer)
+    if was.is_decided:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {was.id} is not complete yet")
+
+
+def touches(
+    was: Transaction,
+    producer: ProducerIdAndEpoch,
+    partitions: Collection[TopicPartition],
+    version: int,
+    now: TimestampMs,
+) -> Transaction:
+    """Adds partitions; the first of them begins the transaction.  Returns `was` itself if all are known.
+
+    Raises Refused as check_producer.
+    """
+    check_producer(was, producer)
+    if was.is_kept:
+        raise Refused(ErrorCode.INVALID_TXN_STATE, f"what is prepared of {was.id} has to be decided first")
+    if was.state is ONGOING and was.partitions.issuperset(partitions):
+        return was
+    started = was.started if was.state is ONGOING else now
+    return was._replace(
+        state=ONGOING, partitions=was.partitions.union(partitions), started=started, updated=now, version=version
+    )
+
+
+# ------------------------------------------------------------------ EndTxn
+
+
+def ends(
+    was: Transaction, producer: ProducerIdAndEpoch, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
+) -> Transaction:
+    """Applies a client's EndTxn.  Raises Refused; Retried if that decision is carried out already."""
+    check = _check_end_with_epochs if version >= EPOCH_PER_TRANSACTION else _check_end
+    check(was, producer, commit)
+    return decided(was, version, new_id, now, commit=commit)
+
+
+def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
+    """Returns the decided transaction.  `new_id` is what the producer goes on with where epochs have run out."""
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
+    if was.is_kept and was.is_exhausted:
+        return made._replace(epoch=_next(was.epoch), next_id=new_id, next_epoch=ProducerEpoch(0))
+    if was.is_kept:
+        return made._replace(epoch=_next(was.epoch), next_epoch=_next(was.next_epoch))
+    if version < EPOCH_PER_TRANSACTION:
+        return made
+    return made._replace(epoch=_next(was.epoch), last_epoch=was.epoch, next_id=new_id if was.is_exhausted else NO_ID)
+
+
+def fenced(was: Transaction, now: TimestampMs) -> Transaction:
+    """Aborts a transaction whose producer has not asked for it: the epoch rises, which fences the producer.
+
+    Where each transaction has an epoch of its own the producer may go on, as if it had aborted itself.
+    """
+    assert was.state is ONGOING
+    has_epochs = was.version >= EPOCH_PER_TRANSACTION
+    return was._replace(
+        state=TransactionState.PREPARE_ABORT,
+        epoch=_next(was.epoch),
+        last_epoch=was.epoch if has_epochs else NO_EPOCH,
+        next_id=was.next_id if was.is_kept else NO_ID,
+        next_epoch=_next(was.next_epoch) if was.is_kept else NO_EPOCH,
+        updated=now,
+    )
+
+
+def completed(was: Transaction, now: TimestampMs) -> Transaction:
+    """Returns the transaction once every partition has its marker."""
+    done = was._replace(
+        state=COMPLETE_AFTER[was.state], partitions=frozenset(), updated=now, next_id=NO_ID, next_epoch=NO_EPOCH
+    )
+    if was.is_kept:
+        return done._replace(producer_id=was.next_id, epoch=was.next_epoch, previous_id=was.producer_id)
+    if was.next_id != NO_ID:
+        return done._replace(producer_id=was.next_id, epoch=ProducerEpoch(0), previous_id=was.producer_id)
+    return done
+
+
+def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
+    """Checks an EndTxn of version 0 or 1, where transactions share an epoch."""
+    client = was.client
+    if producer.id != client.id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+    if producer.epoch != client.epoch:
+        raise _fenced(was, producer)
+    if was.state is ONGOING:
+        return
+    _refuse_or_retried(was, commit)
+
+
+def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
+    """Checks an EndTxn where each transaction has an epoch: one with the epoch before the present one is repeated."""
+    client = was.client
+    has_new_id = producer.id == was.previous_id != NO_ID and producer.epoch >= LAST_EPOCH and client.epoch == 0
+    if producer.id != client.id and not has_new_id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+    is_retry = has_new_id or producer.epoch + 1 == client.epoch
+    if was.state is ONGOING or was.state is EMPTY:
+        is_valid = producer.epoch == client.epoch
+    else:
+        is_valid = is_retry or (producer.epoch == client.epoch and not was.is_decided)
+    if not is_valid:
+        raise _fenced(was, producer)
+    if was.state is ONGOING:
+        return
+    if is_retry and was.state is not EMPTY:
+        _refuse_or_retried(was, commit)
+    if commit:
+        raise _wrong_state(was, "commit")
+    # An abort without a single partition: the epoch rises all the same, and what is late is fenced.
+
+
+def _refuse_or_retried(was: Transaction, commit: bool) -> None:
+    wanted = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    if was.state is wanted:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {was.id} is not complete yet")
+    if was.state is COMPLETE_AFTER[wanted]:
+        raise Retried
+    raise _wrong_state(was, "commit" if commit else "abort")
+
+
+def _wrong_state(was: Transaction, what: str) -> Refused:
+    return Refused(ErrorCode.INVALID_TXN_STATE, f"{was.id} is {was.state.title}: there is nothing to {what}")
+
+
+def _fenced(was: Transaction, producer: ProducerIdAndEpoch) -> Refused:
+    text = f"{was.id} has producer {was.client.id} of epoch {was.client.epoch}, not {producer.id} of {producer.epoch}"
+    return Refused(ErrorCode.PRODUCER_FENCED, text)
+
+
+def _next(epoch: ProducerEpoch) -> ProducerEpoch:
+    return ProducerEpoch(epoch + 1)

@@ -1,0 +1,99 @@
+"""The shard of one partition of __transaction_state: its transactional ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.coordinators.durable import Step, Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateLog, StateRecord
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.leading import Leading
+from odradek.core.transactions.transaction_states import Transaction, from_record, key_of, to_record
+from odradek.record.internal.codec import decode_transaction_key, decode_value
+from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
+
+
+class Resumes(Protocol):
+    """Goes on with a decision that a stop interrupted."""
+
+    def __call__(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None: ...
+
+
+class Completion(NamedTuple):
+    """What waits for the end of a decided transaction: `lost` is called if its coordinator is gone before."""
+
+    step: Step
+    lost: Callable[[], None]
+
+
+class TransactionShard:
+    """One shard; `transactions` is as the log is, and `put` changes both."""
+
+    def __init__(self, leading: Leading, runtime: Runtime, resume: Resumes) -> None:
+        self._version = runtime.protocol.transaction_value
+        self.log = StateLog(leading, {TransactionLogValue: self._version}, runtime)
+        self.transactions: dict[str, Transaction] = {}
+        self.is_over = False
+        self._resume = resume
+        self._waiting: dict[str, list[Completion]] = {}  # By transactional id.
+
+    @property
+    def coordinator_epoch(self) -> int:
+        return self.log.leading.epoch
+
+    def put(self, transaction: Transaction, now: Moment) -> Written:
+        """Writes the transaction's new state.  Raises Refused with nothing changed."""
+        written = self.log.append([to_record(transaction, self._version)], now)
+        self.transactions[transaction.id] = transaction
+        return written
+
+    def remove(self, transactional_id: str, now: Moment) -> None:
+        """Removes a transactional id.  Raises Refused."""
+        self.log.append([StateRecord(key_of(transactional_id), None)], now)
+        del self.transactions[transactional_id]
+
+    def after_completion(self, transactional_id: str, then: Completion) -> None:
+        """Has `then` called when the decided transaction is complete, or if the shard ends before."""
+        self._waiting.setdefault(transactional_id, []).append(then)
+
+    def completed(self, transaction: Transaction, now: Moment) -> None:
+        """Writes that a transaction is complete, and tells who waits for it.  Raises Refused."""
+        self.put(transaction, now)
+        for one in self._waiting.pop(transaction.id, ()):
+            one.step(now)
+
+    # The methods of a Shard.
+
+    def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
+        decoded = decode_transaction_key(key)
+        if decoded is not None:
+            self._apply(decoded, None if value is None else decode_value(decoded, value))
+
+    def _apply(self, key: TransactionLogKey, value: object | None) -> None:
+        if value is None:
+            self.transactions.pop(key.transactional_id, None)
+            return
+        assert isinstance(value, TransactionLogValue)
+        try:
+            self.transactions[key.transactional_id] = from_record(key, value)
+        except ValueError as error:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{key.transactional_id}: {error}") from error
+
+    def is_replaceable(self, key: bytes) -> bool:
+        return True
+
+    def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
+        """Does nothing: no record here is written in a transaction."""
+
+    def begin(self, now: Moment) -> None:
+        for transaction in list(self.transactions.values()):
+            self._resume(self, transaction, now)
+
+    def end(self) -> None:
+        self.is_over = True
+        waiting, self._waiting = self._waiting, {}
+        for one in [one for some in waiting.values() for one in some]:
+            one.lost()

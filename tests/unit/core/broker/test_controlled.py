@@ -1,0 +1,388 @@
+"""What the controller says to a broker, and what becomes of who waits there meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
+from odradek.base.uuids import ZERO_UUID
+from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, LeaderAndIsr
+from odradek.core.kernel.parked import Parked
+from odradek.core.replication.replica_fetcher_manager import FetchRequested
+from odradek.log.files.disk import RealDisk
+from odradek.log.segment.checkpoints import read_topic_id
+from odradek.record.batch import iter_batches
+from odradek.record.records import decode
+from odradek.wire.messages.fetch import FetchResponse, PartitionData
+from odradek.wire.messages.join_group import JoinGroupResponse
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from odradek.wire.messages.produce import ProduceResponse
+from support.asking import ALL, FETCH, LEADER, PRODUCE, fetch_request, produce_request
+from support.controlling import OTHER, Controlling, name_of, topic_id
+from support.in_memory import NOW_MS, US, Harness
+from support.invariants import check
+from support.members import OLD, coordinator, group_of, joining, stable
+
+METADATA = 12
+BEFORE_FOLLOWERS = 10  # The last version of Fetch that leaders alone answer.
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+@pytest.fixture
+def controller(harness: Harness) -> Controlling:
+    controller = Controlling(harness)
+    controller.makes("t")
+    return controller
+
+
+def produce(harness: Harness, value: bytes, acks: int = LEADER, topic: str = "t") -> Encoded | Parked[Encoded]:
+    return harness.send(produce_request(topic, value, acks=acks, timestamp_ms=NOW_MS), PRODUCE)
+
+
+def produced(harness: Harness, outcome: Encoded | Parked[Encoded]) -> ErrorCode:
+    answer = harness.decoded(harness.finished(outcome), PRODUCE, ProduceResponse)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def wait_for(harness: Harness, offset: int, topic: str = "t") -> Encoded | Parked[Encoded]:
+    return harness.send(fetch_request(topic, offset, wait_ms=30_000), FETCH)
+
+
+def fetched(harness: Harness, outcome: Encoded | Parked[Encoded], version: int = FETCH) -> PartitionData:
+    return harness.decoded(harness.finished(outcome), version, FetchResponse).responses[0].partitions[0]
+
+
+def values(harness: Harness, topic: str = "t") -> list[bytes | None]:
+    data = fetched(harness, harness.send(fetch_request(topic, 0, wait_ms=0), FETCH))
+    assert data.error_code == ErrorCode.NONE
+    assert isinstance(data.records, memoryview)
+    return [record.value for batch in iter_batches(data.records) for record in decode(batch)]
+
+
+def metadata(harness: Harness, topic: str = "t") -> MetadataResponseTopic:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    return harness.ask(asked, METADATA, MetadataResponse).topics[0]
+
+
+# Topics come and go.
+
+
+def test_a_topic_is_served_once_the_controller_has_said_so(harness: Harness) -> None:
+    controller = Controlling(harness)
+    assert controller.leads("t", is_new=True) == {}
+    assert metadata(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "clients have not been told yet"
+    controller.tells({"t": 1})
+    told = metadata(harness)
+    assert (told.error_code, told.topic_id) == (ErrorCode.NONE, topic_id("t"))
+    assert [(one.leader_id, one.leader_epoch) for one in told.partitions] == [(US, 0)]
+    assert produced(harness, produce(harness, b"a")) is ErrorCode.NONE
+    assert values(harness) == [b"a"]
+    check(harness.broker)
+
+
+def test_its_configuration_is_in_force_from_the_first_record_on(harness: Harness) -> None:
+    Controlling(harness).makes("t", max_message_bytes="100")
+    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_configuration_altered_between_the_replicas_and_the_metadata_is_in_force(harness: Harness) -> None:
+    controller = Controlling(harness)
+    controller.leads("t", 0, 1, is_new=True)
+    controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
+    controller.tells({"t": 2})
+    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_configuration_altered_while_a_broker_opens_its_logs_is_in_force_in_them(harness: Harness) -> None:
+    controller = Controlling(harness)
+    controller.makes("t", segment_bytes="10000")
+    harness.is_told_at_once = False
+    harness.restart()
+    controller.overrides[TopicName("t")] = {"segment.bytes": "20000"}
+    assert controller.leads("t", epoch=1) == {}
+    controller.tells({"t": 1}, epoch=1)
+    assert harness.broker.partitions[name_of("t")].log.config.segment_bytes == 20_000
+
+
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_a_topic_made_again_has_its_own_configuration_where_the_deletion_was_not_heard_of(
+    harness: Harness, is_told_first: bool
+) -> None:
+    controller = Controlling(harness)
+    controller.makes("t")
+    controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
+    if is_told_first:
+        controller.tells({"t": 1}, generation=1, is_full=True)
+        controller.leads("t", generation=1, is_new=True)
+    else:
+        controller.leads("t", generation=1, is_new=True)
+        assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+        controller.tells({"t": 1}, generation=1, is_full=True)
+    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_topic_that_is_deleted_is_gone_for_who_waits_and_on_the_disk(
+    harness: Harness, controller: Controlling, tmp_path: Path
+) -> None:
+    waiting, writing = wait_for(harness, 0), produce(harness, b"a", ALL)
+    assert isinstance(writing, Parked)
+    assert controller.deletes("t") == {}
+    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(harness, waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert metadata(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not (tmp_path / "t-0").exists()
+    controller.makes("t")
+    assert values(harness) == []
+    check(harness.broker)
+
+
+def test_the_whole_truth_drops_what_it_does_not_name(harness: Harness, controller: Controlling) -> None:
+    controller.makes("u")
+    controller.tells({"u": 1}, is_full=True)
+    assert set(harness.broker.view.topics) == {"u"}
+    controller.tells({}, is_full=True)
+    assert not harness.broker.view.topics
+
+
+def test_the_whole_truth_of_a_topic_takes_no_partition_from_it(harness: Harness, controller: Controlling) -> None:
+    """A controller that was deposed since has told of one more, which the next one has yet to find."""
+    controller.makes("u", 3)
+    controller.tells({"u": 2}, is_full=True)
+    assert len(harness.broker.view.topics[TopicName("u")].partitions) == 3
+
+
+def test_a_partition_that_the_controller_did_not_tell_of_is_not_told_of(harness: Harness) -> None:
+    """None of its replicas has lived yet."""
+    controller = Controlling(harness)
+    controller.leads("t", 2, is_new=True)
+    told = {name_of("t", 2): PartitionMetadata(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), ())}
+    us = (harness.broker.view.brokers[US],)
+    assert controller.says(UpdateMetadata(told, {TopicName("t"): topic_id("t")}, us, is_full=False)) == {}
+    assert [one.partition_index for one in metadata(harness).partitions] == [2]
+
+
+# Leadership comes and goes.
+
+
+def test_a_leader_that_stays_answers_who_waits_with_success(harness: Harness, controller: Controlling) -> None:
+    """Its epoch rises when the ISR changes, which is nobody's loss."""
+    writing, waiting = produce(harness, b"a", ALL), wait_for(harness, 0)
+    assert controller.leads("t", epoch=3) == {}
+    assert produced(harness, writing) is ErrorCode.NONE
+    assert fetched(harness, waiting).error_code == ErrorCode.NONE
+    assert harness.broker.leader(TopicName("t"), 0).epoch == 3
+    produce(harness, b"b")
+    assert [epoch for epoch, _ in harness.broker.replica(TopicName("t"), 0).log.epochs.entries] == [0, 3]
+
+
+def test_who_waits_is_told_that_the_leader_has_gone(harness: Harness, controller: Controlling) -> None:
+    writing = produce(harness, b"a", ALL)
+    request = fetch_request("t", 0, wait_ms=30_000)
+    of_old = harness.send(request, BEFORE_FOLLOWERS)
+    request.topics[0].partitions[0].current_leader_epoch = 0
+    waiting = harness.send(request, FETCH)
+    assert isinstance(writing, Parked)
+    controller.nobody_leads("t", epoch=1)
+    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(harness, of_old, BEFORE_FOLLOWERS).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(harness, waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert produced(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    check(harness.broker)
+    assert controller.leads("t", epoch=2) == {}
+    assert produced(harness, produce(harness, b"c")) is ErrorCode.NONE
+    assert values(harness) == [b"a", b"c"], "what was written stays, though nobody was told so"
+
+
+def test_a_write_is_not_answered_by_the_same_leader_of_a_later_time(harness: Harness, controller: Controlling) -> None:
+    """What it wrote before may have been cut off meanwhile."""
+    writing = produce(harness, b"a", ALL)
+    controller.nobody_leads("t", epoch=1)
+    assert controller.leads("t", epoch=2) == {}
+    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_clients_are_told_which_epoch_counts(harness: Harness, controller: Controlling) -> None:
+    assert controller.leads("t", epoch=5) == {}
+    for epoch, code in ((4, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.NONE), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        request = fetch_request("t", 0, wait_ms=0)
+        request.topics[0].partitions[0].current_leader_epoch = epoch
+        assert fetched(harness, harness.send(request, FETCH)).error_code == code
+
+
+def test_who_is_to_follow_asks_who_leads(harness: Harness, controller: Controlling) -> None:
+    both = (OTHER, US)
+    assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
+    assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert controller.leads("u", leader=OTHER, replicas=both) == {}
+    ((fetcher, asked),) = harness.broker.fetchers.take()
+    assert fetcher.leader == OTHER
+    assert isinstance(asked, FetchRequested)
+    assert [one.name for one in asked.named] == [name_of("t"), name_of("u")]
+    assert controller.leads("t", epoch=2, replicas=both) == {}
+    fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
+    harness.pass_time(60_000)
+    ((_, asked),) = harness.broker.fetchers.take()
+    assert isinstance(asked, FetchRequested)
+    assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
+
+
+def test_a_replica_that_is_not_assigned_here(harness: Harness, controller: Controlling) -> None:
+    assert controller.leads("x", replicas=(OTHER,)) == {"x-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert name_of("x") not in harness.broker.partitions
+
+
+def test_a_replica_whose_disk_has_failed_says_so(harness: Harness, controller: Controlling) -> None:
+    harness.broker.partitions[name_of("t")].take_offline()
+    assert controller.leads("t", epoch=1) == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
+    assert controller.stops("t") == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
+    assert produced(harness, produce(harness, b"a")) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_stopped_replica_is_as_it_was_when_it_comes_back(harness: Harness, controller: Controlling) -> None:
+    assert produced(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
+    assert controller.stops("t", epoch=0) == {}
+    assert name_of("t") not in harness.broker.partitions
+    assert produced(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert controller.leads("t", epoch=1) == {}
+    assert values(harness) == [b"a"]
+
+
+def test_an_old_stop_does_not_end_a_newer_leadership(harness: Harness, controller: Controlling) -> None:
+    assert controller.leads("t", epoch=4) == {}
+    assert controller.stops("t", epoch=3) == {"t-0": ErrorCode.FENCED_LEADER_EPOCH}
+    assert produced(harness, produce(harness, b"a")) is ErrorCode.NONE
+
+
+def test_another_topic_of_the_name_does_not_get_the_log_of_the_first(
+    harness: Harness, controller: Controlling, tmp_path: Path
+) -> None:
+    assert produced(harness, produce(harness, b"old", ALL)) is ErrorCode.NONE
+    writing = produce(harness, b"older", ALL)
+    assert controller.leads("t", generation=1, is_new=True) == {}
+    controller.tells({"t": 1}, generation=1)
+    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert values(harness) == []
+    assert [path.name for path in tmp_path.glob("*-stray")], "the old log is set aside, not deleted"
+
+
+def test_a_controller_that_knows_no_topic_ids_means_the_log_that_is_there(
+    harness: Harness, controller: Controlling, tmp_path: Path
+) -> None:
+    """Before Kafka 2.8 there were none."""
+    writing = produce(harness, b"a", ALL)
+    assert controller.leads("t", epoch=1, of=ZERO_UUID) == {}
+    assert produced(harness, writing) is ErrorCode.NONE
+    assert values(harness) == [b"a"]
+    assert not list(tmp_path.glob("*-stray"))
+
+
+def test_a_topic_that_was_made_without_an_id_is_given_one(harness: Harness, tmp_path: Path) -> None:
+    """As a controller of Kafka 2.8 or later does: in the same leader epoch."""
+    controller = Controlling(harness)
+    controller.overrides[TopicName("t")] = {"max.message.bytes": "1000"}
+    assert controller.leads("t", is_new=True, of=ZERO_UUID) == {}
+    controller.tells({"t": 1}, of=ZERO_UUID)
+    assert produced(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
+    assert not (tmp_path / "t-0" / "partition.metadata").exists()
+    writing = produce(harness, b"b", ALL)
+    controller.epoch += 1
+    assert controller.leads("t") == {}
+    controller.tells({"t": 1})
+    assert produced(harness, writing) is ErrorCode.NONE
+    assert read_topic_id(RealDisk(), str(tmp_path / "t-0")) == topic_id("t")
+    assert metadata(harness).topic_id == topic_id("t")
+    assert produced(harness, produce(harness, bytes(2000))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert harness.broker.view.topics[TopicName("t")].configs == {"max.message.bytes": "1000"}
+    assert controller.leads("t") == {"t-0": ErrorCode.STALE_CONTROLLER_EPOCH}, "it has one by now"
+    assert values(harness) == [b"a", b"b"]
+    check(harness.broker)
+
+
+# Who says it.
+
+
+def test_a_deposed_controller_is_refused(harness: Harness, controller: Controlling) -> None:
+    controller.epoch = 5
+    assert controller.leads("t", epoch=1) == {}
+    controller.epoch = 4
+    for say in (
+        lambda: controller.leads("t", epoch=2),
+        lambda: controller.stops("t"),
+        lambda: controller.tells({}, is_full=True),
+    ):
+        with pytest.raises(Refused, match="STALE_CONTROLLER_EPOCH"):
+            say()
+    assert harness.broker.leader(TopicName("t"), 0).epoch == 1
+    assert "t" in harness.broker.view.topics
+
+
+def test_what_was_said_to_who_this_broker_was_before_is_refused(harness: Harness, controller: Controlling) -> None:
+    harness.broker.controlled.broker_epoch = 20
+    update = UpdateMetadata({}, {}, (), is_full=True)
+    for epoch in (20, 21, -1):  # A newer one is ours, too, and brokers before 2.2 have none.
+        assert controller.says(update, broker_epoch=epoch) == {}
+    for epoch in (19, 1, 0, -2, -(2**63)):
+        with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
+            controller.says(update, broker_epoch=epoch)
+    controller.epoch -= 1  # And deposed since: Apache Kafka looks at the broker epoch first.
+    with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
+        controller.says(update, broker_epoch=19)
+    with pytest.raises(Refused, match="STALE_CONTROLLER_EPOCH"):
+        controller.says(update, broker_epoch=20)
+
+
+def test_states_that_come_late_or_twice_change_nothing(harness: Harness) -> None:
+    """Whatever the order, the newest leader epoch of each partition counts."""
+    for seed in range(30):
+        random, topic = Random(seed), f"t{seed}"
+        controller = Controlling(harness)
+        said = [(index, epoch, random.choice([US, BrokerId(-1)])) for index in range(3) for epoch in range(6)]
+        newest = {index: leader for index, epoch, leader in said if epoch == 5}
+        random.shuffle(said)
+        known = dict.fromkeys(range(3), -1)
+        for index, epoch, leader in said + random.choices(said, k=6):
+            stale = {f"{topic}-{index}": ErrorCode.STALE_CONTROLLER_EPOCH} if epoch <= known[index] else {}
+            assert controller.leads(topic, index, leader=leader, epoch=epoch) == stale, seed
+            known[index] = max(known[index], epoch)
+            check(harness.broker)
+        for index, leader in newest.items():
+            partition = harness.broker.partitions[name_of(topic, index)]
+            assert (partition.leading is not None) == (leader == US)
+
+
+# Coordinators.
+
+
+def test_a_coordinator_that_moves_sends_its_members_away_and_comes_back_with_their_group(tmp_path: Path) -> None:
+    harness = coordinator(tmp_path)
+    joined = stable(harness)
+    waiting = harness.send(joining(), OLD)  # Until the first member joins again.
+    controller, shards = Controlling(harness), harness.broker.groups.shards
+    topic = harness.broker.view.topics[CONSUMER_OFFSETS]
+    shard, all_of_it = shards.find("g"), range(len(topic.partitions))
+    assert controller.leads(topic.name, *all_of_it, epoch=1, of=topic.id) == {}
+    assert shards.find("g") is shard, "the epoch rises, and nothing is loaded again"
+    assert controller.leads(topic.name, *all_of_it, leader=NO_BROKER, epoch=2, of=topic.id) == {}
+    with pytest.raises(Refused, match="NOT_COORDINATOR"):
+        shards.find("g")
+    answer = harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    assert controller.leads(topic.name, *all_of_it, epoch=3, of=topic.id) == {}
+    assert shards.find("g") is not shard
+    assert joined.member_id in {member.id for member in group_of(harness).members}
+    check(harness.broker)

@@ -1,0 +1,93 @@
+"""A round of housekeeping is taken in slices, each of which does little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from odradek.base.units import TimestampMs, TopicName, TopicPartition
+from odradek.core.broker.housekeeping import Housekeeping
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.log_starts import WriteStarts
+from odradek.core.partition.storage import Storage
+from odradek.log.directory.checkpointing import Checkpoint
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from support.in_memory import Harness
+from support.logs import put
+
+PARTITIONS = 40
+
+
+def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, log_retention_ms="1000")
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.keep_house()
+    logs = [partition.log for partition in harness.broker.partitions.values()]
+    for partition in harness.broker.partitions.values():
+        put(partition.log, b"x", at=harness.now.wall)
+        partition.log.roll(harness.now.wall)
+        partition.positions.advance_high_watermark(partition.log.end_offset)
+    later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
+    for _ in harness.broker.keep_house(later):
+        assert not any(log.start_offset for log in logs), "nobody is told before it is on the disk"
+    writes = [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
+    assert len(writes) == 1, "one write is for all of them"
+    assert harness.broker.log_starts.are_moving and harness.broker.is_writing
+    wrote, gone = writes[0].run(), 0
+    assert (tmp_path / "log-start-offset-checkpoint").read_text().count(" 1\n") == PARTITIONS
+    for _ in harness.broker.wrote_starts(wrote, later):
+        before, gone = gone, sum(log.start_offset > 0 for log in logs)
+        assert gone - before <= 1
+    assert gone == PARTITIONS
+    assert not harness.broker.log_starts.are_moving
+    assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
+    harness.keep_house()
+    assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS
+
+
+def test_the_cleaner_looks_at_one_after_the_other_that_goes(tmp_path: Path) -> None:
+    """The retention of what is compacted and deleted is the cleaner's, and it is no longer in one go there."""
+    harness = Harness(tmp_path, log_retention_ms="1000", log_cleanup_policy="compact,delete")
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    for partition in harness.broker.partitions.values():
+        put(partition.log, b"x", at=harness.now.wall)
+        partition.log.roll(harness.now.wall)
+        partition.positions.advance_high_watermark(partition.log.end_offset)
+    later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
+    asked = 0
+    for _ in harness.broker.cleaner.keep_house(later, harness.broker.partitions):
+        before, asked = asked, sum(map(len, harness.broker.log_starts._asked.values()))
+        assert asked - before <= 1
+    assert asked == PARTITIONS
+    harness.settle()
+    assert all(partition.log.start_offset == 1 for partition in harness.broker.partitions.values())
+
+
+def test_the_checkpoint_of_one_directory_is_begun_in_a_slice(tmp_path: Path) -> None:
+    """It takes about a microsecond for each partition, and many directories may have many."""
+    harness = Harness(tmp_path / "first")
+    others = [
+        open_log_directory(
+            RealDisk(),
+            str(tmp_path / name),
+            harness.now.wall,
+            broker_id=harness.broker.id,
+            cluster_id="cluster",
+            config_of=lambda _: LogConfig(),
+        )
+        for name in ("second", "third")
+    ]
+    for directory in others:
+        directory.create(TopicPartition(TopicName("t"), 0), None, LogConfig(), harness.now.wall)
+    storage = Storage([*harness.broker.storage, *others])
+    housekeeping = Housekeeping(storage, harness.broker.log_starts, harness.configs)
+    slices = [list(due.chores) for due in housekeeping.round(harness.now, harness.broker.partitions)]
+    begun = [[one for one in chores if isinstance(one, Checkpoint)] for chores in slices]
+    assert [one.directory for some in begun for one in some] == [one.path for one in others]
+    assert max(map(len, begun)) == 1
+    for directory in others:
+        directory.abandon()

@@ -1,0 +1,131 @@
+"""Who asked for a change is answered when this broker can see it, and in the end in any case."""
+
+from __future__ import annotations
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName
+from odradek.base.uuids import Uuid
+from odradek.core.broker.effects import Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.broker.topic_purgatory import AWAITED_MS_MAX, AwaitedChanges
+from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo, TopicInfo
+
+US = BrokerId(1)
+T, OTHER = TopicName("t"), TopicName("other")
+LED = PartitionInfo(US, LeaderEpoch(0), (US,), (US,))
+UNLED = PartitionInfo(US, LeaderEpoch(-1), (US,), (US,))
+NOW = 1000
+
+
+def topic(name: TopicName = T, *partitions: PartitionInfo, number: int = 1) -> TopicInfo:
+    return TopicInfo(name, Uuid(number.to_bytes(16, "big")), partitions or (LED, LED), {})
+
+
+class Awaiting:
+    """One broker's, and what it sees."""
+
+    def __init__(self, *topics: TopicInfo) -> None:
+        self.view = ClusterView("cluster", topics=topics)
+        self.changes = AwaitedChanges(self.view)
+
+    def made(self, *topics: TopicInfo, token: int = 1, any_id: bool = False, refused: Refused | None = None) -> None:
+        refusals = {} if refused is None else {OTHER: refused}
+        changed = Changed(token, {one.name: one for one in topics}, refusals)
+        self.changes.add(CreateTopics(token, topics), changed, NOW, any_id=any_id)
+
+    def ended(self, now: int = NOW) -> list[int]:
+        return [changed.token for changed in self.changes.take(now)]
+
+
+def test_a_topic_is_made_when_it_is_seen_with_all_its_leaders() -> None:
+    awaiting = Awaiting()
+    awaiting.made(topic())
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(T, LED))
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(T, LED, UNLED))
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(T, LED, LED))
+    assert awaiting.ended() == [1]
+    assert awaiting.ended() == [], "told once"
+
+
+def test_the_end_has_what_is_seen_and_what_was_refused() -> None:
+    refused = Refused(ErrorCode.TOPIC_ALREADY_EXISTS)
+    awaiting = Awaiting()
+    awaiting.made(topic(), refused=refused)
+    seen = topic(T, LED, LED._replace(leader=BrokerId(2)))
+    awaiting.view.put(seen)
+    (changed,) = awaiting.changes.take(NOW)
+    assert changed.topics == {T: seen}
+    assert changed.refused == {OTHER: refused}
+
+
+def test_another_topic_of_the_name_is_not_the_one_that_was_made() -> None:
+    awaiting = Awaiting(topic(number=7))
+    awaiting.made(topic(number=8))
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(number=8))
+    assert awaiting.ended() == [1]
+
+
+def test_one_that_another_broker_has_made_has_an_id_of_its_own() -> None:
+    awaiting = Awaiting()
+    awaiting.made(topic(number=8), any_id=True)
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(number=7))
+    assert awaiting.ended() == [1]
+
+
+def test_of_several_all_are_waited_for() -> None:
+    awaiting = Awaiting()
+    awaiting.made(topic(), topic(OTHER, number=2))
+    awaiting.view.put(topic())
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(OTHER, number=2))
+    assert awaiting.ended() == [1]
+
+
+def test_a_topic_is_deleted_when_it_is_not_seen_any_more() -> None:
+    awaiting = Awaiting(topic(number=1))
+    deletion = DeleteTopics(3, {T: topic(number=1).id})
+    awaiting.changes.add(deletion, Changed(3, {T: None}, {}), NOW)
+    assert awaiting.ended() == []
+    awaiting.view.remove(T)
+    (changed,) = awaiting.changes.take(NOW)
+    assert changed.topics == {T: None}
+
+
+def test_a_topic_that_is_deleted_may_have_a_follower_of_its_name() -> None:
+    awaiting = Awaiting(topic(number=1))
+    awaiting.changes.add(DeleteTopics(3, {T: topic(number=1).id}), Changed(3, {T: None}, {}), NOW)
+    awaiting.view.put(topic(number=2))
+    assert awaiting.ended() == [3]
+
+
+def test_partitions_are_added_when_all_are_seen() -> None:
+    awaiting = Awaiting(topic(T, LED, LED))
+    grown = topic(T, LED, LED, LED)
+    awaiting.changes.add(GrowTopics(4, {T: Growth(2, (LED,))}), Changed(4, {T: grown}, {}), NOW)
+    assert awaiting.ended() == []
+    awaiting.view.put(topic(T, LED, LED, UNLED))
+    assert awaiting.ended() == []
+    awaiting.view.put(grown)
+    assert awaiting.ended() == [4]
+
+
+def test_what_does_not_come_is_over_in_time() -> None:
+    awaiting = Awaiting()
+    awaiting.made(topic())
+    assert awaiting.ended(NOW + AWAITED_MS_MAX - 1) == []
+    (changed,) = awaiting.changes.take(NOW + AWAITED_MS_MAX)
+    assert changed.topics == {T: None}, "as it is seen: not at all"
+
+
+def test_each_ends_by_itself() -> None:
+    awaiting = Awaiting()
+    awaiting.made(topic(), token=1)
+    awaiting.made(topic(OTHER, number=2), token=2)
+    awaiting.view.put(topic(OTHER, number=2))
+    assert awaiting.ended() == [2]
+    awaiting.view.put(topic())
+    assert awaiting.ended() == [1]

@@ -1,0 +1,143 @@
+"""Compactions that were asked for: each step follows from the end of the one before, and waits for no round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
+from odradek.core.broker.effects import Changed
+from odradek.core.cleaner.cleaning_steps import Clean
+from odradek.core.cleaner.compaction_queue import ATTENDED_PER_SLICE
+from odradek.core.cleaner.compaction_request import Compacted, Compaction
+from odradek.core.partition.partition import Partition
+from odradek.log.log.durability import flush_now, synced_to
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from support.in_memory import Harness
+
+KEYS = 10
+GROUPS = 3
+SEGMENTS = 16 * GROUPS  # log.cleaner.SEGMENTS_PER_GROUP_MAX
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+def table(harness: Harness, partitions: int = 1, ratio: str = "1") -> list[Partition]:
+    texts = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": ratio}
+    topic = CreatableTopic(
+        name="table",
+        num_partitions=partitions,
+        replication_factor=1,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
+    )
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    return [harness.broker.partitions[TopicPartition(TopicName("table"), index)] for index in range(partitions)]
+
+
+def write(harness: Harness, partition: Partition, times: int = 5, *, rolls: bool = False) -> None:
+    """Writes each key so many times, to a log of which everything is synced and visible before."""
+    now, log = harness.now.wall, partition.log
+    for _ in range(times):
+        raw = encode_batch([(b"k%d" % key, b"v" * 50, (), now) for key in range(KEYS)])
+        log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), now)
+        if rolls:
+            log.roll(now)
+    flush_now(log, now)
+    partition.positions.advance_durable_end(log.end_offset)
+    partition.positions.advance_high_watermark(log.end_offset)
+
+
+def asked(harness: Harness, *partitions: Partition) -> list[Compaction]:
+    compactions = [harness.broker.cleaner.ask(partition) for partition in partitions]
+    harness.broker.cleaner.go_on(harness.now)
+    return compactions
+
+
+def won(compaction: Compaction) -> Compacted:
+    assert isinstance(compaction.outcome, Compacted), compaction.answer
+    return compaction.outcome
+
+
+def test_a_small_log_is_compacted_without_any_round(harness: Harness) -> None:
+    (partition,) = table(harness)
+    write(harness, partition)
+    (compaction,) = asked(harness, partition)
+    assert compaction.to == 5 * KEYS, "it begins at once"
+    assert synced_to(partition.log) < compaction.to, "and is to be synced first"
+    harness.settle()
+    assert won(compaction).removed_records == 4 * KEYS
+    assert partition.log.compaction.cleaned_to == 5 * KEYS
+
+
+def test_all_groups_of_segments_go_without_any_round(harness: Harness) -> None:
+    (partition,) = table(harness)
+    write(harness, partition, SEGMENTS, rolls=True)
+    (compaction,) = asked(harness, partition)
+    harness.settle()
+    assert won(compaction).removed_records == (SEGMENTS - 1) * KEYS
+    assert not partition.log.compaction.is_swapping
+
+
+def test_what_was_written_meanwhile_and_asked_for_follows_at_once(harness: Harness) -> None:
+    (partition,) = table(harness)
+    write(harness, partition)
+    (first,) = asked(harness, partition)
+    (same,) = asked(harness, partition)
+    assert same is first, "nothing was written since"
+    write(harness, partition, 1)
+    (second,) = asked(harness, partition)
+    assert second is not first
+    harness.settle()
+    assert (won(first).compacted_to, won(second).compacted_to) == (5 * KEYS, 6 * KEYS)
+
+
+def test_it_follows_the_pass_that_is_under_way(harness: Harness) -> None:
+    (partition,) = table(harness, ratio="0")
+    write(harness, partition, 2, rolls=True)
+    harness.keep_house_in_pieces()
+    effects = harness.broker.take_effects()
+    (step,) = [one for one in effects if isinstance(one, Clean)]
+    write(harness, partition, 2)
+    (compaction,) = asked(harness, partition)
+    harness.settle()
+    assert compaction.outcome is None, "one pass at a time"
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.settle()
+    assert won(compaction).compacted_to == 4 * KEYS
+
+
+def test_of_many_some_at_a_time_are_attended_to(harness: Harness) -> None:
+    """To roll a log takes some hundred microseconds, and an event may not take more than some milliseconds."""
+    partitions = table(harness, 3 * ATTENDED_PER_SLICE)
+    for partition in partitions:
+        write(harness, partition)
+    compactions = asked(harness, *partitions)
+    assert sum(one.to is not None for one in compactions) == ATTENDED_PER_SLICE
+    harness.broker.cleaner.go_on(harness.now)
+    assert sum(one.to is not None for one in compactions) == 2 * ATTENDED_PER_SLICE
+    harness.settle()
+    assert all(won(one).removed_records == 4 * KEYS for one in compactions), "one event after the other goes on"
+
+
+def test_a_partition_that_is_gone_is_not_waited_for(harness: Harness) -> None:
+    (partition,) = table(harness)
+    write(harness, partition)
+    (compaction,) = asked(harness, partition)
+    harness.learn(Changed(0, {TopicName("table"): None}))
+    harness.settle()
+    harness.keep_house()
+    assert not isinstance(compaction.answer, Compacted)
+    assert not harness.broker.cleaner.waits_for_names
+    assert not harness.broker.cleaner._asked._unsynced

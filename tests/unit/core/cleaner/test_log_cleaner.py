@@ -1,0 +1,324 @@
+"""The log cleaner: which log is compacted when, and what becomes of one that can't be."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+
+from odradek.app.doctor.findings import State
+from odradek.app.doctor.log_dirs import damaged, uncleanable
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.core.broker.effects import Changed
+from odradek.core.cleaner.cleaning_steps import Clean
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.log.durability import flush_now
+from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from support.in_memory import Harness
+
+COMPACT = {"cleanup.policy": "compact"}
+SECOND = 1_000
+
+
+def create(harness: Harness, name: str, **configs: str) -> Partition:
+    texts = COMPACT | {key.replace("_", "."): value for key, value in configs.items()}
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
+    )
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    return harness.broker.partitions[TopicPartition(TopicName(name), 0)]
+
+
+def write(harness: Harness, partition: Partition, keys: int, times: int, *, rolls: bool = True) -> None:
+    """Writes each key so many times, then begins a new segment; all of it is synced and visible."""
+    now = harness.now.wall
+    for _ in range(times):
+        raw = encode_batch([(b"k%d" % key, b"v" * 50, (), now) for key in range(keys)])
+        partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), now)
+    if rolls:
+        partition.log.roll(now)
+    flush_now(partition.log, now)
+    partition.positions.advance_high_watermark(partition.log.end_offset)
+    partition.positions.advance_durable_end(partition.log.end_offset)
+
+
+def passed(harness: Harness, seconds: int) -> None:
+    later = seconds * SECOND
+    harness.now = Moment(TimestampMs(harness.now.wall + later), harness.now.steady + later)
+
+
+def keep_house(harness: Harness, rounds: int = 5) -> None:
+    for _ in range(rounds):
+        passed(harness, 1)
+        harness.keep_house()
+
+
+def begun(harness: Harness) -> Clean:
+    """One round; returns the first step of the only pass that has begun."""
+    passed(harness, 60)
+    harness.keep_house_in_pieces()
+    (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    return step
+
+
+def steps(harness: Harness) -> list[str]:
+    """One round; returns the topics whose passes have begun, which nobody carries out."""
+    passed(harness, 60)
+    harness.keep_house_in_pieces()
+    found = [one.partition for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    return [str(partition.topic_partition.topic) for partition in found]
+
+
+def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table", min_cleanable_dirty_ratio="0.6")
+    write(harness, partition, keys=10, times=10)
+    with caplog.at_level(logging.INFO, "odradek.core.cleaner.log_cleaner"):
+        keep_house(harness)
+    assert partition.log.compaction.cleaned_to == 100
+    size = partition.log.size
+    assert caplog.messages == [
+        f"table-0 is compacted up to offset 100: {harness.broker.cleaner.won.read_bytes} bytes became {size}, "
+        "90 records went"
+    ]
+    write(harness, partition, keys=10, times=1)
+    keep_house(harness, 60)
+    assert partition.log.compaction.cleaned_to == 100, "half of it is dirty, which is not enough"
+    write(harness, partition, keys=10, times=1)
+    keep_house(harness, 60)
+    assert partition.log.compaction.cleaned_to == 120
+    assert partition.log.start_offset == 0
+    harness.restart()
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\ntable 0 120\n"
+    again = harness.broker.partitions[partition.topic_partition]
+    assert again.log.compaction.cleaned_to == 120
+    assert again.log.size == partition.log.size
+
+
+def test_the_filthiest_is_first_and_one_thread_does_one_at_a_time(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    for name, times in (("some", 2), ("most", 9), ("more", 5)):
+        partition = create(harness, name, min_cleanable_dirty_ratio="0.1")
+        write(harness, partition, keys=10, times=3)
+        keep_house(harness)
+        write(harness, partition, keys=10, times=times)
+    assert steps(harness) == ["most"]
+    assert steps(harness) == []
+
+
+def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, log_cleaner_threads="2")
+    for name in ("a", "b", "c"):
+        write(harness, create(harness, name), keys=10, times=3)
+    assert len(steps(harness)) == 2
+
+
+def test_none_is_compacted_where_the_cleaner_is_switched_off(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, log_cleaner_enable="false")
+    write(harness, create(harness, "table"), keys=10, times=3)
+    assert steps(harness) == []
+
+
+def test_what_is_too_young_stays(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table", min_compaction_lag_ms=str(100 * SECOND))
+    write(harness, partition, keys=10, times=3)
+    keep_house(harness, 60)
+    assert partition.log.compaction.cleaned_to == 0
+    keep_house(harness, 60)
+    assert partition.log.compaction.cleaned_to == 30
+
+
+def test_what_is_too_old_is_compacted_though_little_is_dirty_and_nothing_is_written(tmp_path: Path) -> None:
+    """The active segment is closed for it: a quiet topic would never be (KAFKA-20664)."""
+    harness = Harness(tmp_path)
+    partition = create(harness, "table", min_cleanable_dirty_ratio="1", max_compaction_lag_ms=str(100 * SECOND))
+    write(harness, partition, keys=10, times=3, rolls=False)
+    keep_house(harness, 60)
+    assert (partition.log.compaction.cleaned_to, len(partition.log.segments)) == (0, 1)
+    keep_house(harness, 120)
+    assert partition.log.compaction.cleaned_to == 30
+    assert len(partition.log.segments) == 2
+
+
+def test_an_open_transaction_holds_it_back(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table")
+    write(harness, partition, keys=10, times=3)
+    raw = encode_batch(
+        [(b"k1", b"v", (), harness.now.wall)], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
+    write(harness, partition, keys=10, times=3)
+    keep_house(harness, 60)
+    assert partition.log.compaction.cleaned_to == 30
+
+
+def damage(partition: Partition) -> None:
+    path = Path(partition.log.segments[0].path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = Harness(tmp_path)
+    bad, good = create(harness, "bad"), create(harness, "good")
+    write(harness, bad, keys=10, times=5)
+    damage(bad)
+    write(harness, good, keys=10, times=3)
+    keep_house(harness, 60)
+    assert good.log.compaction.cleaned_to == 30
+    assert bad.log.compaction.cleaned_to == 0
+    assert bad.is_online
+    (reason,) = harness.broker.cleaner.set_aside.reasons.values()
+    assert "checksum" in reason
+    told = [record for record in caplog.records if record.name == "odradek.core.cleaner.log_cleaner"]
+    assert [record.getMessage() for record in told] == [
+        f"bad-0 is not compacted any more, the other logs are: {reason}"
+    ]
+    assert not list(tmp_path.rglob("*.cleaned"))
+    (found,) = uncleanable(str(tmp_path))
+    assert found.says == f"1 log in {tmp_path} can't be compacted: bad-0"
+    assert found.advice is not None and reason in found.advice
+    harness.broker.cleaner.ask(bad)
+    keep_house(harness)
+    assert len(harness.broker.cleaner.set_aside.reasons) == 1, "who asks has it tried again"
+    harness.restart()
+    assert not list(uncleanable(str(tmp_path))), "so does a start"
+
+
+def test_what_the_cleaner_finds_damaged_is_not_served_and_told(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner stops at it, too, and its broker serves it on."""
+    harness = Harness(tmp_path)
+    bad = create(harness, "bad")
+    write(harness, bad, keys=10, times=5)
+    damage(bad)
+    assert read(bad, 20), "nobody has looked into it yet"
+    keep_house(harness, 60)
+    for offset, is_served in ((10, True), (20, False), (30, True)):
+        if is_served:
+            assert read(bad, offset) == [offset]
+        else:
+            with pytest.raises(Refused) as refused:
+                read(bad, offset)
+            assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    (found,) = damaged(str(tmp_path))
+    assert found.state is State.WRONG
+    where = f"bad-0 at byte {bad.log.segments[0].size // 5 * 2} of {bad.log.segments[0].name} since "
+    assert found.says.startswith(f"1 damaged place in {tmp_path}: {where}")
+    assert "checksum" in found.says
+    assert found.says.endswith("read on from offset 30)")
+    advance_start(bad.log, bad.log.segments[1].base_offset)
+    delete_below_start(bad.log, harness.now.wall)
+    keep_house(harness)
+    assert not list(damaged(str(tmp_path)))
+
+
+def read(partition: Partition, offset: int) -> list[int]:
+    """The offset of the batch that is served."""
+    records = partition.read(Offset(offset), 1, at_least_one=True).records
+    return [one.base_offset for one in iter_batches(records.read())]
+
+
+def test_a_batch_that_unpacks_to_too_much_sets_its_log_aside(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table", max_decompressed_message_bytes="1000")
+    raw = encode_batch([(b"k", bytes(5_000), (), harness.now.wall)], Codec.ZSTD)
+    partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
+    write(harness, partition, keys=10, times=3)
+    keep_house(harness, 30)
+    assert len(harness.broker.cleaner.set_aside.reasons) == 1
+
+
+class Full(RealDisk):
+    is_full = False
+
+    def create(self, path: str):  # type: ignore[no-untyped-def]  # As it is there.
+        if self.is_full and path.endswith(".cleaned"):
+            raise DiskFailed(errno.ENOSPC, "no room", path)
+        return super().create(path)
+
+
+def test_a_full_disk_is_tried_again_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table")
+    write(harness, partition, keys=10, times=3)
+    partition.log.disk = disk = Full()
+    disk.is_full = True
+    keep_house(harness, 30)
+    assert partition.is_online
+    assert not harness.broker.cleaner.set_aside.reasons
+    assert len([one for one in caplog.messages if "could not be compacted, and will be" in one]) == 1
+    disk.is_full = False
+    keep_house(harness, 90)
+    assert partition.log.compaction.cleaned_to == 30
+
+
+def test_a_log_is_compacted_up_to_its_end_on_demand(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, log_cleaner_enable="false")
+    partition = create(harness, "table", min_cleanable_dirty_ratio="1")
+    write(harness, partition, keys=10, times=3, rolls=False)
+    harness.broker.cleaner.ask(partition)
+    keep_house(harness)
+    assert partition.log.compaction.cleaned_to == 30
+    assert partition.log.segments[-1].base_offset == 30
+
+
+def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table")
+    write(harness, partition, keys=10, times=3)
+    step = begun(harness)
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    harness.learn(Changed(0, {TopicName("table"): None}))
+    assert step.cleaning.is_withdrawn
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    assert not harness.broker.cleaner.is_running
+    assert not list(tmp_path.rglob("*.swap"))
+    keep_house(harness, 70)
+
+
+def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    partition = create(harness, "table")
+    write(harness, partition, keys=10, times=3)
+    step = begun(harness)
+    harness.broker.cleaner.stop()
+    assert step.cleaning.is_withdrawn
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    assert steps(harness) == []
+    harness.restart()
+    keep_house(harness)
+    assert harness.broker.partitions[partition.topic_partition].log.compaction.cleaned_to == 30
+
+
+def test_one_pass_follows_the_other(tmp_path: Path) -> None:
+    """Fifty busy state partitions would wait for each other, were one begun a second."""
+    harness = Harness(tmp_path)
+    partitions = [create(harness, f"table-{number}") for number in range(10)]
+    for partition in partitions:
+        write(harness, partition, keys=10, times=3)
+    keep_house(harness, 2)  # In the second round files get their names.
+    assert [partition.log.compaction.cleaned_to for partition in partitions] == [30] * 10

@@ -1,0 +1,142 @@
+"""Descriptors run short: logs let go of their files, and nobody who uses one notices."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from odradek.base.units import INT32_MAX, LeaderEpoch, TimestampMs, TopicPartition
+from odradek.core.disks.open_files import LOOKED_AT_MIN, OpenFiles
+from odradek.log.log.durability import begin_flush, end_flush, flush_now, has_open_files, is_flushed, release_files
+from odradek.log.log.flush import Flush
+from odradek.log.log.streaming_append import begin_arrival, forget_arrival
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from support.in_memory import Harness
+from support.logs import T0, batch, put, stored
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 10
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    one = Harness(tmp_path)
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+    one.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    return one
+
+
+def name(index: int) -> TopicPartition:
+    return next(one for one in Here if one.partition == index)
+
+
+Here = [TopicPartition("t", index) for index in range(PARTITIONS)]  # type: ignore[arg-type]
+
+
+def is_open(harness: Harness, index: int) -> bool:
+    return has_open_files(harness.broker.partitions[name(index)].log, INT32_MAX)
+
+
+def written(harness: Harness, index: int, at: int, *, flushed: bool = True) -> None:
+    log = harness.broker.partitions[name(index)].log
+    put(log, b"x", at=at)
+    if flushed:
+        flush_now(log, TimestampMs(at))
+
+
+def test_those_that_were_written_to_longest_ago_let_go(harness: Harness) -> None:
+    for age, index in enumerate([3, 7, 1, 9]):
+        written(harness, index, T0 + age)
+    files = OpenFiles(harness.broker.partitions)
+    assert files.release(2, INT32_MAX) == (2, [])
+    assert [index for index in range(PARTITIONS) if is_open(harness, index)] == [1, 9]
+    # What needs a file opens it again.
+    for age, index in enumerate([3, 7, 1, 9]):
+        written(harness, index, T0 + 10 + age)
+        assert stored(harness.broker.partitions[name(index)].log) == [(0, 0), (1, 1)]
+
+
+def test_only_what_holds_a_low_descriptor(harness: Harness) -> None:
+    for index in range(4):
+        written(harness, index, T0 + index)
+    descriptors = [harness.broker.partitions[name(index)].log.segments[-1].file.fileno() for index in range(4)]
+    below = sorted(descriptors)[2]
+    assert OpenFiles(harness.broker.partitions).release(PARTITIONS, below).logs == 2
+    assert [is_open(harness, index) for index in range(4)] == [descriptor >= below for descriptor in descriptors]
+
+
+def test_what_is_not_synced_is_to_be_synced_first(harness: Harness) -> None:
+    written(harness, 0, T0, flushed=False)
+    written(harness, 1, T0 + 1)
+    files = OpenFiles(harness.broker.partitions)
+    assert files.release(2, INT32_MAX) == (1, [name(0)])
+    assert is_open(harness, 0) and not is_open(harness, 1)
+    log = harness.broker.partitions[name(0)].log
+    with pytest.raises(AssertionError):
+        release_files(log)
+    # A sync that is under way says nothing yet, and what is written meanwhile is not in it.
+    flush = begin_flush(log)
+    put(log, b"y")
+    flush.run()
+    end_flush(log, flush, T0)
+    assert not is_flushed(log)
+    flush_now(log, T0)
+    assert files.release(1, INT32_MAX) == (1, [])
+
+
+def test_the_broker_syncs_what_cannot_let_go(harness: Harness) -> None:
+    written(harness, 0, T0, flushed=False)
+    assert harness.broker.release_files(1, INT32_MAX) == 0
+    harness.settle()
+    assert harness.broker.release_files(1, INT32_MAX) == 1
+
+
+def test_a_batch_that_arrives_keeps_its_log(harness: Harness) -> None:
+    written(harness, 0, T0)
+    log = harness.broker.partitions[name(0)].log
+    arrival = begin_arrival(log, batch(b"x"), LeaderEpoch(0), T0)
+    assert arrival is not None and not is_flushed(log)
+    assert OpenFiles(harness.broker.partitions).release(1, INT32_MAX).logs == 0
+    forget_arrival(log, arrival)
+
+
+def test_each_comes_to_its_turn_where_there_are_many(tmp_path: Path) -> None:
+    """A look ends when it has found enough, and the next one goes on there."""
+    harness = Harness(tmp_path)
+    count = LOOKED_AT_MIN + 50
+    topic = CreatableTopic(name="t", num_partitions=count, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    for age, partition in enumerate(harness.broker.partitions.values()):
+        put(partition.log, b"x", at=T0 + age)
+        flush_now(partition.log, T0)
+    files, left = OpenFiles(harness.broker.partitions), count
+    while left:
+        released = files.release(20, INT32_MAX).logs
+        assert released == min(20, left)
+        left -= released
+
+
+def test_whoever_uses_a_file_keeps_it_though_its_number_is_wanted(harness: Harness) -> None:
+    """A slice, a flush: each has its own until it is done, and no socket gets that number before."""
+    written(harness, 0, T0)
+    log = harness.broker.partitions[name(0)].log
+    records = log.read(log.start_offset, 1 << 20, log.end_offset)
+    number, expected = records.file.fileno(), records.read()
+    flush = Flush(harness.disk, log.end_offset, files=[log.segments[-1].file], paths=(), directories=())
+    release_files(log)
+    with ExitStack() as sockets:
+        for _ in range(20):
+            assert sockets.enter_context(socket.socket()).fileno() != number
+        assert records.read() == expected
+        assert flush.descriptors() == [number]
+        # Opened again it is another, and the same file.
+        again = log.read(log.start_offset, 1 << 20, log.end_offset)
+        assert again.file.fileno() != number and again.read() == expected
+        assert os.path.sameopenfile(again.file.fileno(), number)
+        del records, flush
+        assert sockets.enter_context(socket.socket()).fileno() == number

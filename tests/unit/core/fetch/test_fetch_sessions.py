@@ -1,0 +1,153 @@
+"""Fetch sessions (KIP-227): merging, epochs, eviction."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from odradek.api.parts import whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.fetch import fetch_sessions
+from odradek.core.fetch.fetch_sessions import (
+    EVICTION_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    SESSIONLESS,
+    FetchKey,
+    FetchRound,
+    FetchSessions,
+    Wanted,
+)
+from odradek.core.kernel.parked import ParkingLot
+
+
+def sessions(limit: int = 10) -> FetchSessions:
+    numbers = itertools.count(100)
+    return FetchSessions(lambda: next(numbers), ParkingLot(), limit)
+
+
+def wanted(*partitions: int, offset: int = 0) -> list[Wanted]:
+    return [Wanted(FetchKey("t", partition), offset, 1000) for partition in partitions]
+
+
+def begin(
+    cache: FetchSessions,
+    session_id: int,
+    epoch: int,
+    asked: list[Wanted],
+    *,
+    forgotten: tuple[FetchKey, ...] = (),
+    steady: int = 0,
+    uses_ids: bool = False,
+) -> FetchRound:
+    by_key = {one.key: one for one in asked}
+    return whole(cache.begin(session_id, epoch, by_key, forgotten, uses_ids=uses_ids, steady=steady))
+
+
+def partitions(fetch: FetchRound) -> list[int]:
+    return [one.key.partition for one in fetch.due()]
+
+
+def test_without_a_session_nothing_is_kept() -> None:
+    cache = sessions()
+    fetch = begin(cache, 0, FINAL_EPOCH, wanted(1, 2))
+    assert (fetch.session_id, fetch.is_incremental, partitions(fetch)) == (SESSIONLESS, False, [1, 2])
+    assert len(cache) == 0
+
+
+def test_a_session_remembers_adds_changes_and_forgets() -> None:
+    cache = sessions()
+    opened = begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
+    assert opened.session_id == 100
+    again = begin(cache, 100, 1, [])
+    assert again.is_incremental and partitions(again) == [1, 2]
+    changed = begin(cache, 100, 2, wanted(2, 3, offset=7), forgotten=(FetchKey("t", 1),))
+    assert partitions(changed) == [2, 3]
+    assert [one.fetch_offset for one in changed.due()] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "uses_ids", "code"),
+    [
+        (999, 1, False, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (100, 2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (100, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_what_does_not_fit_is_refused(session_id: int, epoch: int, uses_ids: bool, code: ErrorCode) -> None:
+    cache = sessions()
+    begin(cache, 0, INITIAL_EPOCH, wanted(1))
+    with pytest.raises(Refused) as refused:
+        begin(cache, session_id, epoch, [], uses_ids=uses_ids)
+    assert refused.value.code is code
+
+
+def test_the_final_epoch_closes_and_an_initial_one_replaces() -> None:
+    cache = sessions()
+    begin(cache, 0, INITIAL_EPOCH, wanted(1))
+    assert begin(cache, 100, INITIAL_EPOCH, wanted(1)).session_id == 101
+    assert len(cache) == 1
+    begin(cache, 101, FINAL_EPOCH, wanted(1))
+    assert len(cache) == 0
+
+
+def test_a_session_without_partitions_ends() -> None:
+    cache = sessions()
+    begin(cache, 0, INITIAL_EPOCH, wanted(1))
+    fetch = begin(cache, 100, 1, [], forgotten=(FetchKey("t", 1),))
+    assert fetch.session_id == SESSIONLESS and fetch.wanted == []
+    assert len(cache) == 0
+
+
+def test_the_cache_is_bounded_and_gives_up_who_was_idle_longest() -> None:
+    cache = sessions(limit=2)
+    begin(cache, 0, INITIAL_EPOCH, wanted(1), steady=0)
+    begin(cache, 0, INITIAL_EPOCH, wanted(1), steady=1)
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1), steady=2).session_id == SESSIONLESS
+    begin(cache, 100, 1, [], steady=3)
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1), steady=1 + EVICTION_MS).session_id not in (SESSIONLESS, 100, 101)
+    assert begin(cache, 100, 2, [], steady=1 + EVICTION_MS).session_id == 100
+
+
+def test_a_session_that_ends_while_a_request_is_merged_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = sessions()
+    begin(cache, 0, INITIAL_EPOCH, wanted(1))
+    merging = cache.begin(100, 1, {one.key: one for one in wanted(1, 2, 3)}, (), uses_ids=False, steady=0)
+    next(merging)
+    begin(cache, 100, FINAL_EPOCH, wanted(1))
+    with pytest.raises(Refused) as refused:
+        whole(merging)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    monkeypatch.setattr(fetch_sessions, "FETCH_SESSION_PARTITIONS_MAX", 3)
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2, 3)).session_id, "nothing of it counts any more"
+
+
+def test_partitions_are_counted_in_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = sessions()
+    monkeypatch.setattr(fetch_sessions, "FETCH_SESSION_PARTITIONS_MAX", 5)
+    begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
+    begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2)).session_id == SESSIONLESS
+    begin(cache, 100, 1, wanted(2, 3))
+    with pytest.raises(Refused) as refused:
+        begin(cache, 101, 1, wanted(3))
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    begin(cache, 100, 2, wanted(4), forgotten=(FetchKey("t", 1), FetchKey("t", 9)))
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2)).session_id
+
+
+def test_who_was_served_goes_to_the_end() -> None:
+    cache = sessions()
+    fetch = begin(cache, 0, INITIAL_EPOCH, wanted(1, 2, 3))
+    assert fetch.session is not None
+    fetch.session.serve_last(fetch.session.wanted[FetchKey("t", 1)])
+    assert partitions(begin(cache, 100, 1, [])) == [2, 3, 1]
+
+
+def test_news_are_told_once() -> None:
+    one = wanted(1)[0]
+    assert one.is_news(5, 0)
+    one.told(5, 0)
+    assert not one.is_news(5, 0)
+    assert one.is_news(6, 0) and one.is_news(5, 1)

@@ -1,0 +1,38 @@
+"""Why a group rebalanced: the last times, in words that fit into one line."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from odradek.base.units import TimestampMs
+from odradek.core.groups.shard.history import REBALANCES_KEPT, Rebalance, Rebalances, because, listed
+
+
+def test_the_last_ones_are_kept_and_all_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    rebalances = Rebalances()
+    for number in range(REBALANCES_KEPT + 3):
+        rebalances.add("g", Rebalance(TimestampMs(number), number, f"reason {number}"))
+    assert [one.generation for one in rebalances] == list(range(3, REBALANCES_KEPT + 3))
+    assert len(caplog.messages) == REBALANCES_KEPT + 3
+    assert caplog.messages[-1] == "group 'g' rebalances after generation 18: reason 18"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("", "left"), ("closed", "left (closed)"), ("a\nb\x1b[31m", "left (a b [31m)"), ("\n", "left")],
+)
+def test_a_clients_words_stay_in_their_line(reason: str, said: str) -> None:
+    assert because("left", reason) == said
+
+
+def test_a_clients_words_are_few() -> None:
+    assert because("left", "x" * 10_000) == f"left ({'x' * 255})"
+
+
+def test_many_are_counted() -> None:
+    assert listed([]) == ""
+    assert listed(list("abcde")) == "a, b, c, d, e"
+    assert listed(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -1,0 +1,210 @@
+"""A leader and its followers: when records count, who is in sync, and what the controller is asked.
+
+The followers are what they fetch; the controller's answers are the test's (support/led.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, Offset, ProducerEpoch, ProducerId
+from odradek.core.coordinators.durable import Written
+from odradek.core.partition.alter_partition_manager import RETRY_MS
+from support.asking import LEADER
+from support.controlling import OTHER, Controlling, name_of
+from support.in_memory import US, Harness
+from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+
+
+@pytest.fixture
+def led(tmp_path: Path) -> Led:
+    return Led(tmp_path)
+
+
+def test_a_record_counts_once_all_that_are_in_sync_have_it(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    waiting = led.produce()
+    assert led.is_waiting(waiting), "its own disk is not what it waits for"
+    led.fetches(OTHER)
+    assert led.is_waiting(waiting)
+    assert (led.high_watermark, led.visible()) == (0, 0)
+    led.fetches(THIRD)
+    assert not led.is_waiting(waiting)
+    assert led.produced(waiting) == (ErrorCode.NONE, 0)
+    assert led.high_watermark == 1
+    assert led.visible() > 0
+
+
+def test_who_does_not_wait_for_them_is_answered_and_not_seen_yet(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    assert led.produced(led.produce(acks=LEADER)) == (ErrorCode.NONE, 0)
+    assert led.visible() == 0
+    led.fetches(OTHER, THIRD)
+    assert led.visible() > 0
+
+
+def test_nobody_has_fetched_yet(led: Led) -> None:
+    """A new leader does not know what its followers have."""
+    led.produce()
+    led.fetches(OTHER)
+    assert led.high_watermark == 0
+
+
+def test_who_falls_behind_goes_and_is_waited_for_until_it_is_gone(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    waiting = led.produce()
+    led.time_passes(LAG_MS_MAX - 2000, OTHER)
+    assert led.harness.broker.alter_partition.take() == []
+    led.time_passes(4000, OTHER)
+    asked = led.proposed()
+    assert asked.proposal.isr == (US, OTHER)
+    assert led.is_waiting(waiting), "the controller may elect the third still"
+    led.answers(asked)
+    assert led.high_watermark == 1
+    assert led.leading.in_sync is not None
+    assert led.leading.in_sync.committed.isr == (US, OTHER)
+    assert led.produced(led.produce(b"b", acks=LEADER))[0] is ErrorCode.NONE
+
+
+def test_who_has_caught_up_joins_and_is_waited_for_at_once(led: Led) -> None:
+    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    led.fetches(OTHER)
+    led.time_passes(LAG_MS_MAX + 2000, OTHER)
+    led.answers(led.proposed())
+    assert led.high_watermark == 0
+    led.produce(b"a", LEADER)
+    led.fetches(OTHER)
+    assert led.high_watermark == 1
+    led.fetches(THIRD, offset=0)
+    assert led.harness.broker.alter_partition.take() == [], "it is not there yet"
+    led.fetches(THIRD)
+    asked = led.proposed()
+    assert set(asked.proposal.isr) == set(ALL_THREE)
+    led.produce(b"b", LEADER)
+    led.fetches(OTHER)
+    assert led.high_watermark == 1, "the controller may have taken it in"
+    led.answers(asked, ErrorCode.INELIGIBLE_REPLICA)
+    led.time_passes(LAG_MS_MAX + 2000, OTHER)
+    assert led.high_watermark == 2
+
+
+def test_a_proposal_that_nobody_answers_is_made_again(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    led.produce()
+    led.time_passes(LAG_MS_MAX + 2000, OTHER)
+    asked = led.proposed()
+    for error in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR):
+        led.answers(asked, error)
+        assert led.harness.broker.alter_partition.take() == []
+        led.harness.pass_time(RETRY_MS)
+        asked = led.proposed()
+    led.answers(asked)
+    assert led.high_watermark == 1
+
+
+def test_who_leads_no_more_proposes_nothing_again(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    led.produce()
+    led.time_passes(LAG_MS_MAX + 2000, OTHER)
+    led.answers(led.proposed(), ErrorCode.NOT_CONTROLLER)
+    assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
+    led.harness.pass_time(RETRY_MS)
+    assert led.harness.broker.alter_partition.take() == []
+
+
+def test_what_the_controller_says_replaces_what_was_proposed(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    waiting = led.produce()
+    led.time_passes(LAG_MS_MAX + 2000, OTHER)
+    asked = led.proposed()
+    led.answers(asked, ErrorCode.INVALID_UPDATE_VERSION)
+    assert led.is_waiting(waiting)
+    assert led.controller.leads("t", epoch=1, replicas=(US, OTHER)) == {}
+    led.fetches(OTHER)
+    assert led.produced(waiting)[0] is ErrorCode.NONE
+
+
+def test_too_few_are_in_sync_for_who_asks_for_more(tmp_path: Path) -> None:
+    led = Led(tmp_path, min_insync_replicas="2")
+    led.fetches(OTHER, THIRD)
+    for follower in (THIRD, OTHER):
+        alive = (OTHER,) if follower == THIRD else ()
+        led.produce(acks=LEADER)
+        led.time_passes(LAG_MS_MAX + 2000, *alive)
+        led.answers(led.proposed())
+    end = led.leading.log.end_offset
+    assert led.produced(led.produce())[0] is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert led.leading.log.end_offset == end, "it was not written"
+    assert led.produced(led.produce(acks=LEADER))[0] is ErrorCode.NONE
+    assert led.high_watermark < led.leading.log.end_offset, "nothing is committed by too few"
+
+
+def test_a_write_of_which_too_few_are_left_is_not_acknowledged(tmp_path: Path) -> None:
+    led = Led(tmp_path, min_insync_replicas="2")
+    led.fetches(OTHER, THIRD)
+    waiting = led.produce()
+    led.time_passes(LAG_MS_MAX + 2000)
+    led.answers(led.proposed())
+    assert led.is_waiting(waiting)
+    assert led.produced(waiting)[0] is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_one_that_led_and_goes_answers_that_it_does_not_know(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    waiting = led.produce()
+    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.produced(waiting)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
+    assert led.high_watermark == 0, "what followers have is asked anew"
+    led.fetches(OTHER, THIRD)
+    assert led.high_watermark == 1
+
+
+def test_a_follower_that_has_lost_its_log_takes_nothing_back(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    led.produce()
+    led.fetches(OTHER, THIRD)
+    led.fetches(THIRD, offset=0)
+    assert led.high_watermark == 1
+
+
+def test_replicas_may_go_and_come(led: Led) -> None:
+    waiting = led.produce()
+    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    led.harness.broker.moved(led.leading.name, led.harness.now)
+    assert led.produced(waiting)[0] is ErrorCode.NONE, "there is nobody else"
+    assert led.leading.in_sync is None
+    writing = led.produce()
+    assert led.produced(writing)[0] is ErrorCode.NONE
+    assert led.controller.leads("t", epoch=2, replicas=(US, OTHER)) == {}
+    waiting = led.produce()
+    assert led.is_waiting(waiting)
+    led.fetches(OTHER)
+    assert led.produced(waiting)[0] is ErrorCode.NONE
+
+
+def test_a_marker_counts_once_it_is_committed(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    append = led.leading.end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=led.harness.now)
+    written = Written(append)
+    assert not written.is_settled
+    led.fetches(OTHER, THIRD)
+    assert written.is_safe
+
+
+def test_a_stranger_and_a_ghost_are_refused(led: Led) -> None:
+    with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):
+        led.fetches(BrokerId(9))
+    led.fetches(OTHER, broker_epoch=7)
+    with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):
+        led.fetches(OTHER, broker_epoch=6)
+
+
+def test_a_partition_without_followers_has_none_to_hear_from(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    Controlling(harness).makes("t")
+    with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):
+        harness.broker.partitions[name_of("t")].leader().fetched(OTHER, Offset(0), Offset(0), harness.now)

@@ -1,0 +1,122 @@
+"""Where logs begin is written first: what retention does on a disk that takes nothing more, or fails."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.partition.log_starts import Advance, AllAdvanced, WriteStarts
+from odradek.core.partition.partition import Partition
+from odradek.log.files.disk import DiskFailed, File, RealDisk
+from odradek.log.log.durability import flush_now
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from support.in_memory import Harness
+from support.logs import put
+
+T = TopicPartition(TopicName("t"), 0)
+SEGMENTS = 3
+
+
+class Failing(RealDisk):
+    """A disk that makes no new file."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def create(self, path: str) -> File:
+        raise DiskFailed(self.number, "as the test wants it", path)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path, log_retention_ms="1000")
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    made.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    made.keep_house()
+    partition = partition_of(made)
+    for _ in range(SEGMENTS):
+        put(partition.log, b"x", at=made.now.wall)
+        partition.log.roll(made.now.wall)
+    flush_now(partition.log)
+    partition.positions.advance_high_watermark(partition.log.end_offset)
+    return made
+
+
+def partition_of(harness: Harness) -> Partition:
+    return harness.broker.partitions[T]
+
+
+def writes(harness: Harness) -> list[WriteStarts]:
+    return [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
+
+
+def retained(harness: Harness) -> WriteStarts:
+    harness.pass_time(1_000_000)
+    harness.keep_house_in_pieces()
+    (write,) = writes(harness)
+    return write
+
+
+def end(harness: Harness, write: WriteStarts) -> None:
+    for _ in harness.broker.wrote_starts(write.run(), harness.now):
+        pass
+
+
+def test_retention_makes_room_on_a_full_disk(harness: Harness, tmp_path: Path) -> None:
+    """The names say it then, before anybody is told."""
+    write = retained(harness)
+    write.write.disk = Failing(errno.ENOSPC)
+    end(harness, write)
+    assert partition_of(harness).log.start_offset == SEGMENTS
+    assert len(list(tmp_path.rglob("*.log.deleted"))) == SEGMENTS
+    harness.kill()
+    assert partition_of(harness).log.start_offset == SEGMENTS
+
+
+def test_retention_on_a_disk_that_fails_is_done_by_the_next_round(harness: Harness, tmp_path: Path) -> None:
+    write = retained(harness)
+    write.write.disk = Failing(errno.EIO)
+    end(harness, write)
+    log = partition_of(harness).log
+    assert log.start_offset == 0
+    assert not list(tmp_path.rglob("*.deleted"))
+    end(harness, retained(harness))
+    assert log.start_offset == SEGMENTS
+
+
+def test_who_asks_for_it_is_refused_on_a_full_disk(harness: Harness) -> None:
+    waiting = AllAdvanced()
+    advance = harness.broker.log_starts.ask(partition_of(harness), partition_of(harness).log.end_offset, waiting)
+    (write,) = writes(harness)
+    write.write.disk = Failing(errno.ENOSPC)
+    end(harness, write)
+    assert waiting.is_settled and is_refused(advance)
+    assert partition_of(harness).log.start_offset == 0
+
+
+def is_refused(advance: Advance) -> bool:
+    return advance.is_ended and advance.refused is not None
+
+
+def test_a_segment_that_lies_below_goes_without_a_write(harness: Harness) -> None:
+    """Nobody is told anything new by that."""
+    partition = partition_of(harness)
+    partition.log.config = type(partition.log.config)(retention_ms=-1)
+    advance = harness.broker.log_starts.ask(partition, partition.log.end_offset, AllAdvanced())
+    harness.settle()
+    assert advance.is_ended and len(partition.log.segments) == SEGMENTS + 1
+    harness.pass_time(1_000_000)
+    harness.keep_house_in_pieces()
+    assert not writes(harness)
+    assert len(partition.log.segments) == 1
+
+
+def test_what_is_due_at_its_end_is_not_written_when_the_log_is_gone(harness: Harness) -> None:
+    write = retained(harness)
+    partition_of(harness).take_offline()
+    end(harness, write)
+    assert not harness.broker.log_starts.are_moving

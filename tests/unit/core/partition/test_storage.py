@@ -1,0 +1,166 @@
+"""Whose log is it that lies in a data directory?  Nothing of another topic is served or deleted unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from simdisk import SimDisk
+
+from odradek.base.units import NO_EPOCH, BrokerId, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.partition.storage import Storage
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import PARTITION_METADATA
+from odradek.log.log.durability import flush_now
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from support.in_memory import Harness
+from support.logs import T0, put, stored
+
+T = TopicPartition(TopicName("t"), 0)
+ID, OTHER_ID = Uuid(bytes(range(16))), Uuid(bytes(range(1, 17)))
+CONFIGS = BrokerConfigs.parse({}).for_topic({})
+
+
+def opened(disk: SimDisk) -> tuple[LogDirectory, Storage]:
+    directory = open_log_directory(
+        disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: LogConfig()
+    )
+    return directory, Storage([directory])
+
+
+def folders(disk: SimDisk) -> list[str]:
+    return sorted(entry.name for entry in disk.entries("/data") if entry.size < 0)
+
+
+def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
+    """A log as Kafka wrote it before 2.8, or as a power failure left it."""
+    directory, _ = opened(disk)
+    log = directory.create(T, None, LogConfig(), T0)
+    put(log, b"old")
+    if synced:
+        flush_now(log)
+        directory.checkpoints.write_now()
+    directory.close(T0) if clean else directory.abandon()
+
+
+def test_a_deletion_that_the_disk_refused_is_not_forgotten() -> None:
+    disk = SimDisk()
+    _, storage = opened(disk)
+    log = storage.open(T, ID, CONFIGS, T0)
+    assert log is not None
+    put(log, b"old")
+    disk.fail_from(0)
+    storage.delete(T, T0)
+    disk.fail_call(-1)
+    log = storage.open(T, OTHER_ID, CONFIGS, T0)
+    assert log is not None and log.topic_id == OTHER_ID
+    assert stored(log) == []
+    assert [name.partition(".")[0] for name in folders(disk)] == ["t-0", "t-0"]
+
+
+def test_a_log_that_could_not_be_opened_is_deleted_with_its_topic() -> None:
+    disk = SimDisk()
+    directory, storage = opened(disk)
+    log = storage.open(T, ID, CONFIGS, T0)
+    assert log is not None
+    put(log, b"old")
+    directory.close(T0)
+    disk.open(f"/data/t-0/{PARTITION_METADATA}").write(0, b"version: 8")
+    directory, storage = opened(disk)
+    assert T in directory.offline
+    assert storage.topics() == {"t": (None, {0: NO_EPOCH})}
+    storage.delete(T, T0)
+    log = storage.open(T, OTHER_ID, CONFIGS, T0)
+    assert log is not None and stored(log) == []
+
+
+def test_the_log_of_another_topic_of_the_name_is_set_aside() -> None:
+    disk = SimDisk()
+    directory, storage = opened(disk)
+    log = storage.open(T, ID, CONFIGS, T0)
+    assert log is not None
+    put(log, b"old")
+    directory.close(T0)
+    _, storage = opened(disk)
+    log = storage.open(T, OTHER_ID, CONFIGS, T0)
+    assert log is not None and stored(log) == []
+    aside = next(name for name in folders(disk) if name.endswith("-stray"))
+    assert disk.size(f"/data/{aside}/00000000000000000000.log") > 0
+    for _ in range(2):
+        storage.close({}, T0)
+        _, storage = opened(disk)
+        assert aside in folders(disk)
+
+
+def test_what_is_of_another_topic_or_nowhere_is_lacking_but_not_what_may_be_on_a_disk_that_failed() -> None:
+    disk = SimDisk()
+    directory, storage = opened(disk)
+    assert storage.open(T, ID, CONFIGS, T0) is not None
+    absent = TopicPartition(TopicName("t"), 1)
+    assert storage.lacking({T: ID, absent: ID}) == [absent]
+    assert storage.lacking({T: OTHER_ID}) == [T]
+    directory.offline[absent] = "it can't be opened"
+    assert storage.lacking({T: ID, absent: ID}) == []
+    directory.failure = "it can't be read"
+    assert storage.lacking({T: OTHER_ID}) == []
+
+
+def test_old_logs_without_an_id_are_the_topics() -> None:
+    for clean, synced in ((True, True), (False, True), (True, False)):
+        disk = SimDisk()
+        without_id(disk, clean=clean, synced=synced)
+        disk = disk.kill()
+        directory, storage = opened(disk)
+        log = storage.open(T, ID, CONFIGS, T0)
+        assert log is not None and stored(log) == [(0, 0)]
+        directory.abandon()
+        disk.sync_directory("")
+        assert opened(disk.crash(Random(3)))[0].logs[T].topic_id == ID, "it is safe at once"
+
+
+def test_after_a_power_failure_a_log_without_an_id_may_be_anybodys() -> None:
+    disk = SimDisk()
+    without_id(disk, clean=False, synced=False)
+    _, storage = opened(disk.kill())
+    log = storage.open(T, ID, CONFIGS, T0)
+    assert log is not None and stored(log) == []
+
+
+def test_unless_the_cluster_knows_the_topic_from_this_very_log() -> None:
+    disk = SimDisk()
+    without_id(disk, clean=False, synced=False)
+    _, storage = opened(disk.kill())
+    storage.adopted(["t"])
+    log = storage.open(T, ID, CONFIGS, T0)
+    assert log is not None and stored(log) == [(0, 0)]
+
+
+def test_logs_of_topics_that_were_deleted_meanwhile_are_set_aside(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    for name in ("kept", "gone"):
+        topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    put(harness.broker.partitions[TopicPartition(TopicName("gone"), 1)].log, b"x")
+    harness.broker.view.remove(TopicName("gone"))
+    harness.restart()
+    names = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+    assert [name[:6] for name in names] == ["gone-0", "gone-1", "kept-0", "kept-1"]
+    assert all(name.endswith("-stray") for name in names[:2])
+    assert set(harness.broker.partitions) == {TopicPartition(TopicName("kept"), number) for number in range(2)}
+    harness.restart()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == names
+
+
+def test_a_cluster_without_any_topic_sets_nothing_aside(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.broker.view.remove(TopicName("t"))
+    harness.restart()
+    assert (tmp_path / "t-0").is_dir()
+    assert not harness.broker.partitions
+    assert harness.broker.storage.topics()[TopicName("t")].epochs.keys() == {0}

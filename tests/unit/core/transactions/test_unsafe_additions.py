@@ -1,0 +1,92 @@
+"""The writes by which partitions join transactions: one that is lost leaves doubts until a coordinator is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.core.kernel.cluster_view import TRANSACTION_STATE
+from odradek.core.kernel.parked import Parked
+from odradek.core.transactions.additions import AddPartitions
+from odradek.wire.messages.produce import ProduceResponse
+from support.controlling import name_of
+from support.markers_elsewhere import TWO, Elsewhere, first_of_four_here
+from support.transactional import Transactional
+
+T0, STATE = name_of("t", 0), name_of(TRANSACTION_STATE)
+ADDS = 13
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Elsewhere:
+    return first_of_four_here(tmp_path)
+
+
+def lost(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
+    """A producer whose first batch is written, while the coordinator's record about its partition is lost."""
+    producer = elsewhere.begun()
+    harness = elsewhere.harness
+    waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
+    assert isinstance(waiting, Parked)
+    harness.broker.partitions[STATE].take_offline()
+    answer = harness.decoded(harness.finished(waiting), ADDS, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    elsewhere.tells(TRANSACTION_STATE, TWO)
+    if keeps_house:
+        harness.keep_house()
+    else:
+        assert producer.write("t", b"a") is ErrorCode.NOT_ENOUGH_REPLICAS, "it is found out by this"
+    assert harness.broker.partitions[T0].has_open_transactions()
+    return producer
+
+
+def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) -> tuple[AddPartitions, ErrorCode]:
+    """What the next coordinator is asked when the producer sends its batch again, and the answer to the producer."""
+    harness = elsewhere.harness
+    waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
+    assert isinstance(waiting, Parked)
+    (effect,) = harness.broker.take_additions()
+    outcome = {(producer.id, T0): code}
+    harness.broker.additions_answered(effect, outcome, harness.now)
+    answer = harness.decoded(harness.finished(waiting), ADDS, ProduceResponse)
+    return effect, ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("keeps_house", [False, True])
+def test_the_next_coordinator_is_asked_about_what_lies_in_the_partition_already(
+    elsewhere: Elsewhere, keeps_house: bool
+) -> None:
+    producer = lost(elsewhere, keeps_house=keeps_house)
+    effect, code = sends_again(elsewhere, producer, ErrorCode.NONE)
+    assert [names for _, names in effect.transactions] == [[T0]]
+    assert code is ErrorCode.NONE
+    producer.sequences["t", 0] = 1
+    assert producer.write("t", b"b") is ErrorCode.NONE
+    assert elsewhere.harness.broker.take_additions() == [], "it is asked once"
+
+
+def test_what_the_next_coordinator_does_not_know_is_not_acknowledged(elsewhere: Elsewhere) -> None:
+    producer = lost(elsewhere, keeps_house=True)
+    for _ in range(2):
+        _, code = sends_again(elsewhere, producer, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_other_transactions_are_not_in_doubt(elsewhere: Elsewhere) -> None:
+    other = elsewhere.begun("other")
+    assert other.write("t", b"a") is ErrorCode.NONE
+    lost(elsewhere, keeps_house=True)
+    assert other.write("t", b"b") is ErrorCode.NONE
+    assert elsewhere.harness.broker.take_additions() == []
+
+
+def test_a_loss_is_forgotten_when_every_transaction_of_its_time_has_ended(elsewhere: Elsewhere) -> None:
+    lost(elsewhere, keeps_house=True)
+    harness = elsewhere.harness
+    joins = harness.broker.transactions.joins
+    assert joins.lost
+    harness.pass_time(harness.broker.transactions.timeout_ms_max)
+    harness.keep_house()
+    assert not joins.lost
