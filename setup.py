@@ -22,10 +22,13 @@ CHECKSUM = KERNELS / "crc32c.h"
 # Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and has
 # no base written in C, and no slots (tests/unit/test_rooms.py).
 ROOMS = {
-    "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_answer fetch_params fetch_read"
-    " fetch_template follower_ask follower_fetch gate large_produce outcome parts plain_commit plain_fetch"
-    " plain_produce produce produce_acks produce_in_slices produce_parts produce_staging produce_template"
-    " templates",
+    "api": "conversation dispatch",
+    "api/cluster": "follower_requests",
+    "api/fetch": "delayed_fetch fetch fetch_answer fetch_params fetch_read follower_fetch plain_fetch",
+    "api/groups": "plain_commit",
+    "api/produce": "large_produce plain_produce produce produce_acks produce_in_slices produce_parts produce_staging",
+    "api/request": "call gate outcome sliced_answer",
+    "api/templates": "commit_template fetch_template produce_template template_cache",
     "app": "request_log",
     "core/broker": "broker coordinators metadata_change_requests replicas",
     "core/disks": "flushes",

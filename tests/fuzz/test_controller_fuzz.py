@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from odradek.api import alter_partition, controlled_shutdown
-from odradek.api.parts import whole
+from odradek.api.cluster import alter_partition, controlled_shutdown
+from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName, TopicPartition
 from odradek.core.broker.log_creation import make_replicas

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import pytest
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
-from odradek.api import add_partitions_ask
+from odradek.api.transactions import add_partitions_requests as add_partitions_ask
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, ZooKeeper
 
-from odradek.api.controller_requests import Versions, errors, to_message
+from odradek.api.cluster.controller_requests import Versions, errors, to_message
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout

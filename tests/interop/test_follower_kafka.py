@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, ZooKeeper
 
-from odradek.api.list_offsets import EARLIEST, LATEST
+from odradek.api.fetch.list_offsets import EARLIEST, LATEST
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
-from odradek.api import allocate_producer_ids, controlled_shutdown, leader_and_isr, stop_replica, update_metadata
-from odradek.api.alter_partition_ask import to_message
-from odradek.api.call import Call, Peer
+from odradek.api.cluster import controlled_shutdown, leader_and_isr, stop_replica, update_metadata
+from odradek.api.cluster.alter_partition_requests import to_message
+from odradek.api.request.call import Call, Peer
 from odradek.api.table import IN_CLUSTER
+from odradek.api.transactions import allocate_producer_ids
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, CorrelationId, TimestampMs
 from odradek.core.broker.broker import Broker

@@ -16,7 +16,7 @@ import pytest
 from kafka_zookeeper import OLD_KAFKA, V3
 from mixed_cluster import OURS, THEIRS, MixedCluster, mixed_cluster
 
-from odradek.api import leader_and_isr, stop_replica, update_metadata
+from odradek.api.cluster import leader_and_isr, stop_replica, update_metadata
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.coordination import layout

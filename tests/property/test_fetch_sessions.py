@@ -203,7 +203,7 @@ class Story:
             self.ends[key] = -1 if error else high_watermark  # type: ignore[assignment]
 
     def change_habits(self) -> None:
-        """Requests that are much alike need not be read (api/plain_fetch)."""
+        """Requests that are much alike need not be read (api/fetch/plain_fetch)."""
         self.max_wait_ms = self.random.choice([0, WAIT_MS])
         self.min_bytes = self.random.choice([1, 1, 1, 700, 0])
         self.isolation_level = self.random.choice([0, 1])

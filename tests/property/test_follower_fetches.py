@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH

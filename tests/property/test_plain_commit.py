@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.api.plain_commit import PARTITIONS_MAX
-from odradek.api.templates import NumbersTemplates
+from odradek.api.groups.plain_commit import PARTITIONS_MAX
+from odradek.api.templates.template_cache import NumbersTemplates
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import COMMIT_TEMPLATES_MAX
 from odradek.base.units import TopicName

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from odradek.api import plain_fetch
 from odradek.api.conversation import Conversation
-from odradek.api.outcome import Encoded
-from odradek.api.templates import NumbersTemplates
+from odradek.api.fetch import plain_fetch
+from odradek.api.request.outcome import Encoded
+from odradek.api.templates.template_cache import NumbersTemplates
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_TEMPLATES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition

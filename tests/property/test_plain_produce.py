@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.api.gate import Admission
-from odradek.api.produce_template import ProduceTemplates
-from odradek.api.templates import BODY_BYTES_MAX
+from odradek.api.request.gate import Admission
+from odradek.api.templates.produce_template import ProduceTemplates
+from odradek.api.templates.template_cache import BODY_BYTES_MAX
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX, PRODUCE_TEMPLATES_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.core.kernel.parked import Parked
 from odradek.record.markers import EndMarker, end_marker_batch

@@ -14,7 +14,7 @@ from scenario.world import World
 from support.in_memory import Harness
 
 if TYPE_CHECKING:
-    from odradek.api.outcome import Encoded
+    from odradek.api.request.outcome import Encoded
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 SEEDS = range(2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

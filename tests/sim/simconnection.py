@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from odradek.api.call import Peer
 from odradek.api.conversation import Conversation
+from odradek.api.request.call import Peer
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.log.files.disk import DiskFailed, FileSlice

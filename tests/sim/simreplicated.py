@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
-from odradek.api.alter_partition_ask import Altered, from_event, to_event
+from odradek.api.cluster.alter_partition_requests import Altered, from_event, to_event
 from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid

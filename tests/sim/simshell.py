@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from odradek.api.conversation import Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.gate import Gate, OpenGate
+from odradek.api.request.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.effects import AlterConfigs, Altered, Change, Changed, none_altered

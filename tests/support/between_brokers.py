@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from odradek.api.gate import Admission
-from odradek.api.parts import whole
+from odradek.api.request.gate import Admission
+from odradek.api.request.sliced_answer import whole
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName

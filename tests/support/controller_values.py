@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from odradek.api import stop_replica
+from odradek.api.cluster import stop_replica
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.configs.broker_configs import BrokerConfigs

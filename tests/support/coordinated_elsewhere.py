@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from odradek.api import add_partitions_ask
 from odradek.api.conversation import Conversation
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
+from odradek.api.transactions import add_partitions_requests as add_partitions_ask
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata

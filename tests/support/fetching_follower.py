@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.api.conversation import Conversation
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.units import BrokerId
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH

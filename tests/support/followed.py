@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from odradek.api.conversation import Conversation
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID

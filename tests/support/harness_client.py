@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeVar
 
-from odradek.api.call import Peer
-from odradek.api.gate import Admission
-from odradek.api.outcome import Encoded
+from odradek.api.request.call import Peer
+from odradek.api.request.gate import Admission
+from odradek.api.request.outcome import Encoded
 from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice
 from odradek.wire.client import decode_response

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
-from odradek.api.call import Peer
 from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.gate import Admission, Gate
-from odradek.api.outcome import Encoded
-from odradek.api.parts import whole
+from odradek.api.request.call import Peer
+from odradek.api.request.gate import Admission, Gate
+from odradek.api.request.outcome import Encoded
+from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid

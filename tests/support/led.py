@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata

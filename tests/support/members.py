@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

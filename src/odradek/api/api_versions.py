@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from odradek.api.call import Call
+from odradek.api.request.call import Call
 from odradek.api.table import BY_KEY, table_of
 from odradek.base.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey

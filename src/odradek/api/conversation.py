@@ -23,11 +23,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, cast
 
-from odradek.api import large_produce, log_fields
-from odradek.api.call import Peer
-from odradek.api.gate import Admission, Gate
-from odradek.api.large_produce import LargeProduce
-from odradek.api.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
+from odradek.api.produce import large_produce
+from odradek.api.produce.large_produce import LargeProduce
+from odradek.api.request import log_fields
+from odradek.api.request.call import Peer
+from odradek.api.request.gate import Admission, Gate
+from odradek.api.request.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.effects import Work
 from odradek.core.kernel.moment import Moment

@@ -15,9 +15,13 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import cast
 
-from odradek.api import api_versions, log_fields, plain_commit, plain_fetch, plain_produce, produce
-from odradek.api.call import Call, Peer
-from odradek.api.outcome import (
+from odradek.api import api_versions
+from odradek.api.fetch import plain_fetch
+from odradek.api.groups import plain_commit
+from odradek.api.produce import plain_produce, produce
+from odradek.api.request import log_fields
+from odradek.api.request.call import Call, Peer
+from odradek.api.request.outcome import (
     NO_BODY,
     Done,
     Encoded,

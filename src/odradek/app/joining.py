@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.api.gate import InterBrokerGate
+from odradek.api.request.gate import InterBrokerGate
 from odradek.app.adoption import Adoption
 from odradek.app.boots import may_have_lost, this_boot
 from odradek.app.config import Settings

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from odradek.api.log_fields import api_name
+from odradek.api.request.log_fields import api_name
 from odradek.app.metrics_loop_lag import LoopLag
 from odradek.app.metrics_replication import Replication
 from odradek.base.units import TopicPartition

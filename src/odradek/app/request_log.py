@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, cast
 
-from odradek.api.call import Peer
 from odradek.api.conversation import Dispatch
-from odradek.api.log_fields import Fields, of_request
-from odradek.api.outcome import Done, Encoded, Outcome, Staged, Steps
+from odradek.api.request.call import Peer
+from odradek.api.request.log_fields import Fields, of_request
+from odradek.api.request.outcome import Done, Encoded, Outcome, Staged, Steps
 from odradek.app.logs import REQUESTS, iso_time
 from odradek.base.errors import ErrorCode
 from odradek.core.broker.broker import Broker

@@ -8,7 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from odradek.api import add_partitions_ask, alter_partition_ask, controlled_shutdown, create_topics_ask, markers_ask
+from odradek.api.cluster import alter_partition_requests as alter_partition_ask
+from odradek.api.cluster import controlled_shutdown
+from odradek.api.topics import auto_topic_creation as create_topics_ask
+from odradek.api.transactions import add_partitions_requests as add_partitions_ask
+from odradek.api.transactions import marker_requests as markers_ask
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, BrokerId
 from odradek.core.broker.broker import Broker

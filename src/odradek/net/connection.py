@@ -16,10 +16,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, cast
 
-from odradek.api import log_fields
-from odradek.api.call import Peer
 from odradek.api.conversation import Conversation
-from odradek.api.outcome import Staged
+from odradek.api.request import log_fields
+from odradek.api.request.call import Peer
+from odradek.api.request.outcome import Staged
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.base.units import SECOND_MS
 from odradek.core.kernel.cluster_view import Endpoint

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from odradek.api.controller_requests import Response, Versions, errors, to_message, version_of
+from odradek.api.cluster.controller_requests import Response, Versions, errors, to_message, version_of
 from odradek.base.units import BrokerId
 from odradek.core.controller import events
 from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata

@@ -12,8 +12,8 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.api.conversation import Conversation
-from odradek.api.large_produce import LargeProduce
-from odradek.api.outcome import Staged
+from odradek.api.produce.large_produce import LargeProduce
+from odradek.api.request.outcome import Staged
 from odradek.net.shell import Shell
 from odradek.wire.errors import Malformed
 from odradek.wire.primitives import Buffer

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-from odradek.api.alter_partition_ask import Altered, from_event, to_event
+from odradek.api.cluster.alter_partition_requests import Altered, from_event, to_event
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.coordination.isrs import notify, write

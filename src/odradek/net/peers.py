@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from odradek.api.controller_requests import versions_of
+from odradek.api.cluster.controller_requests import versions_of
 from odradek.base.units import BrokerId
 from odradek.core.broker.broker import Broker
 from odradek.core.controller import events

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from odradek.api import follower_ask
-from odradek.api.follower_ask import FetchSettings
-from odradek.api.list_offsets import EARLIEST, LATEST
+from odradek.api.cluster import follower_requests as follower_ask
+from odradek.api.cluster.follower_requests import FetchSettings
+from odradek.api.fetch.list_offsets import EARLIEST, LATEST
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicPartition
 from odradek.core.broker.broker import Broker

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek.api.conversation import Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.gate import Gate, OpenGate
+from odradek.api.request.gate import Gate, OpenGate
 from odradek.base.tuples import new_tuple
 from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
 from odradek.core.broker.broker import Broker

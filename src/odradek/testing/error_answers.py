@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, cast
 
-from odradek.api.call import Call
-from odradek.api.outcome import Encoded, Resumed, Wait
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Encoded, Resumed, Wait
 from odradek.api.table import Api
 from odradek.base.errors import ErrorCode
 from odradek.core.fetch.fetch_sessions import FetchKey

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, cast
 
-from odradek.api.call import Call, Peer
 from odradek.api.conversation import Dispatch
-from odradek.api.outcome import Encoded, Outcome, Staged, Steps
+from odradek.api.request.call import Call, Peer
+from odradek.api.request.outcome import Encoded, Outcome, Staged, Steps
 from odradek.api.table import BY_KEY
 from odradek.base.units import SECOND_MS, CorrelationId
 from odradek.core.broker.broker import Broker

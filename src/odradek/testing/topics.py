@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import TypeVar
 
-from odradek.api.call import Peer
 from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.gate import Gate, OpenGate
-from odradek.api.outcome import Encoded
+from odradek.api.request.call import Peer
+from odradek.api.request.gate import Gate, OpenGate
+from odradek.api.request.outcome import Encoded
 from odradek.app.building import Running
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName

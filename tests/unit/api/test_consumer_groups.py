@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.describing import REPEATS_MAX
+from odradek.api.request.repeated_names import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import from_text
 from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.api import list_groups
-from odradek.api.call import Call, Peer
 from odradek.api.conversation import Conversation
-from odradek.api.gate import Admission
-from odradek.api.outcome import PAUSE, Slices
+from odradek.api.groups import list_groups
+from odradek.api.request.call import Call, Peer
+from odradek.api.request.gate import Admission
+from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
@@ -342,7 +342,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return (yield from plainly(call, body))
 
-    monkeypatch.setattr("odradek.api.outcome.SLICE_ELEMENTS", 0)
+    monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)
     monkeypatch.setitem(BY_KEY[ApiKey.LIST_GROUPS].__dict__, "handle", handle)
     return done
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.describing import REPEATS_MAX
+from odradek.api.request.repeated_names import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from support.in_memory import CLIENT, Harness

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api import join_group
-from odradek.api.gate import Admission
+from odradek.api.groups import join_group
+from odradek.api.request.gate import Admission
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, SLICE_ELEMENTS
 from odradek.core.coordinators.state_log import StateLog
@@ -337,7 +337,7 @@ def test_offsets_of_members_that_came_meanwhile_stay(group: GroupOffsets) -> Non
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice ends wherever it may."""
-    monkeypatch.setattr("odradek.api.outcome.SLICE_ELEMENTS", 0)
+    monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)
 
 
 @pytest.mark.usefixtures("short_slices")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek.api import allocate_producer_ids, alter_partition, controlled_shutdown
+from odradek.api.cluster import alter_partition, controlled_shutdown
+from odradek.api.transactions import allocate_producer_ids
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid

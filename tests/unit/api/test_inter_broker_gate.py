@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.api.call import Peer
-from odradek.api.gate import InterBrokerGate
+from odradek.api.request.call import Peer
+from odradek.api.request.gate import InterBrokerGate
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.access import ANONYMOUS, CLUSTER_NAME, EVERYTHING, Operation, Principal, ResourceType
 from odradek.core.kernel.cluster_view import Endpoint

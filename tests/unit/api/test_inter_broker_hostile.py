@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from odradek.api import leader_and_isr, stop_replica, update_metadata
+from odradek.api.cluster import leader_and_isr, stop_replica, update_metadata
 from odradek.app.garbage import NEVER, YOUNG_COLLECTIONS, YOUNG_OBJECTS
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api import leader_and_isr, stop_replica, update_metadata
+from odradek.api.cluster import leader_and_isr, stop_replica, update_metadata
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID

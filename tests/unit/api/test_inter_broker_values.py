@@ -7,15 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.api import (
-    allocate_producer_ids,
-    alter_partition,
-    controlled_shutdown,
-    leader_and_isr,
-    stop_replica,
-    update_metadata,
-)
-from odradek.api.alter_partition_ask import Altered, from_response, to_message, version_for
+from odradek.api.cluster import alter_partition, controlled_shutdown, leader_and_isr, stop_replica, update_metadata
+from odradek.api.cluster.alter_partition_requests import Altered, from_response, to_message, version_for
+from odradek.api.transactions import allocate_producer_ids
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, BrokerId
 from odradek.core.controller.events import ShutDown

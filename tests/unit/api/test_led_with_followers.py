@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api import large_produce
-from odradek.api.gate import Admission
-from odradek.api.list_offsets import EARLIEST, LATEST
-from odradek.api.outcome import Encoded
+from odradek.api.fetch.list_offsets import EARLIEST, LATEST
+from odradek.api.produce import large_produce
+from odradek.api.request.gate import Admission
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER
 from odradek.core.kernel.access import ANONYMOUS, Operation, ResourceType

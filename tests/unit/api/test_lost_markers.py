@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition

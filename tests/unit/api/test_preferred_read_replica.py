@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api import plain_fetch
+from odradek.api.fetch import plain_fetch
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH

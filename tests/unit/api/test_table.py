@@ -44,5 +44,5 @@ def test_a_start_loads_what_it_needs_and_no_more() -> None:
     names = [api.key.name.lower() for api in BY_KEY.values()]
     command = [sys.executable, "-c", WHAT_A_START_LOADS, *names]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "odradek.api.produce" in loaded
-    assert "odradek.api.join_group" not in loaded
+    assert "odradek.api.produce.produce" in loaded
+    assert "odradek.api.groups.join_group" not in loaded

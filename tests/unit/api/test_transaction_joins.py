@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.disks.flushes import Sync

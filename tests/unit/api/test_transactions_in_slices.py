@@ -62,7 +62,7 @@ def producer(harness: Harness) -> Transactional:
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice ends wherever it may."""
-    monkeypatch.setattr("odradek.api.outcome.SLICE_ELEMENTS", 0)
+    monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)
 
 
 def end(harness: Harness, index: int) -> int:

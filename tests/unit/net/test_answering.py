@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked, ParkingLot

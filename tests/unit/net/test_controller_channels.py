@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from odradek.api.controller_requests import versions_of
+from odradek.api.cluster.controller_requests import versions_of
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.configs.inter_broker_protocol import protocol

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from odradek.api.alter_partition import from_message
-from odradek.api.parts import whole
+from odradek.api.cluster.alter_partition import from_message
+from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from odradek.api.outcome import Encoded
+from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID

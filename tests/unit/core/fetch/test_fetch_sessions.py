@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from odradek.api.parts import whole
+from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.fetch import fetch_sessions
 from odradek.core.fetch.fetch_sessions import (

@@ -1,0 +1,1 @@
+"""Requests between brokers and their controller."""

@@ -1,0 +1,145 @@
+"""AlterPartition, versions 0 to 3: a leader has the controller change its partitions' ISRs (KIP-497).
+
+The controller's side; a leader's is in alter_partition_ask.  Topics have names before version 2 and ids since; an ISR
+that may not be is refused as INELIGIBLE_REPLICA since version 2, as OPERATION_NOT_ATTEMPTED before (KIP-841).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from odradek.api.request.call import Call
+from odradek.api.request.inter_broker import by_length, checked_asks, kept
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import Parts, whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.controller.events import AlteredPartition, AlterPartitions, BrokerEpochs
+from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, LeaderAndIsr
+from odradek.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from odradek.wire.schema import maker
+
+BY_ID_FROM, WITH_EPOCHS_FROM = 2, 3
+
+Names = Mapping[Uuid, TopicName]
+
+_partition = maker(ResponsePartitionData)
+
+
+class Parsed(NamedTuple):
+    """What a leader asks, and the partitions that the controller need not be asked for: their errors."""
+
+    ask: AlterPartitions
+    refused: Mapping[TopicPartition, AlteredPartition]
+
+
+def handle(call: Call, body: AlterPartitionRequest) -> Slices:
+    asks = checked_asks(call)
+    names = call.broker.view.names
+    ask, refused = yield from parsed(body, call.version, names)
+    call.leave(ask)
+    yield from kept(asks.asked.ask(ask), call)
+    if ask.error:
+        raise Refused(ask.error)
+    answers: dict[TopicPartition, AlteredPartition] = {**refused, **(ask.answer or {})}
+    call.leave(answers)
+    topics = []
+    for topic in body.topics:
+        name = _name(topic, call.version, names)
+        topics.append((yield from _answer(topic, name, answers, call.version)))
+        yield PAUSE
+    answer = AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics)
+    return by_length(answer, sum(len(topic.partitions) for topic in topics))
+
+
+def refuse(call: Call, body: AlterPartitionRequest, code: ErrorCode) -> AlterPartitionResponse:
+    return AlterPartitionResponse(throttle_time_ms=0, error_code=code, topics=[])
+
+
+def _answer(
+    topic: RequestTopicData, name: TopicName | None, answers: Mapping[TopicPartition, AlteredPartition], version: int
+) -> Parts[ResponseTopicData]:
+    unknown = AlteredPartition(ErrorCode.UNKNOWN_TOPIC_ID)
+    partitions = []
+    for one in topic.partitions:
+        answer = unknown if name is None else answers.get(TopicPartition(name, one.partition_index), unknown)
+        partitions.append(_told(one.partition_index, answer, version))
+        yield
+    return ResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _told(index: int, answer: AlteredPartition, version: int) -> ResponsePartitionData:
+    state = answer.state
+    if state is None:
+        code = answer.error
+        if code is ErrorCode.INELIGIBLE_REPLICA and version < BY_ID_FROM:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED  # What is newer than the version is not told in it.
+        return _partition(
+            partition_index=index, error_code=code, leader_id=0, leader_epoch=0, isr=[], partition_epoch=0
+        )
+    return _partition(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        leader_recovery_state=state.recovery,
+        partition_epoch=state.partition_epoch,
+    )
+
+
+def from_message(request: AlterPartitionRequest, version: int, names: Names) -> Parsed:
+    """Returns what `parsed` does, at once."""
+    return whole(parsed(request, version, names))
+
+
+def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[Parsed]:
+    """Returns what a leader asks; topics whose id is not among `names` are left out.
+
+    A recovery state that is none is refused: nobody could read what would be written.
+    """
+    broker = BrokerId(request.broker_id)
+    wanted: dict[TopicPartition, LeaderAndIsr] = {}
+    epochs: dict[TopicPartition, BrokerEpochs] = {}
+    refused: dict[TopicPartition, AlteredPartition] = {}
+    for topic in request.topics:
+        name = _name(topic, version, names)
+        if name is None:
+            yield
+            continue
+        for one in topic.partitions:
+            partition = TopicPartition(name, one.partition_index)
+            state = _state(one, broker)
+            if state.recovery in (RECOVERED, RECOVERING):
+                wanted[partition] = state
+            else:
+                refused[partition] = AlteredPartition(ErrorCode.INVALID_REQUEST)
+            if version >= WITH_EPOCHS_FROM:
+                epochs[partition] = {BrokerId(each.broker_id): each.broker_epoch for each in one.new_isr_with_epochs}
+            yield
+        yield
+    return Parsed(AlterPartitions(broker, request.broker_epoch, wanted, epochs), refused)
+
+
+def _name(topic: RequestTopicData, version: int, names: Names) -> TopicName | None:
+    return names.get(topic.topic_id) if version >= BY_ID_FROM else TopicName(topic.topic_name)
+
+
+def _state(one: RequestPartitionData, leader: BrokerId) -> LeaderAndIsr:
+    isr = one.new_isr or [member.broker_id for member in one.new_isr_with_epochs]
+    return LeaderAndIsr(
+        leader,
+        LeaderEpoch(one.leader_epoch),
+        tuple(map(BrokerId, isr)),
+        one.leader_recovery_state,
+        partition_epoch=one.partition_epoch,
+    )

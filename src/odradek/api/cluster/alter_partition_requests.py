@@ -1,0 +1,131 @@
+"""AlterPartition as a leader asks it: its proposals as a message to the controller, and the answer to each of them.
+
+Where the leader is the controller itself the same goes as an event (`to_event`, `from_event`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.api.cluster.alter_partition import BY_ID_FROM, WITH_EPOCHS_FROM
+from odradek.base.errors import ErrorCode, error_code
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.controller.events import AlterPartitions
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.alter_partition_manager import ProposedIsr
+from odradek.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
+
+TopicIds = Mapping[TopicName, Uuid]
+
+
+class Altered(NamedTuple):
+    """The answer to one proposal: the partition's state, or why it is not changed."""
+
+    error: ErrorCode
+    state: LeaderAndIsr | None = None
+
+
+def topic_ids_of(proposed: Iterable[ProposedIsr]) -> TopicIds:
+    """Returns the ids of the topics, as their logs have them; those without one are left out."""
+    found = {one.leading.name.topic: one.leading.log.topic_id for one in proposed}
+    return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+
+
+def version_for(proposed: Iterable[ProposedIsr], topic_ids: TopicIds, newest: int) -> int:
+    """Returns the version to ask in: names have to do if a topic has no id, as one made before Kafka 2.8."""
+    has_ids = all(topic_ids.get(one.leading.name.topic, ZERO_UUID) != ZERO_UUID for one in proposed)
+    return newest if has_ids else min(newest, BY_ID_FROM - 1)
+
+
+def to_message(
+    proposed: Iterable[ProposedIsr], broker: BrokerId, broker_epoch: int, topic_ids: TopicIds, version: int
+) -> AlterPartitionRequest:
+    """Returns the message, with each topic once; the broker is the one that leads the partitions."""
+    topics: dict[TopicName, RequestTopicData] = {}
+    for one in proposed:
+        name = one.leading.name
+        topic = topics.get(name.topic)
+        if topic is None:
+            topic_id = topic_ids.get(name.topic, ZERO_UUID)
+            topic = topics[name.topic] = RequestTopicData(topic_name=name.topic, topic_id=topic_id, partitions=[])
+        topic.partitions.append(_partition(name.partition, one, version))
+    return AlterPartitionRequest(broker_id=broker, broker_epoch=broker_epoch, topics=list(topics.values()))
+
+
+def _partition(index: int, one: ProposedIsr, version: int) -> RequestPartitionData:
+    state = one.proposal
+    partition = RequestPartitionData(
+        partition_index=index, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
+    )
+    if version >= 1:
+        partition.leader_recovery_state = state.recovery
+    if version < WITH_EPOCHS_FROM:
+        partition.new_isr = list(state.isr)
+        return partition
+    members = zip(state.isr, one.broker_epochs, strict=True)
+    partition.new_isr_with_epochs = [BrokerState(broker_id=member, broker_epoch=epoch) for member, epoch in members]
+    return partition
+
+
+def from_response(
+    proposed: Sequence[ProposedIsr], response: AlterPartitionResponse, topic_ids: TopicIds, version: int
+) -> list[Altered]:
+    """Returns the answer to each proposal, in their order; one that is not answered is UNKNOWN_SERVER_ERROR.
+
+    `topic_ids` are those that the message was made with.
+    """
+    if response.error_code:
+        return [Altered(error_code(response.error_code))] * len(proposed)
+    by_id = version >= BY_ID_FROM
+    found = {
+        (topic.topic_id if by_id else topic.topic_name, one.partition_index): one
+        for topic in response.topics
+        for one in topic.partitions
+    }
+    answers = []
+    for one in proposed:
+        name = one.leading.name
+        topic = topic_ids.get(name.topic, ZERO_UUID) if by_id else name.topic
+        answers.append(_altered(one.proposal, found.get((topic, name.partition))))
+    return answers
+
+
+def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> Altered:
+    if told is None:
+        return Altered(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if told.error_code:
+        return Altered(error_code(told.error_code))
+    state = LeaderAndIsr(
+        BrokerId(told.leader_id),
+        LeaderEpoch(told.leader_epoch),
+        tuple(map(BrokerId, told.isr)),
+        told.leader_recovery_state,
+        proposal.controller_epoch,  # The answer has none, and nobody compares it.
+        told.partition_epoch,
+    )
+    return Altered(ErrorCode.NONE, state)
+
+
+def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: int) -> AlterPartitions:
+    """Returns what the message of the newest version says, for a controller of this broker's own."""
+    wanted = {one.leading.name: one.proposal for one in proposed}
+    epochs = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in proposed}
+    return AlterPartitions(broker, broker_epoch, wanted, epochs)
+
+
+def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[Altered]:
+    """Returns the answer to each proposal, in their order, when the controller has answered the event."""
+    if event.error:
+        return [Altered(event.error) for _ in proposed]
+    assert event.answer is not None, "an event without an error has an answer"
+    answers = (event.answer[one.leading.name] for one in proposed)
+    return [Altered(answer.error, answer.state) for answer in answers]

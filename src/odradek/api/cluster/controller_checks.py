@@ -1,0 +1,139 @@
+"""Checks of what a controller's request says, made before anything of it is applied.
+
+A name or number that no broker could use costs its partition alone: that is answered with its own error, and the
+others are applied.  Some states look odd and are sent by Apache Kafka's controllers all the same: while a
+reassignment ends, the ISR still has members outside the new replicas.  They are accepted.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import PARTITIONS_PER_TOPIC_MAX
+from odradek.base.units import NO_BROKER, BrokerId, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.controller.broker_request_batch import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    AssignedState,
+    PartitionMetadata,
+    TopicIds,
+)
+from odradek.core.kernel import topic_names
+from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, BrokerInfo, Endpoint
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+PORT_MAX = 65_535
+_HOST = re.compile(r"[^\s/\x00-\x1f\x7f]{1,255}")
+
+
+def sound_partitions(
+    partitions: Mapping[TopicPartition, T], ids: TopicIds, error_of: Callable[[T], ErrorCode]
+) -> Parts[tuple[dict[TopicPartition, T], dict[TopicPartition, ErrorCode]]]:
+    """Return the partitions that can be applied, and the error of each of the others; log that there are others."""
+    topics = yield from _topic_errors(partitions, ids)
+    sound: dict[TopicPartition, T] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for number, (partition, value) in enumerate(partitions.items(), 1):
+        code = topics.get(partition.topic) or _index_error(partition.partition) or error_of(value)
+        if code:
+            refused[partition] = code
+        else:
+            sound[partition] = value
+        if not number % CHEAP:
+            yield
+    if refused:
+        name, code = next(iter(refused.items()))
+        text = "%d of %d partitions in a controller's request can't be and are refused, the first is %.300r-%d: %s"
+        _LOG.warning(text, len(refused), len(partitions), name.topic, name.partition, code.name)
+    return sound, refused
+
+
+def _topic_errors(partitions: Iterable[TopicPartition], ids: TopicIds) -> Parts[dict[TopicName, ErrorCode]]:
+    """Return the errors of topics: of a name that none may have, or of an id that another topic has."""
+    codes: dict[TopicName, ErrorCode] = {}
+    owners: dict[Uuid, TopicName] = {}
+    for number, partition in enumerate(partitions, 1):
+        name = partition.topic
+        if name not in codes:
+            topic_id = ids.get(name, ZERO_UUID)
+            is_shared = topic_id != ZERO_UUID and owners.setdefault(topic_id, name) != name
+            codes[name] = _name_error(name) or (ErrorCode.INVALID_REQUEST if is_shared else ErrorCode.NONE)
+        if not number % CHEAP:
+            yield
+    return codes
+
+
+def _name_error(name: TopicName) -> ErrorCode:
+    try:
+        topic_names.checked(name)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.NONE
+
+
+def _index_error(index: int) -> ErrorCode:
+    return ErrorCode.NONE if 0 <= index < PARTITIONS_PER_TOPIC_MAX else ErrorCode.INVALID_REQUEST
+
+
+def assigned_error(assigned: AssignedState) -> ErrorCode:
+    """Return why a replica can't take the state of a LeaderAndIsr; NONE if it can."""
+    state = assigned.state
+    has_leader = state.leader in state.isr or state.leader == NO_BROKER
+    epochs = min(state.leader_epoch, state.partition_epoch, state.controller_epoch)
+    lists = (state.isr, assigned.replicas, assigned.adding, assigned.removing)
+    is_sound = has_leader and epochs >= 0 and state.recovery in (RECOVERED, RECOVERING) and all(map(_are_ids, lists))
+    return ErrorCode.NONE if is_sound else ErrorCode.INVALID_REQUEST
+
+
+def metadata_error(metadata: PartitionMetadata) -> ErrorCode:
+    """Return why clients can't be told of a partition; NONE if they can."""
+    state = metadata.state
+    is_led = state.leader >= LEADER_DURING_DELETE and state.leader_epoch >= EPOCH_DURING_DELETE
+    lists = (state.isr, metadata.replicas, metadata.offline)
+    return ErrorCode.NONE if is_led and all(map(_are_ids, lists)) else ErrorCode.INVALID_REQUEST
+
+
+def no_error(_: object) -> ErrorCode:
+    """Return NONE: nothing is said of the partition but its name, or nothing that has to be right."""
+    return ErrorCode.NONE
+
+
+def _are_ids(brokers: tuple[BrokerId, ...]) -> bool:
+    """Return whether these are brokers, each of them once."""
+    return not brokers or (min(brokers) >= 0 and len({*brokers}) == len(brokers))
+
+
+def sound_brokers(brokers: Iterable[BrokerInfo]) -> Parts[tuple[BrokerInfo, ...]]:
+    """Return the brokers that clients can be told of, each once; log that there are others."""
+    sound: dict[BrokerId, BrokerInfo] = {}
+    odd: list[BrokerInfo] = []
+    for number, broker in enumerate(brokers, 1):
+        if broker.id in sound or not _is_sound(broker):
+            odd.append(broker)
+        else:
+            sound[broker.id] = broker
+        if not number % CHEAP:
+            yield
+    if odd:
+        text = "%d brokers in a controller's request can't be and are left out, the first is %.300r"
+        _LOG.warning(text, len(odd), odd[0])
+    return tuple(sound.values())
+
+
+def _is_sound(broker: BrokerInfo) -> bool:
+    listeners = {endpoint.listener for endpoint in broker.endpoints}
+    are_distinct = len(listeners) == len(broker.endpoints)
+    return broker.id >= 0 and are_distinct and all(map(_can_be_reached, broker.endpoints))
+
+
+def _can_be_reached(endpoint: Endpoint) -> bool:
+    return 0 < endpoint.port <= PORT_MAX and _HOST.fullmatch(endpoint.host) is not None

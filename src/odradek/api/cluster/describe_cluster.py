@@ -1,0 +1,50 @@
+"""DescribeCluster, versions 0 to 2: the brokers, the controller and the cluster's id (KIP-700).
+
+v1: brokers or controllers (KIP-919); here only brokers can be asked for.  v2: fenced brokers on request (KIP-1073);
+there are none without KRaft.
+"""
+
+from __future__ import annotations
+
+from odradek.api.request import authorized_operations as authorized
+from odradek.api.request.call import Call
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(call: Call, body: DescribeClusterRequest) -> DescribeClusterResponse:
+    if body.endpoint_type != BROKERS:
+        return _wrong_endpoint(body)
+    view = call.broker.view
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        cluster_id=view.cluster_id,
+        controller_id=view.controller,
+        brokers=_brokers(call),
+        cluster_authorized_operations=authorized.cluster(call, body.include_cluster_authorized_operations),
+    )
+
+
+def refuse(call: Call, body: DescribeClusterRequest, code: ErrorCode) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code, cluster_id="", brokers=[])
+
+
+def _wrong_endpoint(body: DescribeClusterRequest) -> DescribeClusterResponse:
+    if body.endpoint_type == CONTROLLERS:
+        code, text = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's address, not a controller's"
+    else:
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {body.endpoint_type} is not known"
+    return DescribeClusterResponse(error_code=code, error_message=text, cluster_id="", brokers=[])
+
+
+def _brokers(call: Call) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in call.reachable_brokers()
+    ]

@@ -1,0 +1,184 @@
+"""What a follower asks its leader, as messages of any version, and the leader's answers for each partition.
+
+Fetch, OffsetForLeaderEpoch and ListOffsets; what is asked and why is in core/replication/replica_fetcher_manager.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from odradek.api.fetch.follower_fetch import REPLICA_STATE_SINCE
+from odradek.base.errors import ErrorCode, error_code
+from odradek.base.units import NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
+from odradek.core.replication.replica_fetcher_manager import EpochsRequested, FetchRequested, Named, OffsetsRequested
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+LAST_FETCHED_EPOCH_SINCE, BY_ID_SINCE = 12, 13
+NO_RECORDS = memoryview(b"")
+
+
+class FetchSettings(NamedTuple):
+    """Who fetches, and how much; times are in milliseconds."""
+
+    broker: BrokerId
+    broker_epoch: int
+    max_wait_ms: int  # replica.fetch.wait.max.ms
+    min_bytes: int  # replica.fetch.min.bytes
+    max_bytes: int  # replica.fetch.response.max.bytes
+    partition_max_bytes: int  # replica.fetch.max.bytes
+
+
+# Fetch.
+
+
+def fetch_version(asked: FetchRequested, newest: int) -> int:
+    """Returns the version to ask in: names have to do if a topic has no id, as one made before Kafka 2.8."""
+    return newest if asked.by_id else min(newest, BY_ID_SINCE - 1)
+
+
+def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) -> FetchRequest:
+    """Returns the message, with each topic once."""
+    topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
+    for one in asked.named:
+        assert isinstance(one.ask, Fetch), "a fetch session has nothing else"
+        name, key = one.name, (one.name.topic, one.topic_id)
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchTopic(topic=name.topic, topic_id=one.topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=name.partition,
+                current_leader_epoch=one.following.epoch,
+                fetch_offset=one.ask.offset,
+                last_fetched_epoch=one.ask.last_fetched_epoch if version >= LAST_FETCHED_EPOCH_SINCE else -1,
+                log_start_offset=one.log_start,
+                partition_max_bytes=settings.partition_max_bytes,
+            )
+        )
+    says_state = version >= REPLICA_STATE_SINCE
+    state = ReplicaState(replica_id=settings.broker, replica_epoch=settings.broker_epoch)
+    return FetchRequest(
+        replica_id=-1 if says_state else settings.broker,
+        replica_state=state if says_state else ReplicaState(),
+        max_wait_ms=settings.max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        session_id=asked.session_id,
+        session_epoch=asked.session_epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=_forgotten(asked.forgotten),  # Of a session, which a leader before v7 has not.
+    )
+
+
+def _forgotten(forgotten: Iterable[Named]) -> list[ForgottenTopic]:
+    topics: dict[tuple[TopicName, Uuid], ForgottenTopic] = {}
+    for one in forgotten:
+        key = one.name.topic, one.topic_id
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = ForgottenTopic(topic=one.name.topic, topic_id=one.topic_id, partitions=[])
+        topic.partitions.append(one.name.partition)
+    return list(topics.values())
+
+
+def fetched(
+    response: FetchResponse, names: Mapping[Uuid, TopicName], version: int
+) -> Iterator[tuple[TopicPartition, Fetched]]:
+    """Yields the answer for each partition that is in the response; `names` are those of the session's topics."""
+    for topic in response.responses:
+        name = names.get(topic.topic_id) if version >= BY_ID_SINCE else TopicName(topic.topic)
+        if name is not None:
+            for one in topic.partitions:
+                yield TopicPartition(name, one.partition_index), _fetched(one)
+
+
+def _fetched(data: PartitionData) -> Fetched:
+    diverging = data.diverging_epoch
+    records = data.records
+    assert records is None or isinstance(records, bytes | bytearray | memoryview), "what was received is in memory"
+    return Fetched(
+        error_code(data.error_code),
+        NO_RECORDS if records is None else memoryview(records),
+        Offset(data.high_watermark),
+        Offset(data.log_start_offset),
+        EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)) if diverging.end_offset >= 0 else None,
+    )
+
+
+# OffsetForLeaderEpoch.
+
+
+def epochs_message(asked: EpochsRequested, broker: BrokerId) -> OffsetForLeaderEpochRequest:
+    topics: dict[TopicName, OffsetForLeaderTopic] = {}
+    for name, one in asked.named.items():
+        assert isinstance(one.ask, OffsetsForLeaderEpoch), "it asks for the end of an epoch"
+        topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
+        topic.partitions.append(
+            OffsetForLeaderPartition(
+                partition=name.partition,
+                current_leader_epoch=one.following.epoch,
+                leader_epoch=one.ask.leader_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=broker, topics=list(topics.values()))
+
+
+def epochs_ended(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, EpochEnd]]:
+    for topic in response.topics:
+        for one in topic.partitions:
+            end = EpochEnd(LeaderEpoch(one.leader_epoch), Offset(one.end_offset))
+            yield TopicPartition(TopicName(topic.topic), one.partition), error_code(one.error_code), end
+
+
+# ListOffsets.
+
+
+def offsets_message(asked: OffsetsRequested, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
+    topics: dict[TopicName, ListOffsetsTopic] = {}
+    for name, one in asked.named.items():
+        topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=name.partition, current_leader_epoch=one.following.epoch, timestamp=timestamp
+            )
+        )
+    return ListOffsetsRequest(replica_id=broker, topics=list(topics.values()))
+
+
+def offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, ErrorCode, Offset]]:
+    for topic in response.topics:
+        for one in topic.partitions:
+            name = TopicPartition(TopicName(topic.name), one.partition_index)
+            yield name, error_code(one.error_code), Offset(one.offset)
+
+
+def both_offsets(
+    starts: ListOffsetsResponse, ends: Mapping[TopicPartition, tuple[ErrorCode, Offset]]
+) -> Iterator[tuple[TopicPartition, ErrorCode, Offset, Offset]]:
+    """Yields where each log starts and ends, or the error of either."""
+    for name, error, start in offsets(starts):
+        end_error, end = ends.get(name, (ErrorCode.UNKNOWN_SERVER_ERROR, NO_OFFSET))
+        yield name, error if error is not ErrorCode.NONE else end_error, start, end

@@ -1,0 +1,177 @@
+"""LeaderAndIsr, versions 0 to 7: which of its replicas a broker leads, and whom the others follow.
+
+The controller's value (core/controller/broker_request_batch) as a message and back, and a broker's answer.  Before
+version 2 partitions are not grouped by topic, from version 5 on the answer has topic ids instead of names.  An error
+of the whole request is told for each of its partitions, too, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek.api.cluster.controller_checks import assigned_error, sound_partitions
+from odradek.api.request.call import Call
+from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, whole
+from odradek.api.request.topic_states import Errors, brokers, each, leader_and_isr, states_and_ids, told, topic_states
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.controller.broker_request_batch import AssignedState, BecomeLeaderOrFollower, ToBroker
+from odradek.core.kernel.cluster_view import PLAINTEXT, RECOVERED, BrokerInfo, Endpoint
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.schema import maker
+
+GROUPED_FROM, ANSWERED_BY_ID_FROM, WITH_RECOVERY_FROM, LAST = 2, 5, 6, 7
+
+_error = maker(LeaderAndIsrPartitionError)
+
+
+def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
+    asks = checked_asks(call)
+    become = yield from parsed(body, call.peer.listener)
+    sound, refused = yield from sound_partitions(become.partitions, become.topic_ids, assigned_error)
+    sent = to_broker(call, body, become._replace(partitions=sound))
+    call.leave((sent, become))
+    failed = yield from carried_out(asks.told.ask(sent), call)
+    answer = yield from _answer(become, {**failed, **refused}, call.version)
+    return by_length(answer, len(become.partitions))
+
+
+def refuse(call: Call, body: LeaderAndIsrRequest, code: ErrorCode) -> LeaderAndIsrResponse:
+    if call.version >= ANSWERED_BY_ID_FROM:
+        topics = [
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id, partition_errors=[_refused("", one, code) for one in topic.partition_states]
+            )
+            for topic in body.topic_states
+        ]
+        return LeaderAndIsrResponse(error_code=code, topics=topics)
+    refused = [_refused(one.topic_name, one, code) for one in body.ungrouped_partition_states]
+    refused += [_refused(topic.topic_name, one, code) for topic in body.topic_states for one in topic.partition_states]
+    return LeaderAndIsrResponse(error_code=code, partition_errors=refused)
+
+
+def _refused(topic: str, state: LeaderAndIsrPartitionState, code: ErrorCode) -> LeaderAndIsrPartitionError:
+    return _error(topic_name=topic, partition_index=state.partition_index, error_code=code)
+
+
+def _answer(become: BecomeLeaderOrFollower, failed: Errors, version: int) -> Parts[LeaderAndIsrResponse]:
+    if version >= ANSWERED_BY_ID_FROM:
+        topics = yield from _by_id(become.partitions, become.topic_ids, failed)
+        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)
+    ends = []
+    for number, one in enumerate(become.partitions, 1):
+        code = failed.get(one, ErrorCode.NONE)
+        ends.append(_error(topic_name=one.topic, partition_index=one.partition, error_code=code))
+        if not number % CHEAP:
+            yield
+    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partition_errors=ends)
+
+
+def _by_id(
+    partitions: Iterable[TopicPartition], ids: Mapping[TopicName, Uuid], failed: Errors
+) -> Parts[list[LeaderAndIsrTopicError]]:
+    topics: dict[Uuid, LeaderAndIsrTopicError] = {}
+    for number, one in enumerate(partitions, 1):
+        topic_id = ids.get(one.topic, ZERO_UUID)
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
+        code = failed.get(one, ErrorCode.NONE)
+        topic.partition_errors.append(_error(partition_index=one.partition, error_code=code))
+        if not number % CHEAP:
+            yield
+    return list(topics.values())
+
+
+def last_version(become: BecomeLeaderOrFollower) -> int:
+    """Returns the last version that can tell of these topics: where one has no id, an answer must have names."""
+    return ANSWERED_BY_ID_FROM - 1 if ZERO_UUID in become.topic_ids.values() else LAST
+
+
+def to_message(sent: ToBroker, become: BecomeLeaderOrFollower, version: int, listener: str) -> LeaderAndIsrRequest:
+    """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
+    request = LeaderAndIsrRequest(
+        controller_id=sent.controller,
+        controller_epoch=sent.controller_epoch,
+        broker_epoch=sent.broker_epoch,
+        live_leaders=[_live_leader(leader, listener) for leader in become.live_leaders],
+    )
+    states = {partition: _state(partition, assigned, version) for partition, assigned in become.partitions.items()}
+    if version < GROUPED_FROM:
+        request.ungrouped_partition_states = list(states.values())
+        return request
+    request.topic_states = topic_states(states, become.topic_ids, LeaderAndIsrTopicState)
+    return request
+
+
+def _live_leader(leader: BrokerInfo, listener: str) -> LeaderAndIsrLiveLeader:
+    at = leader.endpoint(listener) or leader.endpoints[0]
+    return LeaderAndIsrLiveLeader(broker_id=leader.id, host_name=at.host, port=at.port)
+
+
+def _state(partition: TopicPartition, assigned: AssignedState, version: int) -> LeaderAndIsrPartitionState:
+    state = assigned.state
+    return LeaderAndIsrPartitionState(
+        topic_name=partition.topic,
+        partition_index=partition.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=state.partition_epoch,
+        replicas=list(assigned.replicas),
+        adding_replicas=list(assigned.adding),
+        removing_replicas=list(assigned.removing),
+        is_new=assigned.is_new,
+        leader_recovery_state=state.recovery if version >= WITH_RECOVERY_FROM else RECOVERED,
+    )
+
+
+def from_message(request: LeaderAndIsrRequest, listener: str = PLAINTEXT) -> BecomeLeaderOrFollower:
+    """Returns what `parsed` does, at once."""
+    return whole(parsed(request, listener))
+
+
+def parsed(request: LeaderAndIsrRequest, listener: str) -> Parts[BecomeLeaderOrFollower]:
+    """Returns what the controller asks; of topics without an id, which older ones don't tell, there is none."""
+
+    def leader(one: LeaderAndIsrLiveLeader) -> BrokerInfo:
+        return BrokerInfo(BrokerId(one.broker_id), (Endpoint(listener, one.host_name, one.port),))
+
+    partitions, ids = yield from states_and_ids(request, _assigned)
+    return BecomeLeaderOrFollower(partitions, ids, (yield from each(request.live_leaders, leader)))
+
+
+def _assigned(state: LeaderAndIsrPartitionState) -> AssignedState:
+    return AssignedState(
+        leader_and_isr(state, state.partition_epoch, state.leader_recovery_state),
+        brokers(state.replicas),
+        brokers(state.adding_replicas),
+        brokers(state.removing_replicas),
+        is_new=state.is_new,
+    )
+
+
+def errors(become: BecomeLeaderOrFollower, response: LeaderAndIsrResponse) -> Errors:
+    """Returns the partitions for which a broker could not do it."""
+    names = {topic_id: name for name, topic_id in become.topic_ids.items()}
+    return told(
+        [(one.topic_name, one) for one in response.partition_errors]
+        + [
+            (names[topic.topic_id], one)
+            for topic in response.topics
+            if topic.topic_id in names
+            for one in topic.partition_errors
+        ]
+    )

@@ -1,0 +1,133 @@
+"""StopReplica, versions 0 to 4: replicas that a broker is to give up, or to delete.
+
+The controller's value (core/controller/broker_request_batch) as messages and back, and a broker's answer.  Before
+version 3 a request says for all of its partitions whether they are deleted, and knows no leader epochs.  Who may not
+ask is told so for each partition, too, a stale epoch for the request alone, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.api.cluster.controller_checks import no_error, sound_partitions
+from odradek.api.request.call import Call
+from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, whole
+from odradek.api.request.topic_states import Errors, by_topic, told
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
+from odradek.core.controller.broker_request_batch import StopReplicas, ToBroker
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from odradek.wire.schema import maker
+
+GROUPED_FROM, WITH_EPOCHS_FROM = 1, 3
+STALE = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
+
+_error = maker(StopReplicaPartitionError)
+
+
+def handle(call: Call, body: StopReplicaRequest) -> Slices:
+    asks = checked_asks(call)
+    stops = yield from parsed(body)
+    call.leave(stops)
+    sent, all_refused = [], []
+    for stop in stops:
+        sound, refused = yield from sound_partitions(stop.partitions, {}, no_error)
+        sent.append(to_broker(call, body, stop._replace(partitions=sound)))
+        all_refused.append(refused)
+    promises = [asks.told.ask(one) for one in sent]
+    ends = []
+    for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
+        failed = {**(yield from carried_out(promise, call)), **refused}
+        for number, one in enumerate(stop.partitions, 1):
+            code = failed.get(one, ErrorCode.NONE)
+            ends.append(_error(topic_name=one.topic, partition_index=one.partition, error_code=code))
+            if not number % CHEAP:
+                yield PAUSE
+    return by_length(StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=ends), len(ends))
+
+
+def refuse(call: Call, body: StopReplicaRequest, code: ErrorCode) -> StopReplicaResponse:
+    named = () if code in STALE else _named(body)
+    refused = [_error(topic_name=one.topic, partition_index=one.partition, error_code=code) for one in named]
+    return StopReplicaResponse(error_code=code, partition_errors=refused)
+
+
+def _named(body: StopReplicaRequest) -> Iterator[TopicPartition]:
+    return (one for one, _, _ in _asked(body))
+
+
+def to_message(sent: ToBroker, stop: StopReplicas, version: int) -> StopReplicaRequest:
+    """Returns the message."""
+    request = StopReplicaRequest(
+        controller_id=sent.controller,
+        controller_epoch=sent.controller_epoch,
+        broker_epoch=sent.broker_epoch,
+        delete_partitions=stop.deletes and version < WITH_EPOCHS_FROM,
+    )
+    if version >= WITH_EPOCHS_FROM:
+        states = {
+            partition: StopReplicaPartitionState(
+                partition_index=partition.partition, leader_epoch=epoch, delete_partition=stop.deletes
+            )
+            for partition, epoch in stop.partitions.items()
+        }
+        request.topic_states = [
+            StopReplicaTopicState(topic_name=name, partition_states=some) for name, some in by_topic(states).items()
+        ]
+    elif version >= GROUPED_FROM:
+        indexes = by_topic({partition: partition.partition for partition in stop.partitions})
+        request.topics = [StopReplicaTopicV1(name=name, partition_indexes=some) for name, some in indexes.items()]
+    else:
+        request.ungrouped_partitions = [
+            StopReplicaPartitionV0(topic_name=one.topic, partition_index=one.partition) for one in stop.partitions
+        ]
+    return request
+
+
+def from_message(request: StopReplicaRequest) -> tuple[StopReplicas, ...]:
+    """Returns what `parsed` does, at once."""
+    return whole(parsed(request))
+
+
+def parsed(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
+    """Returns what the controller asks, what is deleted behind what is not; -1 where it says no epoch.
+
+    A request without partitions asks for nothing to be closed.
+    """
+    found: dict[bool, dict[TopicPartition, LeaderEpoch]] = {False: {}, True: {}}
+    for number, (partition, epoch, deletes) in enumerate(_asked(request), 1):
+        found[deletes][partition] = epoch
+        if not number % CHEAP:
+            yield
+    stops = tuple(StopReplicas(partitions, deletes) for deletes, partitions in found.items() if partitions)
+    return stops or (StopReplicas({}, deletes=False),)
+
+
+def _asked(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, LeaderEpoch, bool]]:
+    """Yields the partitions of any form of the request, each with its leader epoch and whether it is deleted."""
+    deletes = request.delete_partitions
+    for old in request.ungrouped_partitions:
+        yield TopicPartition(TopicName(old.topic_name), old.partition_index), NO_EPOCH, deletes
+    for topic in request.topics:
+        name = TopicName(topic.name)
+        for index in topic.partition_indexes:
+            yield TopicPartition(name, index), NO_EPOCH, deletes
+    for states in request.topic_states:
+        name = TopicName(states.topic_name)
+        for one in states.partition_states:
+            yield TopicPartition(name, one.partition_index), LeaderEpoch(one.leader_epoch), one.delete_partition
+
+
+def errors(response: StopReplicaResponse) -> Errors:
+    """Returns the partitions for which a broker could not do it."""
+    return told((one.topic_name, one) for one in response.partition_errors)

@@ -1,0 +1,132 @@
+"""UpdateMetadata, versions 0 to 8: which brokers there are, and who leads what, as clients are told of it.
+
+The controller's value (core/controller/broker_request_batch) as a message and back, and a broker's answer.  Version 0
+knows one address of a broker, and before version 5 partitions are not grouped by topic.  The answer has room for one
+error: that of the first partition or broker that can't be, while all others are applied.
+"""
+
+from __future__ import annotations
+
+from odradek.api.cluster.controller_checks import metadata_error, sound_brokers, sound_partitions
+from odradek.api.request.call import Call
+from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import Parts, whole
+from odradek.api.request.topic_states import brokers, each, leader_and_isr, states_and_ids, topic_states
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, TopicPartition
+from odradek.core.controller.broker_request_batch import PartitionMetadata, ToBroker, UpdateMetadata
+from odradek.core.kernel.cluster_view import PLAINTEXT, BrokerInfo, Endpoint
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+
+GROUPED_FROM, TYPED_FROM = 5, 8
+FULL = 2  # The type of a request that has all there is.
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # By the numbers of Kafka's SecurityProtocol.
+
+
+def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
+    asks = checked_asks(call)
+    update = yield from parsed(body)
+    sound, refused = yield from sound_partitions(update.partitions, update.topic_ids, metadata_error)
+    known = yield from sound_brokers(update.brokers)
+    sent = to_broker(call, body, update._replace(partitions=sound, brokers=known))
+    call.leave((sent, update))
+    yield from carried_out(asks.told.ask(sent), call)
+    bad_broker = ErrorCode.NONE if len(known) == len(update.brokers) else ErrorCode.INVALID_REQUEST
+    code = next(iter(refused.values()), bad_broker)
+    return by_length(UpdateMetadataResponse(error_code=code), len(update.partitions))
+
+
+def refuse(call: Call, body: UpdateMetadataRequest, code: ErrorCode) -> UpdateMetadataResponse:
+    return UpdateMetadataResponse(error_code=code)
+
+
+def to_message(sent: ToBroker, update: UpdateMetadata, version: int) -> UpdateMetadataRequest:
+    """Returns the message."""
+    request = UpdateMetadataRequest(
+        controller_id=sent.controller,
+        type=FULL if update.is_full and version >= TYPED_FROM else 0,
+        controller_epoch=sent.controller_epoch,
+        broker_epoch=sent.broker_epoch,
+        live_brokers=[_live_broker(broker) for broker in update.brokers],
+    )
+    states = {partition: _state(partition, told) for partition, told in update.partitions.items()}
+    if version < GROUPED_FROM:
+        request.ungrouped_partition_states = list(states.values())
+        return request
+    request.topic_states = topic_states(states, update.topic_ids, UpdateMetadataTopicState)
+    return request
+
+
+def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
+    first = next((one for one in broker.endpoints if one.protocol == PLAINTEXT), broker.endpoints[0])
+    return UpdateMetadataBroker(
+        id=broker.id,
+        v0_host=first.host,
+        v0_port=first.port,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=one.port, host=one.host, listener=one.listener, security_protocol=_number(one.protocol)
+            )
+            for one in broker.endpoints
+        ],
+        rack=broker.rack,
+    )
+
+
+def _number(protocol: str) -> int:
+    return _PROTOCOLS.index(protocol) if protocol in _PROTOCOLS else 0
+
+
+def _state(partition: TopicPartition, told: PartitionMetadata) -> UpdateMetadataPartitionState:
+    state = told.state
+    return UpdateMetadataPartitionState(
+        topic_name=partition.topic,
+        partition_index=partition.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        zk_version=state.partition_epoch,
+        replicas=list(told.replicas),
+        offline_replicas=list(told.offline),
+    )
+
+
+def from_message(request: UpdateMetadataRequest) -> UpdateMetadata:
+    """Returns what `parsed` does, at once."""
+    return whole(parsed(request))
+
+
+def parsed(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
+    """Returns what the controller tells; of topics without an id, which older ones don't tell, there is none."""
+    partitions, ids = yield from states_and_ids(request, _metadata)
+    brokers = yield from each(request.live_brokers, _broker)
+    return UpdateMetadata(partitions, ids, brokers, is_full=request.type == FULL)
+
+
+def _metadata(state: UpdateMetadataPartitionState) -> PartitionMetadata:
+    return PartitionMetadata(
+        leader_and_isr(state, state.zk_version), brokers(state.replicas), brokers(state.offline_replicas)
+    )
+
+
+def _broker(broker: UpdateMetadataBroker) -> BrokerInfo:
+    endpoints = tuple(map(_endpoint, broker.endpoints))
+    return BrokerInfo(
+        BrokerId(broker.id), endpoints or (Endpoint(PLAINTEXT, broker.v0_host, broker.v0_port),), broker.rack or None
+    )
+
+
+def _endpoint(endpoint: UpdateMetadataEndpoint) -> Endpoint:
+    """Before version 3 a listener was called by its protocol; one that nobody knows yet counts as plain."""
+    number = endpoint.security_protocol
+    protocol = _PROTOCOLS[number] if 0 <= number < len(_PROTOCOLS) else PLAINTEXT
+    return Endpoint(endpoint.listener or protocol, endpoint.host, endpoint.port, protocol)

@@ -1,0 +1,1 @@
+"""Configurations and log directories."""

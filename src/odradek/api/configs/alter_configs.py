@@ -1,0 +1,47 @@
+"""AlterConfigs, versions 0 to 2: what is named is the whole configuration, and what is not goes back to its default.
+
+Deprecated since KIP-339, since two clients undo each other's changes; IncrementalAlterConfigs changes single keys.
+"""
+
+from __future__ import annotations
+
+from odradek.api.configs.config_changes import Key, altered, told_as
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Slices
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.configs.edits import Operation
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(call: Call, body: AlterConfigsRequest) -> Slices:
+    return altered(
+        call,
+        ApiKey.ALTER_CONFIGS,
+        body.resources,
+        keys=_keys,
+        told=_told,
+        answer=_answer,
+        is_dry=body.validate_only,
+        replaces_all=True,
+    )
+
+
+def refuse(call: Call, body: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
+    return _answer([_told(resource, Refused(code)) for resource in body.resources])
+
+
+_told = told_as(AlterConfigsResourceResponse)
+
+
+def _keys(resource: AlterConfigsResource) -> list[Key]:
+    return [(one.name, Operation.SET, one.value) for one in resource.configs]
+
+
+def _answer(responses: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=responses)

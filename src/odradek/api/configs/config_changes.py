@@ -1,0 +1,187 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: each resource is changed or refused by itself.
+
+What the request itself says wrong is found here; what a value may be, with the configuration that is there, by the
+thread that changes the metadata tree (core/configs/config_validation.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol, TypeVar
+
+from odradek.api.configs.config_resources import ResourceType
+from odradek.api.request.call import Call
+from odradek.api.request.log_fields import of_call
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, parked, pauses
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import SECOND_MS
+from odradek.core.broker.effects import AlterConfigs, Altered, ConfigOwner
+from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
+from odradek.core.kernel import access, topic_names
+from odradek.wire.api_keys import ApiKey
+
+TIMEOUT_MS = 30 * SECOND_MS  # The requests have none of their own; clients give up after as long by default.
+KEYS_MAX = 1000  # Of one resource; a broker has some four hundred.
+KEYS_PER_PART = 8
+_NUMBER = re.compile(r"[+-]?\d{1,10}")
+
+Key = tuple[str, int, str | None]  # Its name, an operation, a value.
+
+
+class Resource(Protocol):
+    """A resource in a request."""
+
+    resource_type: int
+    resource_name: str
+
+    @property
+    def configs(self) -> Sequence[object]: ...
+
+
+R = TypeVar("R", bound=Resource)
+Told = TypeVar("Told")
+Judged = list[tuple[R, ConfigOwner | Refused]]  # Each resource with its owner, or why it is not changed.
+
+
+class Ended:
+    """Waits for one AlterConfigs to end, and keeps its result."""
+
+    def __init__(self, change: AlterConfigs) -> None:
+        self.keys = (change.token,)
+        self._end: Altered | None = None
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        assert isinstance(news, Altered)
+        self._end = news
+        return True
+
+    def refusal(self, owner: ConfigOwner) -> Refused | None:
+        if self._end is None:
+            return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change had not ended in time, and may still do so")
+        return self._end.refused.get(owner)
+
+
+def altered(
+    call: Call,
+    api: ApiKey,
+    resources: Sequence[R],
+    *,
+    keys: Callable[[R], list[Key]],
+    told: Callable[[R, Refused | None], Told],
+    answer: Callable[[list[Told]], object],
+    is_dry: bool,
+    replaces_all: bool = False,
+) -> Slices:
+    """Changes what may be changed by the `keys` of each resource; makes the `answer` of what is `told` of each."""
+    judged, edits = yield from _judged(call, resources, keys, replaces_all)
+    if not edits:
+        return (yield from _answer(judged, None, told, answer))
+    asker = of_call(call, api)
+    ended = Ended(call.broker.changes.ask(lambda token: AlterConfigs(token, edits, asker, is_dry)))
+    deadline = call.now.steady + TIMEOUT_MS
+    return (yield from parked(ended, deadline, len(judged), lambda: _answer(judged, ended, told, answer)))
+
+
+def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], Told]:
+    """Returns what makes the answer about one resource, a message of this kind."""
+
+    def told(resource: Resource, refused: Refused | None) -> Told:
+        return kind(
+            error_code=ErrorCode.NONE if refused is None else refused.code,
+            error_message=None if refused is None else refused.detail or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    return told
+
+
+def _judged(
+    call: Call, resources: Sequence[R], keys: Callable[[R], list[Key]], replaces_all: bool
+) -> Parts[tuple[Judged[R], dict[ConfigOwner, ConfigEdit]]]:
+    named: Counter[tuple[int, str]] = Counter()
+    judged: Judged[R] = []
+    edits: dict[ConfigOwner, ConfigEdit] = {}
+    call.leave((named, judged, edits))
+    for number, resource in enumerate(resources, 1):
+        named[resource.resource_type, resource.resource_name] += 1
+        if not number % CHEAP:
+            yield
+    for resource in resources:
+        try:
+            if named[resource.resource_type, resource.resource_name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            owner = _owner(call, resource.resource_type, resource.resource_name)
+            if owner in edits:  # Broker 1 and broker 01.
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if len(resource.configs) > KEYS_MAX:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"more than {KEYS_MAX} keys of one resource")
+            edits[owner] = ConfigEdit(_checked(keys(resource)), replaces_all)
+            judged.append((resource, owner))
+            yield from pauses(len(resource.configs) // KEYS_PER_PART)
+        except Refused as refused:
+            judged.append((resource, refused))
+        yield
+    return judged, edits
+
+
+def _owner(call: Call, kind: int, name: str) -> ConfigOwner:
+    """Returns whose configuration is meant, if the client may change it.  Raises Refused."""
+    if kind == ResourceType.TOPIC:
+        call.check(access.Operation.ALTER_CONFIGS, access.ResourceType.TOPIC, name)
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        return ConfigOwner(True, topic_names.checked(name))
+    if kind == ResourceType.BROKER:
+        call.check(access.Operation.ALTER_CONFIGS, access.ResourceType.CLUSTER)
+        return ConfigOwner(False, _broker_name(call, name))
+    if kind in (ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+        text = (
+            f"only topics and brokers can be configured here, and this is a resource of type {ResourceType(kind).name}"
+        )
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+
+
+def _broker_name(call: Call, name: str) -> str:
+    if not name:
+        return name
+    if not _NUMBER.fullmatch(name):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if int(name) != call.broker.id:
+        text = f"Unexpected broker id, expected {call.broker.id}, but received {name}"
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    return str(call.broker.id)
+
+
+def _checked(keys: list[Key]) -> tuple[KeyEdit, ...]:
+    """Returns the operations.  Raises Refused."""
+    if len({name for name, _, _ in keys}) < len(keys):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [name for name, operation, value in keys if value is None and operation != Operation.DELETE]
+    if nulls:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    unknown = [operation for _, operation, _ in keys if operation not in _OPERATIONS]
+    if unknown:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
+    return tuple(KeyEdit(name, Operation(operation), value or "") for name, operation, value in keys)
+
+
+_OPERATIONS = frozenset(map(int, Operation))
+
+
+def _answer(
+    judged: Judged[R],
+    ended: Ended | None,
+    told: Callable[[R, Refused | None], Told],
+    answer: Callable[[list[Told]], object],
+) -> Parts[object]:
+    results = []
+    for resource, owner in judged:
+        refused = owner if isinstance(owner, Refused) else ended.refusal(owner) if ended else None
+        results.append(told(resource, refused))
+        yield
+    return answer(results)

@@ -1,0 +1,1 @@
+"""Fetch, ListOffsets and OffsetForLeaderEpoch."""

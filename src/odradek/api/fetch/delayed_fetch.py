@@ -1,0 +1,88 @@
+"""A fetch that waits until there is enough: what Kafka calls a delayed fetch in its purgatory
+(core/kernel/parked.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import cast
+
+from odradek.api.fetch.fetch_answer import Read, size_of
+from odradek.api.fetch.fetch_read import FetchRead
+from odradek.api.request.sliced_answer import Parts
+from odradek.core.fetch.fetch_sessions import Wanted
+from odradek.core.partition.partition import Partition
+from odradek.wire.messages.fetch import PartitionData
+
+
+class DelayedFetch:
+    """The condition of a delayed fetch: enough bytes, or an error, in the partitions that changed since they were read.
+
+    An incremental fetch is told of every partition of its session, and watches those that were read and are still due.
+    """
+
+    def __init__(self, fetch: FetchRead) -> None:
+        self._fetch = fetch
+        self._session = fetch.session
+        self._named: dict[Hashable, Wanted] = {}
+        self._sizes: dict[Wanted, int] = {}
+        self._total = 0
+        self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
+
+    def watch(self, read: Read) -> Parts[DelayedFetch]:
+        """Starts watching the partitions that were read, from what was found in them."""
+        self._fetch.waits()
+        for wanted, data in read:
+            partition = self._fetch.partition(wanted)
+            if partition is not None:
+                self._watch(wanted, partition)
+            self._sizes[wanted] = size = size_of(data)
+            self._total += size
+            self._read.append((wanted, partition, data))
+            yield
+        return self
+
+    def _watch(self, wanted: Wanted, partition: Partition) -> None:
+        if self._session is None:
+            self._named.update(dict.fromkeys(self._fetch.params.keys(partition), wanted))
+        elif wanted.session is self._session:
+            wanted.watch(self._fetch.params.watchers(partition))
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        return self._named if self._session is None else (self._session,)
+
+    def look_again(self) -> bool:
+        """Reads what changed while others had their turns; True if the fetch can be answered now."""
+        read, self._read = self._read, []
+        for wanted, partition, data in read:
+            has_changed = (
+                partition is None
+                or self._fetch.params.has_changed(partition, wanted, data)
+                or self._fetch.partition(wanted) is not partition
+            )
+            if has_changed and self._look_at(wanted):
+                return True
+        session = self._session
+        if session is None:
+            return False
+        due_again = [wanted for wanted in session.due if wanted not in self._sizes]
+        return not session.is_open or any(map(self._look_at, due_again))
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        if self._session is None:
+            return self._look_at(self._named[key])
+        return news is None or self._look_at(cast(Wanted, news))  # None: the session is over.
+
+    def _look_at(self, wanted: Wanted) -> bool:
+        """Counts the partition's available bytes anew; True if the fetch can be answered now."""
+        partition = self._fetch.partition(wanted)
+        if partition is not None:
+            if self._fetch.is_served_by_any(partition, wanted):
+                return True
+            self._watch(wanted, partition)
+        size = self._fetch.available(wanted)
+        if size is None:
+            return True
+        self._total += size - self._sizes.get(wanted, 0)
+        self._sizes[wanted] = size
+        return self._total >= self._fetch.min_bytes

@@ -1,0 +1,191 @@
+"""Fetch, versions 4 to 18.
+
+Whole batches come back as slices of files, undecoded; an offset inside a batch returns the batch.  Who reads committed
+records gets what lies below the last stable offset, and is told which transactions in it were aborted.  v5: log start
+offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v11: a follower
+answers consumers, and a leader names one in the client's rack (KIP-392).  v12: flexible, and logs that part are told
+where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).  v16: the current
+leader for who asks the wrong broker (KIP-951).  A follower, which names its broker id, reads up to the end of the log,
+and its leader hears what it has: follower_fetch.py.
+
+A fetch of many partitions is done in slices, and what follows on its connection waits for it, as in Kafka.
+Differs from Apache Kafka: never a batch cut short at the end of an answer.  Of a session's partition that nobody names
+and that has nothing new, a better replica to read from is told with its next record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeAlias
+
+from odradek.api.fetch.delayed_fetch import DelayedFetch
+from odradek.api.fetch.fetch_answer import failed
+from odradek.api.fetch.fetch_read import FetchRead
+from odradek.api.fetch.follower_fetch import follower_of
+from odradek.api.request.call import Call
+from odradek.api.request.gate import Admission
+from odradek.api.request.outcome import Short, Slices, Wait
+from odradek.api.request.sliced_answer import Parts, first_wait, nothing, whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.tuples import new_tuple
+from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId
+from odradek.base.uuids import Uuid
+from odradek.core.fetch.fetch_sessions import FetchKey, FetchRound, Rules, Wanted
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.positions import ISOLATION_LEVELS
+from odradek.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+TOPIC_IDS_SINCE = 13
+TOP_LEVEL_ERROR_SINCE = 7
+Answering: TypeAlias = Generator[Wait, object, FetchResponse | Parked[FetchResponse]]
+
+
+def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse] | Slices:
+    if body.isolation_level not in ISOLATION_LEVELS:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
+    if _is_long(call, body):
+        return _in_slices(call, body)
+    try:
+        begun = whole(_begin(call, body))
+    except Refused as refusal:
+        return FetchResponse(error_code=refusal.code, responses=[])
+    return answer_begun(call, body, begun)
+
+
+def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse] | Slices:
+    """Answers or parks a short request whose partitions are in `begun`, or due in its session."""
+    answering = _answer(call, body, FetchRead(call, body, begun))
+    try:
+        return _when_waited(answering, first_wait(answering))
+    except StopIteration as done:
+        answer: FetchResponse | Parked[FetchResponse] = done.value
+        return answer
+
+
+def _answer(call: Call, body: FetchRequest, fetch: FetchRead) -> Answering:
+    deadline = call.now.steady + body.max_wait_ms
+    read = yield from fetch.read_patiently()
+    if body.max_wait_ms <= 0 or fetch.is_enough:
+        return whole(fetch.respond(read))
+    delayed = whole(DelayedFetch(fetch).watch(read))
+    # What a follower has may end a transaction here: its markers are in partitions that were read before.
+    if fetch.params.follower is not None and delayed.look_again():
+        return fetch.answer()
+    return Parked(delayed, deadline, fetch.answer)
+
+
+def _when_waited(answering: Answering, wait: Wait) -> Slices:
+    yield wait
+    return Short((yield from answering))
+
+
+def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
+    """Answers a short request that has waited elsewhere, with what can be read now."""
+    return FetchRead(call, body, begun).answer()
+
+
+def _is_long(call: Call, body: FetchRequest) -> bool:
+    """True if a slice is too short to look at all partitions; most that an incremental fetch names are due already."""
+    session = call.broker.sessions.find(body.session_id)
+    if session is not None:
+        is_as_before = session.rules == _rules(call, body)
+        if len(session.due if is_as_before else session.wanted) > SLICE_ELEMENTS:
+            return True
+    count = sum(len(topic.partitions) for topic in body.topics)
+    count += sum(len(topic.partitions) for topic in body.forgotten_topics_data)
+    return count > SLICE_ELEMENTS
+
+
+def _in_slices(call: Call, body: FetchRequest) -> Slices:
+    deadline = call.now.steady + body.max_wait_ms
+    try:
+        fetch = FetchRead(call, body, (yield from _begin(call, body)))
+    except Refused as refusal:
+        return FetchResponse(error_code=refusal.code, responses=[])
+    call.leave(fetch)
+    read = yield from fetch.read_patiently()
+    call.leave(read)
+    if body.max_wait_ms > 0 and not fetch.is_enough:
+        arrived = yield from DelayedFetch(fetch).watch(read)
+        if not arrived.look_again():
+            yield Parked(arrived, deadline, nothing)
+        read = yield from fetch.read_patiently()
+        call.leave(read)
+    return (yield from fetch.respond(read))
+
+
+def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
+    if call.version >= TOP_LEVEL_ERROR_SINCE:
+        return FetchResponse(error_code=code, responses=[])
+    parts = ((topic.topic, part.partition) for topic in body.topics for part in topic.partitions)
+    return FetchResponse(
+        responses=[FetchableTopicResponse(topic=topic, partitions=[failed(index, code)]) for topic, index in parts]
+    )
+
+
+def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
+    return Wanted(
+        new_tuple(FetchKey, (Uuid(topic.topic_id) if by_id else topic.topic, part.partition)),
+        part.fetch_offset,
+        part.partition_max_bytes,
+        max(part.current_leader_epoch, NO_EPOCH),  # Any negative number means that no epoch is given.
+        part.last_fetched_epoch,
+        part.log_start_offset,
+    )
+
+
+def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
+    """Merges the request into its session.  Raises Refused."""
+    by_id = call.version >= TOPIC_IDS_SINCE
+    wanted: dict[FetchKey, Wanted] = {}
+    call.leave(wanted)
+    for topic in body.topics:
+        for part in topic.partitions:
+            one = wanted_of(topic, part, by_id)
+            wanted[one.key] = one
+            yield
+    forgotten = []
+    for left_out in body.forgotten_topics_data:
+        named = Uuid(left_out.topic_id) if by_id else left_out.topic
+        for index in left_out.partitions:
+            forgotten.append(FetchKey(named, index))
+            yield
+    call.peer.is_follower = _is_privileged(call, body)
+    begun = yield from call.broker.sessions.begin(
+        body.session_id,
+        body.session_epoch,
+        wanted,
+        forgotten,
+        uses_ids=by_id,
+        steady=call.now.steady,
+        is_privileged=call.peer.is_follower,
+    )
+    session = begun.session
+    if session is not None and session.rules != (rules := _rules(call, body)):
+        session.rules = rules
+        for one in session.wanted.values():
+            session.due[one] = None
+            yield
+    return begun
+
+
+def _is_privileged(call: Call, body: FetchRequest) -> bool:
+    """True for a follower, whose session is worth more than a consumer's."""
+    return follower_of(body, call.version) is not None and call.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+
+
+def _rules(call: Call, body: FetchRequest) -> Rules:
+    follower = follower_of(body, call.version)
+    return rules_of(call.admission, body.isolation_level, NO_BROKER if follower is None else follower.broker)
+
+
+def rules_of(admission: Admission, isolation_level: int, follower: BrokerId = NO_BROKER) -> Rules:
+    return Rules(admission.principal, admission.version, isolation_level, follower)

@@ -1,0 +1,120 @@
+"""What a fetch is answered for each partition, and the answer that these make."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.api.request.sliced_answer import Parts
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.fetch.fetch_sessions import FetchRound, Wanted
+from odradek.core.partition.partition import Partition, Readable
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from odradek.wire.schema import maker
+
+NO_RECORDS = b""
+# A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a
+# read that failed it says nothing of them.
+_NEVER_READ = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+_partition_data = maker(PartitionData)
+
+Read: TypeAlias = list[tuple[Wanted, PartitionData]]
+
+
+def found(index: int, readable: Readable, read_committed: bool) -> PartitionData:
+    """Returns what was read of a partition."""
+    return _partition_data(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        high_watermark=readable.high_watermark,
+        last_stable_offset=readable.last_stable_offset,
+        log_start_offset=readable.log_start_offset,
+        aborted_transactions=[
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in readable.aborted
+        ]
+        if read_committed
+        else None,
+        records=readable.records if readable.records.size else NO_RECORDS,
+    )
+
+
+def diverging(
+    partition: Partition, index: int, parted: tuple[LeaderEpoch, Offset], read_committed: bool
+) -> PartitionData:
+    """Returns that the reader's log is another one from some offset on (KIP-595)."""
+    data = _without_records(partition, index)
+    epoch, end = parted
+    data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+    data.aborted_transactions = [] if read_committed else None
+    return data
+
+
+def elsewhere(partition: Partition, index: int, preferred: BrokerId) -> PartitionData:
+    """Returns that another replica is to be read from (KIP-392)."""
+    data = _without_records(partition, index)
+    data.preferred_read_replica = preferred
+    return data
+
+
+def _without_records(partition: Partition, index: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.positions.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )
+
+
+def failed(index: int, code: ErrorCode) -> PartitionData:
+    aborted: list[AbortedTransaction] | None = [] if code in _NEVER_READ else None
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NO_RECORDS
+    )
+
+
+def size_of(data: PartitionData) -> int:
+    records = data.records
+    return 0 if records is None or isinstance(records, bytes | bytearray | memoryview) else records.size
+
+
+def is_final(data: PartitionData) -> bool:
+    """True for a partition's answer that does not change by waiting."""
+    return bool(data.error_code) or data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica != NO_BROKER
+
+
+def respond(begun: FetchRound, read: Read) -> Parts[FetchResponse]:
+    """Makes the answer, which leaves out what is not new in an incremental fetch, and notes what is told."""
+    topics: dict[str | Uuid, FetchableTopicResponse] = {}
+    for wanted, data in read:
+        is_news = wanted.is_news(data.high_watermark, data.log_start_offset)
+        if is_news or not begun.is_incremental or data.records or is_final(data):
+            wanted.told(data.high_watermark, data.log_start_offset)
+            topic = wanted.key.topic
+            answer = topics.get(topic)
+            if answer is None:
+                answer = topics[topic] = _topic_answer(topic)
+            answer.partitions.append(data)
+            if begun.session is not None and (data.records or data.error_code):
+                begun.session.serve_last(wanted)
+        yield
+    return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
+
+
+def _topic_answer(topic: str | Uuid) -> FetchableTopicResponse:
+    if isinstance(topic, bytes):
+        return FetchableTopicResponse(topic_id=topic, partitions=[])
+    return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])

@@ -1,0 +1,94 @@
+"""Who fetches, and what it may read: Kafka's FetchParams.
+
+    a follower                    up to the log's end        of the leader
+    a consumer before v11         up to the high watermark   of the leader
+    a consumer since v11          the same, or up to the last stable offset, of any replica (KIP-392)
+
+A replica that follows shows a consumer what lies below its own high watermark, which it has from its leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from odradek.api.fetch.follower_fetch import follower_of
+from odradek.api.request.call import Call
+from odradek.api.templates.fetch_template import ANY_REPLICA_SINCE
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_OFFSET, BrokerId, Offset, TopicName
+from odradek.core.fetch.fetch_sessions import LogEnd, Wanted, Watchers
+from odradek.core.kernel.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.positions import READ_COMMITTED
+from odradek.core.partition.replica_selector import preferred_read_replica
+from odradek.wire.messages.fetch import FetchRequest, PartitionData
+
+
+class FetchParams:
+    """What all partitions of one fetch have in common.  A fetch that waits is answered by the rights it came with."""
+
+    def __init__(self, call: Call, body: FetchRequest) -> None:
+        self.follower = follower_of(body, call.version)
+        self.read_committed = body.isolation_level == READ_COMMITTED and self.follower is None
+        self.only_leader = self.follower is not None or call.version < ANY_REPLICA_SINCE
+        self._broker = call.broker
+        self._listener = call.peer.listener
+        self._rack = body.rack_id if call.broker.selects_by_rack and not self.only_leader else ""
+        self._rights = call.rights
+        self._readable: dict[TopicName, bool] = {}
+
+    def check_allowed(self, name: TopicName | None) -> None:
+        """Raises Refused(TOPIC_AUTHORIZATION_FAILED) for who may not read the topic; None if no topic has that id."""
+        if self.follower is not None:
+            is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        elif name is None:
+            is_allowed = True
+        elif name in self._readable:
+            is_allowed = self._readable[name]
+        else:
+            is_allowed = self._readable[name] = self._rights.allows(Operation.READ, ResourceType.TOPIC, name)
+        if not is_allowed:
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def check_role(self, partition: Partition, epoch: int) -> None:
+        """Raises Refused for another leader epoch than ours, and if another replica is to be asked, or has the log."""
+        if self.only_leader:
+            partition.check_leader(epoch)
+        else:
+            partition.check_replica(epoch)
+
+    def is_served_by(self, partition: Partition) -> bool:
+        """True if the replica has the role to be read from, and its log."""
+        # A fetch without a leader epoch keeps waiting when this broker stops leading: since version 11 any replica may
+        # answer, and this broker still is one.  Consumers send the epoch.
+        return partition.leading is not None or (not self.only_leader and partition.is_online)
+
+    def preferred(self, partition: Partition, offset: int) -> BrokerId | None:
+        """Returns which other replica the consumer should read from; None for this one."""
+        leading = partition.leading
+        if not self._rack or leading is None:
+            return None
+        return preferred_read_replica(leading, self._broker.view, self._listener, self._rack, offset)
+
+    def end(self, partition: Partition) -> Offset:
+        """Returns where reading ends for now; -1 if a follower would get an error."""
+        if self.follower is None:
+            return partition.readable_end(read_committed=self.read_committed)
+        return NO_OFFSET if partition.leading is None else partition.log.end_offset
+
+    def watchers(self, partition: Partition) -> Watchers:
+        """Returns where to register for the changes of a partition."""
+        return partition.watchers if self.follower is None else partition.end_watchers
+
+    def keys(self, partition: Partition) -> tuple[Hashable, ...]:
+        """Returns what a fetch without a session is woken by."""
+        name = partition.topic_partition
+        return (name,) if self.follower is None else (name, LogEnd(name))
+
+    def has_changed(self, partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
+        """True if a partition may have more to tell than when `data` was read."""
+        if not self.is_served_by(partition) or partition.positions.high_watermark != data.high_watermark:
+            return True
+        if self.follower is not None:
+            return partition.log.end_offset > wanted.fetch_offset
+        return partition.last_stable_offset != data.last_stable_offset

@@ -1,0 +1,238 @@
+"""Reading the partitions of one fetch.
+
+Who fetches is in fetch_params.py, what it is answered in fetch_answer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from odradek.api.fetch.fetch_answer import Read, diverging, elsewhere, failed, found, is_final, respond, size_of
+from odradek.api.fetch.fetch_params import FetchParams
+from odradek.api.fetch.follower_fetch import may_rest, take_in
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Wait
+from odradek.api.request.sliced_answer import Parts, whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.tuples import new_tuple
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.broker.effects import DiskWait
+from odradek.core.fetch.disk_waits import Cold, Place
+from odradek.core.fetch.fetch_sessions import FetchKey, FetchRound, Session, Wanted
+from odradek.core.partition.partition import Partition
+from odradek.wire.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData
+
+CURRENT_LEADER_SINCE = 16
+WAITS_FOR_NOTHING_MAX = 4  # What was loaded may be gone again before it is read.
+_ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+
+
+class FetchRead:
+    """One fetch, and what it needs to be tried again when data has come.  It keeps nothing of the request's bytes."""
+
+    def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
+        self.broker = call.broker
+        self.params = FetchParams(call, body)
+        self._names_leader = call.version >= CURRENT_LEADER_SINCE
+        self.min_bytes = body.min_bytes
+        self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
+        self._round = begun
+        self._now = call.now
+        self._takes_in = self.params.follower is not None  # What a follower has, until the fetch has to wait.
+        self._size = 0  # Bytes of records in the last read.
+        self._has_final = False  # Something was read that does not change by waiting.
+        self._cold: list[Cold] = []  # What the last read left out.
+
+    def partition(self, wanted: Wanted) -> Partition | None:
+        """Returns the partition, None if it is not on this broker."""
+        name = self._name(wanted.key)
+        if name is None:
+            return None
+        return self.broker.partitions.get(new_tuple(TopicPartition, (name, wanted.key.partition)))
+
+    def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
+        """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""
+        if self.min_bytes > 1:
+            return False
+        return wanted.fetch_offset < self.params.end(partition)
+
+    def waits(self) -> None:
+        """Called when the fetch has to wait: what is read later says nothing new of who fetches."""
+        self._takes_in = False
+
+    def available(self, wanted: Wanted) -> int | None:
+        """Returns how many bytes the fetch could get from one partition now; None if it would get an error."""
+        data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
+        return None if self._has_new_start(wanted, data) or is_final(data) else size_of(data)
+
+    def _has_new_start(self, wanted: Wanted, data: PartitionData) -> bool:
+        """True for a log start that a follower which waits was not told: who deletes records waits for it."""
+        is_told = self.params.follower is not None and self._round.session is not None
+        return is_told and data.log_start_offset != wanted.told_log_start
+
+    def _name(self, key: FetchKey) -> TopicName | None:
+        return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
+
+    @property
+    def is_enough(self) -> bool:
+        """True if the last read has min_bytes of records or an error, or if there is nothing to wait for."""
+        if self._size >= self.min_bytes or self._has_final:
+            return True
+        return not (self._round.wanted or self._round.is_incremental)
+
+    @property
+    def session(self) -> Session | None:
+        """The session of an incremental fetch; None for any other, which waits only for what it named."""
+        return self._round.session if self._round.is_incremental else None
+
+    def answer(self) -> FetchResponse:
+        """Answers with what can be read now, from no more partitions than a slice looks at."""
+        return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
+
+    def respond(self, read: Read) -> Parts[FetchResponse]:
+        if self.params.follower is not None:
+            self.broker.replicated_out_bytes += sum(size_of(data) for _, data in read)
+        return respond(self._round, read)
+
+    def read_patiently(self) -> Generator[Wait, object, Read]:
+        """Reads as `read`; where the disk has to be waited for, a thread does that, and all is read again."""
+        waited_for: set[Place] = set()
+        for_nothing = 0
+        while for_nothing < WAITS_FOR_NOTHING_MAX:
+            read = yield from self.read(cached=True)
+            if not self._cold:
+                return read
+            missing = {cold.place for cold in self._cold}
+            for_nothing += missing <= waited_for
+            waited_for |= missing
+            yield DiskWait(self._cold)
+        return (yield from self.read())
+
+    def read(self, count: int | None = None, *, cached: bool = False) -> Parts[Read]:
+        """Reads the partitions that are due, `count` at most; with `cached` leaves out what the disk must be read for.
+
+        Those of an incremental fetch that have nothing new are not due again until something changes in them.
+        """
+        self._size, self._has_final, self._cold = 0, False, []
+        left = self._max_bytes
+        read = []
+        for wanted in self._round.due(count):
+            partition = self.partition(wanted)
+            if self._try_rest(wanted, partition):
+                yield
+                continue
+            # The first records go out whole, however small the limits: a reader must get on (KIP-74).
+            at_least_one = left == self._max_bytes
+            try:
+                data = self._read(wanted, partition, left, at_least_one, cached)
+            except Cold as cold:
+                self._cold.append(cold)
+                yield
+                continue
+            size = size_of(data)
+            left -= size
+            self._size += size
+            if self.params.follower is not None and self._try_rest_of_follower(wanted, partition, data):
+                yield
+                continue
+            self._has_final = self._has_final or is_final(data)
+            read.append((wanted, data))
+            yield
+        return read
+
+    def _try_rest(self, wanted: Wanted, partition: Partition | None) -> bool:
+        """Takes a session's partition that has nothing new off the due ones, unread; returns whether it did."""
+        session, params = self.session, self.params
+        if session is None or wanted.session is not session or params.follower is not None or self._max_bytes < 0:
+            return False
+        if partition is None or not params.is_served_by(partition):
+            return False
+        log = partition.log
+        if wanted.is_news(partition.positions.high_watermark, log.start_offset) or wanted.max_bytes < 0:
+            return False
+        if not max(params.end(partition), log.start_offset) <= wanted.fetch_offset <= log.end_offset:
+            return False
+        if params.preferred(partition, wanted.fetch_offset) is not None:
+            return False
+        try:
+            params.check_allowed(self._name(wanted.key))
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            if partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset) is not None:
+                return False
+        except Refused:
+            return False
+        session.rest(wanted, partition.watchers)
+        return True
+
+    def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
+        """Does for a follower, after the read, what `_try_rest` does: a new log start is told at once.
+
+        A high watermark that it was not told comes with the next records, or when its wait is over: else the follower
+        that raises it would ask twice for each record, before their producer is answered (KAFKA-9952).  Without a
+        session nobody knows what it was told.
+        """
+        session, follower = self._round.session, self.params.follower
+        if session is None or follower is None or partition is None or is_final(data):
+            return False
+        if self._has_new_start(wanted, data):
+            self._has_final = True
+            return False
+        if session is not self.session or wanted.session is not session:
+            return False
+        is_told = not size_of(data) and data.high_watermark == wanted.told_high_watermark
+        if not is_told or not may_rest(partition, follower, wanted):
+            return False
+        session.rest(wanted, partition.end_watchers)
+        return True
+
+    def _read(
+        self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool, cached: bool = False
+    ) -> PartitionData:
+        index, params = wanted.key.partition, self.params
+        try:
+            name = self._name(wanted.key)
+            params.check_allowed(name)
+            if wanted.max_bytes < 0 or self._max_bytes < 0:
+                raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
+            if partition is None:
+                raise self._nowhere(name, wanted.key)
+            params.check_role(partition, wanted.current_leader_epoch)
+            follower = params.follower
+            if follower is not None:
+                partition.leader().follower(follower.broker, wanted.current_leader_epoch)
+            else:
+                preferred = params.preferred(partition, wanted.fetch_offset)
+                if preferred is not None:
+                    return elsewhere(partition, index, preferred)
+            parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if parted is not None:
+                return diverging(partition, index, parted, params.read_committed)
+            if follower is not None and self._takes_in:
+                take_in(self.broker, partition, follower, wanted, self._now)
+            readable = partition.read(
+                wanted.fetch_offset,
+                min(wanted.max_bytes, left),
+                at_least_one=at_least_one,
+                read_committed=params.read_committed,
+                cached=cached,
+                to_end=follower is not None,
+            )
+            return found(index, readable, params.read_committed)
+        except Refused as refused:
+            data = failed(index, refused.code)
+            if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
+                info = partition.info
+                data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
+            return data
+
+    def _nowhere(self, name: TopicName | None, key: FetchKey) -> Refused:
+        """Returns the error for a partition that is not on this broker."""
+        if name is None:
+            return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        try:
+            self.broker.replica(name, key.partition)
+        except Refused as refused:
+            return refused
+        raise AssertionError("it is here")

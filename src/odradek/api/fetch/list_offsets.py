@@ -1,0 +1,247 @@
+"""ListOffsets, versions 1 to 11: where a time lies in a partition, or its start or end.
+
+Times below zero are questions: -1 the end, -2 the start, -3 the record with the largest timestamp (v7, KIP-734), -4 the
+start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005), -6 the first offset not yet tiered
+(v11, KIP-1023).  Nothing is tiered here.  v2: isolation level: for who reads committed records the end is the last
+stable offset, and no time is found beyond it.  v4: leader epochs.  v5: OFFSET_NOT_AVAILABLE until a new leader's
+followers have fetched (KIP-207).  v6: flexible.  v10: a timeout, unused without remote storage.  The end that a broker
+is told, which names its replica id, is the log's.  Only a leader answers; a debugging consumer, which names -2, any
+replica.
+
+Order: what has to be read for an answer is looked up beside the loop; later requests of the connection may be carried
+out before, and are answered after.  Who leads the partition is looked at again when the answer comes.
+Differs from Kafka: -3 is the greatest timestamp of the records that can be read; Kafka finds nothing if a record beyond
+them has a greater one.  A batch whose records unpack to more than 64 MiB is INVALID_RECORD, like one with a record
+larger than max.decompressed.message.bytes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, parked
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import NEVER
+from odradek.core.partition.lookups import AllAnswered, Question
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.positions import ISOLATION_LEVELS, READ_COMMITTED
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.wire.schema import maker
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+EPOCHS_SINCE = 4
+OFFSET_NOT_AVAILABLE_SINCE = 5
+CONSUMER, DEBUGGING_CONSUMER = -1, -2  # The replica ids of who is no broker.
+_partition_found = maker(ListOffsetsPartitionResponse)
+NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+
+TimestampAndOffset = tuple[TimestampMs, Offset, int]
+
+
+class Reader(NamedTuple):
+    """Who asks: a consumer, maybe for committed records only, or a follower, whose log goes up to the leader's end.
+
+    Who debugs is no consumer, and may ask any replica.
+    """
+
+    is_consumer: bool
+    committed: bool
+    only_leader: bool
+
+
+class Pending(NamedTuple):
+    """A partition whose answer needs a lookup in the log."""
+
+    part: ListOffsetsPartition
+    question: Question
+    reader: Reader
+
+
+Part: TypeAlias = ListOffsetsPartitionResponse | Pending
+Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
+
+
+def handle(call: Call, body: ListOffsetsRequest) -> Slices:
+    if body.isolation_level not in ISOLATION_LEVELS:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    count = 0
+    for topic in body.topics:
+        for part in topic.partitions:
+            asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
+            yield PAUSE
+            count += 1
+            if not count % CHEAP:
+                yield PAUSE
+    is_consumer = body.replica_id == CONSUMER
+    reader = Reader(
+        is_consumer=is_consumer,
+        committed=is_consumer and body.isolation_level == READ_COMMITTED,
+        only_leader=body.replica_id != DEBUGGING_CONSUMER,
+    )
+    topics: Topics = []
+    questions: list[Question] = []
+    call.leave((asked, topics, questions))
+    for name, parts in asked.items():
+        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, reader, questions))))
+    if not questions:
+        return (yield from _response(call, topics))
+    # Every lookup ends, so there is no deadline.
+    return (yield from parked(AllAnswered(questions), NEVER, count, lambda: _response(call, topics)))
+
+
+def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_refused(part.partition_index, code) for part in topic.partitions]
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _parts(
+    call: Call,
+    name: TopicName,
+    asked: dict[int, list[ListOffsetsPartition]],
+    reader: Reader,
+    questions: list[Question],
+) -> Parts[list[Part]]:
+    """Looks at each partition once, as one that is named twice has no answer; adds the lookups to `questions`."""
+    is_allowed = call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    found: list[Part] = []
+    for index, parts in asked.items():
+        if not is_allowed:
+            found.append(_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif len(parts) > 1:
+            found.append(_refused(index, ErrorCode.INVALID_REQUEST))
+        else:
+            one = _partition(call, name, parts[0], reader)
+            found.append(one)
+            if isinstance(one, Pending):
+                questions.append(one.question)
+        yield
+    return found
+
+
+def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Part:
+    try:
+        partition = _replica(call, topic, part, reader)
+        place = _place(call, partition, part.timestamp, reader)
+        if isinstance(place, Question):
+            if not place.is_answered:
+                return Pending(part, place, reader)
+            place = _told(call, place, reader)
+    except Refused as refused:
+        return _refused(part.partition_index, refused.code)
+    return _found(call, part, place)
+
+
+def _replica(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Partition:
+    """Returns the replica that is asked.  Raises Refused if it does not lead and only a leader may answer."""
+    partition = call.broker.replica(topic, part.partition_index)
+    if reader.only_leader:
+        partition.check_leader(part.current_leader_epoch)
+    else:
+        partition.check_replica(part.current_leader_epoch)
+    return partition
+
+
+def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
+    answers = []
+    for name, parts in topics:
+        partitions = []
+        for part in parts:
+            partitions.append(_looked_up(call, name, part) if isinstance(part, Pending) else part)
+            if not len(partitions) % CHEAP:
+                yield
+        answers.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
+        yield
+    return ListOffsetsResponse(topics=answers)
+
+
+def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
+    """Returns the answer of a finished lookup; the topic may have been deleted meanwhile, and even made anew."""
+    part, question, reader = pending
+    try:
+        if _replica(call, topic, part, reader) is not question.partition:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{part.partition_index} is another one by now")
+        place = _told(call, question, reader)
+    except Refused as refused:
+        return _refused(part.partition_index, refused.code)
+    return _found(call, part, place)
+
+
+def _told(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
+    """Returns what the lookup found.
+
+    The record with the greatest timestamp is looked for among all records; raises Refused if it may not be read.
+    """
+    found = question.found
+    if found is None or (reader.committed and found.offset >= question.partition.last_stable_offset):
+        _check_is_known(call, question.partition, reader)
+        return NOWHERE
+    return found
+
+
+def _found(call: Call, part: ListOffsetsPartition, place: TimestampAndOffset) -> ListOffsetsPartitionResponse:
+    timestamp, offset, epoch = place
+    return _partition_found(
+        partition_index=part.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch if call.version >= EPOCHS_SINCE else NO_EPOCH,
+    )
+
+
+def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+
+
+def _place(call: Call, partition: Partition, asked: int, reader: Reader) -> TimestampAndOffset | Question:
+    if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
+    if asked == LATEST:
+        _check_is_known(call, partition, reader)
+        readable = partition.readable_end(read_committed=reader.committed)
+        return NO_TIMESTAMP, readable if reader.is_consumer else partition.log.end_offset, partition.info.leader_epoch
+    if asked in (EARLIEST, EARLIEST_LOCAL):
+        return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
+    if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOWHERE
+    if asked == MAX_TIMESTAMP:  # Of all visible records, as in Kafka; an uncommitted one is not told.
+        return call.broker.lookups.ask(partition, None, read_committed=False)
+    return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=reader.committed)
+
+
+def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
+    """Refuses a consumer where a new leader does not know yet how much is committed (KIP-207).
+
+    Its high watermark may be behind that of the leader before it, which the consumer has seen.
+    """
+    if not reader.is_consumer:
+        return
+    in_sync = partition.leader().in_sync
+    if in_sync is not None and in_sync.epoch_start > partition.positions.high_watermark:
+        is_told = call.version >= OFFSET_NOT_AVAILABLE_SINCE
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if is_told else ErrorCode.LEADER_NOT_AVAILABLE
+        raise Refused(code, f"followers of {partition.topic_partition} have not fetched yet")
+
+
+def _epoch_at_start(partition: Partition) -> int:
+    if partition.log.start_offset == partition.log.end_offset:
+        return partition.info.leader_epoch  # The first record to come has that epoch.
+    return partition.log.epochs.epoch_of(partition.log.start_offset)

@@ -1,0 +1,151 @@
+"""ConsumerGroupDescribe, versions 0 and 1: state and members of groups of the consumer protocol (KIP-848).
+
+Each group by itself is told or refused.  What a member is still giving up counts as its assignment; topics that are
+gone are left out.  v1: whether a member speaks the classic protocol (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek.api.request import authorized_operations as authorized
+from odradek.api.request import repeated_names as describing
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, settled
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.coordinators.settled import Settled
+from odradek.core.groups.assignors.spec import Assignment
+from odradek.core.groups.consumer import ConsumerGroup
+from odradek.core.groups.consumer import rebalance_steps as steps
+from odradek.core.groups.consumer.consumer_member import Member
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
+from odradek.wire.messages import consumer_group_describe as wire
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+
+Response = ConsumerGroupDescribeResponse
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
+    if len(body.group_ids) > describing.REPEATS_MAX:
+        yield from describing.check_repeats(body.group_ids)
+    found, count = [], 0
+    led: dict[Leading, None] = {}
+    for group_id in body.group_ids:
+        group, where = yield from _find(call, group_id, body)
+        found.append((group, where))
+        if where is not None:
+            led[where] = None
+        count += 1 + len(group.members)
+        yield PAUSE
+    writes = Settled(led)
+    call.leave(found)
+
+    def answer() -> Parts[Response]:
+        groups = []
+        for group, leading in found:
+            groups.append(_settled(group, leading, writes))
+            if not len(groups) % CHEAP:
+                yield
+        return Response(throttle_time_ms=0, groups=groups)
+
+    return (yield from settled(writes, call.now, count, answer))
+
+
+def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> Response:
+    return Response(throttle_time_ms=0, groups=[_refused(group_id, Refused(code)) for group_id in body.group_ids])
+
+
+def _find(
+    call: Call, group_id: str, body: ConsumerGroupDescribeRequest
+) -> Parts[tuple[wire.DescribedGroup, Leading | None]]:
+    """Returns the group and the partition its state is written to; None if no write has to be waited for."""
+    try:
+        call.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        shard = call.broker.groups.shard_of(group_id)
+        group = call.broker.groups.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    except Refused as refused:
+        return _refused(group_id, refused), None
+    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
+    described = yield from _described(call, group, operations)
+    if not all(call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in _assigned_topics(described)):
+        text = "The group has topics assigned that the client may not describe."
+        return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
+    described.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
+    return described, shard.log.leading
+
+
+def _settled(group: wire.DescribedGroup, leading: Leading | None, writes: Settled) -> wire.DescribedGroup:
+    code = ErrorCode.NONE if leading is None else writes.code_of(leading)
+    return _refused(group.group_id, Refused(code)) if code else group
+
+
+def _refused(group_id: str, refused: Refused) -> wire.DescribedGroup:
+    return wire.DescribedGroup(
+        error_code=refused.code,
+        error_message=refused.detail or None,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.DescribedGroup]:
+    """Describes the group as it is now: its members are values, and do not change while others have their turn."""
+    kept = group.kept
+    described = wire.DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.id,
+        group_state=group.state,
+        group_epoch=kept.epoch,
+        assignment_epoch=kept.assigned.epoch,
+        assignor_name=kept.preferred_assignor or steps.assignor_names(call.broker.configs)[0],
+        members=[],
+        authorized_operations=operations,
+    )
+    for member, target in [(member, kept.target_of(member.id)) for member in kept.members.values()]:
+        described.members.append(_member(call, member, target))
+        yield
+    return described
+
+
+def _member(call: Call, member: Member, target: Assignment) -> wire.Member:
+    current, said = member.current, member.said
+    return wire.Member(
+        member_id=member.id,
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        member_epoch=current.epoch,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.topics),
+        subscribed_topic_regex=said.regex,
+        assignment=_assignment(call, current.assigned, current.revoking),
+        target_assignment=_assignment(call, target),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assigned_topics(group: wire.DescribedGroup) -> set[str]:
+    assignments = [part for member in group.members for part in (member.assignment, member.target_assignment)]
+    return {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
+
+
+def _assignment(call: Call, *parts: Mapping[Uuid, Iterable[int]]) -> wire.Assignment:
+    """Returns the union of the parts; topics that are gone are left out."""
+    names, listed = call.broker.view.names, []
+    for topic in sorted({topic for part in parts for topic in part}):
+        partitions = {partition for part in parts for partition in part.get(topic, ())}
+        if topic in names:
+            one = wire.TopicPartitions(topic_id=topic, topic_name=names[topic], partitions=sorted(partitions))
+            listed.append(one)
+    return wire.Assignment(topic_partitions=listed)

@@ -1,0 +1,113 @@
+"""ConsumerGroupHeartbeat, versions 0 and 1: the whole life of a member of the consumer protocol (KIP-848).
+
+It joins with epoch 0, leaves with -1, as a static member for a while with -2.  A field that is null has not changed.
+v1: the member makes its own id (KIP-1082); it may subscribe by a regular expression.
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.consumer import REPLAYS, heartbeating
+from odradek.core.groups.consumer import rebalance_steps as steps
+from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
+from odradek.core.groups.shard.group import CONSUMER
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.record.internal.codec import compile_writers
+from odradek.wire.messages import consumer_group_heartbeat as wire
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+Response = ConsumerGroupHeartbeatResponse
+
+
+def load() -> None:
+    compile_writers(REPLAYS)
+
+
+def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Slices:
+    configs = call.broker.configs
+    asked = _asked(call, body)
+    try:
+        if CONSUMER not in configs.list("group.coordinator.rebalance.protocols"):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer")
+        yield from _check_allowed(call, body)
+        heartbeating.check(asked, steps.assignor_names(configs), makes_member_ids=call.version == 0)
+        beat = heartbeating.heartbeat(call.broker.groups.shard_of(asked.group_id), asked, call.now)
+    except Refused as refused:
+        return _refused(refused)
+    if beat.written is None:
+        return _answer(beat)
+    return beat.written.then(
+        lambda code: _refused(Refused(code)) if code else _answer(beat), call.now, call.broker.groups.write_timeout_ms
+    )
+
+
+def refuse(call: Call, body: ConsumerGroupHeartbeatRequest, code: ErrorCode) -> Response:
+    return _refused(Refused(code))
+
+
+def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> Parts[None]:
+    """Raises Refused, for the whole request, if the member subscribes to a topic that it may not describe."""
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    for number, topic in enumerate(body.subscribed_topic_names or (), 1):
+        call.check(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        if not number % CHEAP:
+            yield
+
+
+def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+    return Heartbeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        client_id=call.client_id or "",
+        client_host=call.peer.client_host,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topics=body.subscribed_topic_names,
+        regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=None if body.topic_partitions is None else _owned(body.topic_partitions),
+        sees=call.sees,
+    )
+
+
+def _owned(listed: list[wire.TopicPartitions]) -> Assignment:
+    """Reads the partitions that the member owns; a topic may be named more than once."""
+    owned: dict[Uuid, list[int]] = {}
+    for one in listed:
+        owned.setdefault(Uuid(one.topic_id), []).extend(one.partitions)
+    return {topic: Partitions(partitions) for topic, partitions in owned.items()}
+
+
+def _refused(refused: Refused) -> Response:
+    return Response(
+        throttle_time_ms=0,
+        error_code=refused.code,
+        error_message=refused.detail or None,
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+    )
+
+
+def _answer(beat: Beat) -> Response:
+    assignment = None
+    if beat.assignment is not None:
+        listed = [
+            wire.TopicPartitions(topic_id=topic, partitions=sorted(partitions))
+            for topic, partitions in sorted(beat.assignment.items())
+        ]
+        assignment = wire.Assignment(topic_partitions=listed)
+    return Response(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        member_id=beat.member_id,
+        member_epoch=beat.epoch,
+        heartbeat_interval_ms=beat.interval_ms,
+        assignment=assignment,
+    )

@@ -1,0 +1,26 @@
+"""Heartbeat, versions 0 to 4: a member lives, and hears whether its group rebalances.
+
+v3: static members (KIP-345).  v4: flexible.  While the group is being loaded, any member is taken to live.
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.base.errors import ErrorCode
+from odradek.core.groups import membership
+from odradek.core.groups.classic.messages import Heartbeat
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    shard = call.broker.groups.shard_of(body.group_id)
+    asked = Heartbeat(body.member_id, body.group_instance_id, body.generation_id)
+    membership.heartbeat(shard, body.group_id, asked, call.now)
+    return HeartbeatResponse(error_code=ErrorCode.NONE)
+
+
+def refuse(call: Call, body: HeartbeatRequest, code: ErrorCode) -> HeartbeatResponse:
+    is_loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else code)

@@ -1,0 +1,110 @@
+"""JoinGroup, versions 0 to 9: a member enters a group, or comes back to it, and waits for the others.
+
+v0: the session timeout is the rebalance timeout too.  v4: a new member is told its id first, and asks again with it
+(KIP-394).  v5: static members (KIP-345).  v6: flexible.  v7: protocol type and name may be null (KIP-559).  v8: the
+client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
+
+Differs from Apache Kafka: a group that nobody joined in the end is forgotten, where Kafka keeps an empty one for a
+while.  More than a thousand protocols are refused: each later member, and each rebalance, would count all of them
+again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Slices
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE_MAX
+from odradek.core.broker.effects import Work
+from odradek.core.groups import membership
+from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import NEVER, Parked
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+# With these errors the answer has no member id, as a member that had one lost it or never gets one.
+_WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
+PROTOCOLS_MAX = 1_000  # Clients name a handful.
+MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
+
+
+def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse] | Slices:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    if body.group_id:
+        _check_session_timeout(call, body)
+    if len(body.protocols) > PROTOCOLS_MAX:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"{len(body.protocols)} protocols, and at most {PROTOCOLS_MAX} will do"
+        )
+    shard = call.broker.groups.shard_of(body.group_id)
+    promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
+    stopped = JoinGroupResult(ErrorCode.NOT_COORDINATOR, body.member_id)
+    joined = promise.value
+    if joined is not None:
+        return _answer_beside(call, joined) if _takes_long(joined) else _answer(call, joined)
+    parked = Parked(promise, NEVER, lambda: _answer(call, promise.value or stopped))
+    parked.takes_long = lambda: _takes_long(promise.value or stopped)
+    return parked
+
+
+def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
+    is_nobody = code in _WITHOUT_MEMBER_ID
+    return _answer(call, JoinGroupResult(code, "" if is_nobody else body.member_id))
+
+
+def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
+    configs = call.broker.configs
+    least, most = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
+    if not least <= body.session_timeout_ms <= most:
+        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{body.session_timeout_ms}, from {least} to {most}")
+
+
+def _asked(call: Call, body: JoinGroupRequest) -> JoinGroup:
+    protocols: dict[str, bytes] = {}
+    for protocol in body.protocols:
+        protocols.setdefault(protocol.name, bytes(protocol.metadata))
+    return JoinGroup(
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        client_id=call.client_id or "",
+        client_host=call.peer.client_host,
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if call.version else body.session_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple(protocols.items()),
+        reason=body.reason or "",
+        needs_member_id=call.version >= MEMBER_ID_REQUIRED_SINCE,
+        skips_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
+        sees=call.sees,
+    )
+
+
+def _takes_long(joined: JoinGroupResult) -> bool:
+    """True for the answer to the leader of a large group."""
+    members = joined.members
+    if len(members) > REQUEST_ELEMENTS_INLINE_MAX:
+        return True
+    return sum(len(one.metadata) for one in members) > ANSWER_BYTES_INLINE_MAX
+
+
+def _answer_beside(call: Call, joined: JoinGroupResult) -> Slices:
+    return (yield Work(partial(_answer, call, joined)))
+
+
+def _answer(call: Call, joined: JoinGroupResult) -> JoinGroupResponse:
+    name = joined.protocol_name or None
+    return JoinGroupResponse(
+        error_code=joined.code,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=name if call.version >= NO_PROTOCOL_SINCE else name or "",
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=one.id, group_instance_id=one.instance_id, metadata=one.metadata)
+            for one in joined.members
+        ],
+    )

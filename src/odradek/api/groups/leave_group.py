@@ -1,0 +1,77 @@
+"""LeaveGroup, versions 0 to 5: members leave without waiting for their sessions to end.
+
+v3: many at once, each with its own error, also by instance id alone, as an administrator removes them (KIP-345).
+v4: flexible.  v5: the client says why (KIP-800).
+
+Very many leave a hundred at a time; others may have their turn in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.core.coordinators.durable import Written
+from odradek.core.groups import membership
+from odradek.core.groups.classic.messages import Leaver, Left
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from odradek.wire.schema import maker
+
+MANY_SINCE = 3
+
+_member = maker(MemberResponse)
+
+
+def handle(call: Call, body: LeaveGroupRequest) -> Slices:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    members = _members(call, body)
+    codes: list[ErrorCode] = []
+    written: Written | None = None
+    for start in range(0, max(len(members), 1), SLICE_ELEMENTS):
+        some = members[start : start + SLICE_ELEMENTS]
+        left = _leave(
+            call, body.group_id, [Leaver(one.member_id, one.group_instance_id, one.reason or "") for one in some]
+        )
+        codes += left.codes
+        written = left.written or written
+        yield from pauses(len(some))
+    if written is None:
+        return (yield from _answer(call, members, codes))
+    # Kept or not, they have left: a group that could not be written empties itself after a restart.
+    timeout_ms = call.broker.groups.write_timeout_ms
+    return (yield from settled(written, call.now, len(codes), lambda: _answer(call, members, codes), timeout_ms))
+
+
+def refuse(call: Call, body: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=code)
+
+
+def _members(call: Call, body: LeaveGroupRequest) -> Sequence[MemberIdentity]:
+    return [MemberIdentity(member_id=body.member_id)] if call.version < MANY_SINCE else body.members
+
+
+def _leave(call: Call, group_id: str, leavers: Sequence[Leaver]) -> Left:
+    """Lets the members leave.  Raises Refused for all of them."""
+    shard = call.broker.groups.shard_of(group_id)
+    try:
+        return membership.leave(shard, group_id, leavers, call.now)
+    except Refused as refused:
+        if refused.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
+        return Left([refused.code] * len(leavers))
+
+
+def _answer(call: Call, members: Sequence[MemberIdentity], codes: Sequence[ErrorCode]) -> Parts[LeaveGroupResponse]:
+    if call.version < MANY_SINCE:
+        return LeaveGroupResponse(error_code=codes[0])
+    answers = []
+    for one, code in zip(members, codes, strict=True):
+        answers.append(_member(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code))
+        if not len(answers) % CHEAP:
+            yield
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)

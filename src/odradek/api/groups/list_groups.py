@@ -1,0 +1,60 @@
+"""ListGroups, versions 0 to 5: the groups that this broker keeps.
+
+v3: flexible.  v4: their states, and only those in some states (KIP-518).  v5: their types, and only those of some types
+(KIP-848).  States and types are compared without their case; no group has an unknown one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.base.errors import ErrorCode
+from odradek.core.groups.shard.group import Group
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+def handle(call: Call, body: ListGroupsRequest) -> Slices:
+    shards = call.broker.groups.shards
+    if shards.is_loading:
+        return refuse(call, body, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    sees_all = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
+    states, types = (yield from _lower(body.states_filter)), (yield from _lower(body.types_filter))
+    listed = []
+    for shard in shards:
+        for number, group in enumerate(list(shard.groups.values())):
+            if shard.groups.get(group.id) is not group:
+                continue  # It was deleted while others had their turn.
+            is_wanted = _is_in(group.state, states) and _is_in(group.type, types)
+            if is_wanted and (sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)):
+                listed.append(_listed(group))
+            if number % CHEAP == CHEAP - 1:
+                yield PAUSE
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
+
+
+def refuse(call: Call, body: ListGroupsRequest, code: ErrorCode) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=code, groups=[])
+
+
+def _lower(texts: Iterable[str]) -> Parts[set[str]]:
+    lower: set[str] = set()
+    for number, text in enumerate(texts, 1):
+        lower.add(text.lower())
+        if not number % CHEAP:
+            yield
+    return lower
+
+
+def _is_in(text: str, wanted: set[str]) -> bool:
+    """True if nothing is wanted in particular, or the text is among the wanted ones."""
+    return not wanted or text.lower() in wanted
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.id, protocol_type=group.protocol_type, group_state=group.state, group_type=group.type
+    )

@@ -1,0 +1,111 @@
+"""OffsetCommit, versions 2 to 10: a group's progress is written down.
+
+v2 to v4: offsets that expire at a time of their own.  v5: they expire with the group instead (KIP-211).  v6: leader
+epochs.  v7: static members.  v8: flexible.  v9: members of the consumer protocol, with an epoch where a generation was
+(KIP-848).  v10: topics by id.
+
+An error of a partition is told of that partition, an error of the committer of every partition.
+A commit is one batch in the log, however long: of one that is made ready in slices others see all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from itertools import repeat
+from typing import Any
+
+from odradek.api.groups.offsets_to_commit import made_ready, offsets_of
+from odradek.api.request.call import Call
+from odradek.api.request.known_partitions import Asked, Codes, Partitions
+from odradek.api.request.outcome import Slices, Wait
+from odradek.api.request.sliced_answer import CHEAP, Parts, settled
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.uuids import Uuid
+from odradek.core.groups.group_offset_commit import Committed, Committer, commit
+from odradek.core.groups.long_commit import LongCommit
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.wire.schema import maker
+
+TOPIC_IDS_SINCE = 10
+
+_partition = maker(OffsetCommitResponsePartition)
+
+
+def handle(call: Call, body: OffsetCommitRequest) -> Slices:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
+    yield from partitions.look(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    if not partitions.known:
+        return (yield from _answer(partitions, ()))
+    try:
+        committed = yield from _commit(call, body, partitions)
+    except Refused as refused:
+        return (yield from _answer(partitions, repeat(refused.code)))
+    written = committed.written
+    if written is None:
+        return (yield from _answer(partitions, committed.codes))
+
+    def answer() -> Parts[OffsetCommitResponse]:
+        return _answer(partitions, committed.codes_after(written.code))
+
+    return (yield from settled(written, call.now, partitions.count, answer, call.broker.groups.write_timeout_ms))
+
+
+def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _commit(
+    call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
+) -> Generator[Wait, Any, Committed]:
+    """Commits the offsets as one batch in the log, however many they are.  Raises Refused."""
+    shard_of, committer = call.broker.groups.shard_of, committer_of(body, call.version)
+    shard = shard_of(body.group_id, may_be_empty=True)
+    if len(partitions.known) <= SLICE_ELEMENTS:
+        return commit(shard, committer, list(offsets_of(partitions)), call.now, body.retention_time_ms)
+    long = yield from made_ready(partitions, LongCommit(shard, committer, call.now, body.retention_time_ms))
+    return long.finish(shard_of(body.group_id, may_be_empty=True), call.now)
+
+
+def committer_of(body: OffsetCommitRequest, version: int) -> Committer:
+    return Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, version)
+
+
+def _answer(
+    partitions: Partitions[OffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
+) -> Parts[OffsetCommitResponse]:
+    return (yield from response((yield from partitions.codes(of_known))))
+
+
+def response(codes: Codes) -> Parts[OffsetCommitResponse]:
+    topics = []
+    for asked, some in codes.items():
+        parts = []
+        for index, code in some:
+            parts.append(_partition(partition_index=index, error_code=code))
+            if not len(parts) % CHEAP:
+                yield
+        topics.append(OffsetCommitResponseTopic(name=asked.name, topic_id=asked.id, partitions=parts))
+        yield
+    return OffsetCommitResponse(topics=topics)

@@ -1,0 +1,86 @@
+"""OffsetDelete, version 0: a group forgets its offsets of some partitions (KIP-496).
+
+Offsets of topics that its members are subscribed to stay.  A group of another kind than consumers (of Connect workers,
+say) must have no members: what they read is not known here.
+
+Each offset is forgotten, or is not, by itself; others may have their turn after each hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.api.request.call import Call
+from odradek.api.request.known_partitions import Asked, Partitions
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.core.coordinators.durable import Written
+from odradek.core.groups.group_offset_delete import delete
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from odradek.wire.schema import maker
+
+_partition = maker(OffsetDeleteResponsePartition)
+
+
+def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
+    call.check(Operation.DELETE, ResourceType.GROUP, body.group_id)
+    asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
+    partitions: Partitions[OffsetDeleteRequestPartition] = Partitions()
+    yield from partitions.look(call.broker.view, call.rights, asked, by_id=False)
+    codes, written = yield from _delete(call, body.group_id, partitions)
+    if written is None:
+        return (yield from _answer(partitions, codes))
+
+    def answer() -> Parts[OffsetDeleteResponse]:
+        if written.code:
+            return refuse(call, body, written.code)
+        return (yield from _answer(partitions, codes))
+
+    return (yield from settled(written, call.now, partitions.count, answer, call.broker.groups.write_timeout_ms))
+
+
+def _delete(
+    call: Call, group_id: str, partitions: Partitions[OffsetDeleteRequestPartition]
+) -> Parts[tuple[list[ErrorCode], Written | None]]:
+    """Deletes the offsets, a hundred at a time; the group's subscriptions are checked each time.
+
+    Returns each partition's error code and the last write.  Raises Refused.
+    """
+    codes: list[ErrorCode] = []
+    written: Written | None = None
+    for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):
+        some = partitions.known[start : start + SLICE_ELEMENTS]
+        places = [(topic.name, wanted.partition_index) for _, topic, wanted in some]
+        deleted = delete(call.broker.groups.shard_of(group_id), group_id, places, call.now)
+        codes += deleted.codes
+        written = deleted.written or written
+        yield from pauses(len(some))
+    return codes, written
+
+
+def _answer(
+    partitions: Partitions[OffsetDeleteRequestPartition], of_known: Iterable[ErrorCode]
+) -> Parts[OffsetDeleteResponse]:
+    topics = []
+    for asked, codes in (yield from partitions.codes(of_known)).items():
+        parts = []
+        for index, code in codes:
+            parts.append(_partition(partition_index=index, error_code=code))
+            if not len(parts) % CHEAP:
+                yield
+        topics.append(OffsetDeleteResponseTopic(name=asked.name, partitions=parts))
+        yield
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, throttle_time_ms=0, topics=topics)
+
+
+def refuse(call: Call, body: OffsetDeleteRequest, code: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=[])

@@ -1,0 +1,258 @@
+"""OffsetFetch, versions 1 to 10: where groups got to.
+
+v2: null topics asks for all (KIP-88).  v5: leader epochs.  v6: flexible.  v7: only what no open transaction is about to
+change, UNSTABLE_OFFSET_COMMIT for the rest (KIP-447).  v8: many groups, each with an error of its own.  v9: a member of
+the consumer protocol asks with its epoch (KIP-848).  v10: topics by id.
+
+What was never committed has the offset -1, for topics that are not there, too; only an unknown id is an error.
+
+What is told of a group is what it had at one time, however much that is.  Two groups may be of different times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from odradek.api.request import repeated_names as describing
+from odradek.api.request.call import Call
+from odradek.api.request.known_partitions import Asked
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled, whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.units import NO_EPOCH, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.coordinators.settled import Settled
+from odradek.core.groups.group_offset_fetch import Fetched, GroupReader, nothing_for
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from odradek.wire.schema import maker
+
+ERROR_OF_ALL_SINCE = 2
+MANY_GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+_response = maker(OffsetFetchResponse)
+_group_told = maker(OffsetFetchResponseGroup)
+_topic_told = maker(OffsetFetchResponseTopics)
+_partition_told = maker(OffsetFetchResponsePartitions)
+_topic_of_one = maker(OffsetFetchResponseTopic)
+_partition_of_one = maker(OffsetFetchResponsePartition)
+
+Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
+
+
+class _Group(NamedTuple):
+    """What a request asks of one group; `topics` is None for all."""
+
+    id: str
+    member_id: str | None
+    epoch: int
+    topics: Sequence[Topic] | None
+
+
+class _Told(NamedTuple):
+    """The answer about a group.
+
+    It counts once all that was written to `leading` is safe; at once if that is None.
+    """
+
+    group: _Group
+    answer: OffsetFetchResponseGroup
+    leading: Leading | None
+
+
+def handle(call: Call, body: OffsetFetchRequest) -> Slices:
+    if len(body.groups) > describing.REPEATS_MAX:
+        yield from describing.check_repeats(group.group_id for group in body.groups if group.topics is None)
+    told, count = [], 0
+    read: dict[Leading, None] = {}
+    for group in _groups(call, body):
+        answer, leading = yield from _find(call, group, body.require_stable)
+        if leading is not None:
+            read[leading] = None
+        told.append(_Told(group, answer, leading))
+        count += 1 + sum(len(topic.partitions) for topic in answer.topics)
+    writes = Settled(read)
+    call.leave(told)
+    return (yield from settled(writes, call.now, count, lambda: _answer(call, told, writes)))
+
+
+def refuse(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchResponse:
+    return whole(_refused_all(call, body, code))
+
+
+def _refused_all(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> Parts[OffsetFetchResponse]:
+    answers = []
+    for group in _groups(call, body):
+        answers.append((yield from _refused(call, group, code)))  # noqa: PERF401
+    return (yield from _shaped(call, answers))
+
+
+def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_Group]:
+    if call.version < MANY_GROUPS_SINCE:
+        yield _Group(body.group_id, None, NO_EPOCH, body.topics)
+        return
+    for group in body.groups:
+        yield _Group(group.group_id, group.member_id, group.member_epoch, group.topics)
+
+
+def _asked(topic: Topic) -> Asked:
+    return Asked(topic.name, Uuid(topic.topic_id)) if isinstance(topic, OffsetFetchRequestTopics) else Asked(topic.name)
+
+
+def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetchResponseGroup, Leading | None]]:
+    try:
+        call.check(Operation.DESCRIBE, ResourceType.GROUP, group.id)
+        shard = call.broker.groups.shard_of(group.id, may_be_empty=True)
+        reader = GroupReader(shard, group.id, group.member_id, group.epoch, is_stable=is_stable)
+    except Refused as refused:
+        answer = yield from _refused(call, group, refused.code)
+        yield
+        return answer, None
+    asked = group.topics
+    count = reader.count() if asked is None else len(asked) + sum(len(topic.partition_indexes) for topic in asked)
+    topics = _all(call, reader) if asked is None else _topics(call, reader, asked)
+    if count > SLICE_ELEMENTS:
+        reader.freeze()
+        found = yield from topics
+    else:
+        found = whole(topics)
+        yield from pauses(1 + count)
+    return _told(group, found), shard.log.leading
+
+
+def _all(call: Call, reader: GroupReader) -> Parts[list[OffsetFetchResponseTopics]]:
+    """Returns all offsets of topics that may be described; if topics are told by id, only of topics that have one."""
+    by_id = call.version >= TOPIC_IDS_SINCE
+    topics = []
+    for name in reader.topics():
+        known = call.broker.view.topics.get(name)
+        topic_id = ZERO_UUID if known is None else known.id
+        found = []
+        for index, fetched in reader.all(name, topic_id):
+            found.append(_partition(index, fetched))
+            yield
+        if found and (topic_id != ZERO_UUID or not by_id) and _may_describe(call, name):
+            topics.append(_topic(name, topic_id, found))
+        yield
+    return topics
+
+
+def _may_describe(call: Call, topic: str) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _topics(call: Call, reader: GroupReader, asked: Sequence[Topic]) -> Parts[list[OffsetFetchResponseTopics]]:
+    topics = []
+    for topic in asked:
+        topics.append((yield from _one_topic(call, reader, _asked(topic), topic.partition_indexes)))
+        yield
+    return topics
+
+
+def _one_topic(
+    call: Call, reader: GroupReader, asked: Asked, partitions: list[int]
+) -> Parts[OffsetFetchResponseTopics]:
+    view, name, topic_id = call.broker.view, TopicName(asked.name), asked.id
+    if call.version >= TOPIC_IDS_SINCE:
+        known = view.names.get(topic_id)
+        if known is None:
+            return (yield from _nothing(asked, partitions, ErrorCode.UNKNOWN_TOPIC_ID))
+        name = known
+    if not _may_describe(call, name):
+        return (yield from _nothing(asked, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    if call.version < TOPIC_IDS_SINCE and name in view.topics:
+        topic_id = view.topics[name].id
+    found = []
+    for index in partitions:
+        found.append(_partition(index, reader.find(name, topic_id, index)))
+        yield
+    return _topic(name, topic_id, found)
+
+
+def _nothing(asked: Asked, partitions: list[int], code: ErrorCode) -> Parts[OffsetFetchResponseTopics]:
+    nothing, found = nothing_for(code), []
+    for index in partitions:
+        found.append(_partition(index, nothing))
+        yield
+    return _topic(asked.name, asked.id, found)
+
+
+def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetchResponse]:
+    answers = []
+    for group, answer, leading in told:
+        code = ErrorCode.NONE if leading is None else writes.code_of(leading)
+        answers.append((yield from _refused(call, group, code)) if code else answer)
+        if not len(answers) % CHEAP:
+            yield
+    return (yield from _shaped(call, answers))
+
+
+def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
+    """Returns the error of a group; before v2 an answer has no place for it but each partition."""
+    if call.version >= ERROR_OF_ALL_SINCE:
+        return _told(group, [], code)
+    topics = []
+    for topic in group.topics or ():
+        topics.append((yield from _nothing(_asked(topic), topic.partition_indexes, code)))  # noqa: PERF401
+    return _told(group, topics, code)
+
+
+def _told(
+    group: _Group, topics: list[OffsetFetchResponseTopics], code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponseGroup:
+    return _group_told(group_id=group.id, error_code=code, topics=topics)
+
+
+def _topic(name: str, topic_id: Uuid, partitions: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
+    return _topic_told(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _partition(index: int, fetched: Fetched) -> OffsetFetchResponsePartitions:
+    return _partition_told(
+        partition_index=index,
+        committed_offset=fetched.offset,
+        committed_leader_epoch=fetched.leader_epoch,
+        metadata=fetched.metadata,
+        error_code=fetched.code,
+    )
+
+
+def _shaped(call: Call, answers: list[OffsetFetchResponseGroup]) -> Parts[OffsetFetchResponse]:
+    if call.version >= MANY_GROUPS_SINCE:
+        return _response(groups=answers)
+    (one,) = answers
+    topics = []
+    for topic in one.topics:
+        topics.append((yield from _shaped_topic(topic)))
+        yield
+    return _response(error_code=one.error_code, topics=topics)
+
+
+def _shaped_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponseTopic]:
+    partitions = []
+    for part in topic.partitions:
+        partitions.append(
+            _partition_of_one(
+                partition_index=part.partition_index,
+                committed_offset=part.committed_offset,
+                committed_leader_epoch=part.committed_leader_epoch,
+                metadata=part.metadata,
+                error_code=part.error_code,
+            )
+        )
+        yield
+    return _topic_of_one(name=topic.name, partitions=partitions)

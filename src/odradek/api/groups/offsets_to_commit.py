@@ -1,0 +1,42 @@
+"""The offsets of a commit, transactional or not, in the form in which the group keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, Protocol, TypeVar
+
+from odradek.api.request.known_partitions import HasIndex, Partitions
+from odradek.api.request.outcome import PAUSE, Wait
+from odradek.core.broker.effects import Work
+from odradek.core.groups.group_offset_commit import OffsetAndMetadata
+from odradek.core.groups.long_commit import LongCommit
+
+
+class HasOffset(HasIndex, Protocol):
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+P = TypeVar("P", bound=HasOffset)
+
+
+def offsets_of(partitions: Partitions[P]) -> Iterator[OffsetAndMetadata]:
+    """Yields the offsets of the partitions that exist."""
+    for _, topic, wanted in partitions.known:
+        yield OffsetAndMetadata(
+            topic,
+            wanted.partition_index,
+            wanted.committed_offset,
+            wanted.committed_leader_epoch,
+            wanted.committed_metadata,
+        )
+
+
+def made_ready(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
+    """Adds the offsets of the existing partitions to the commit, and has a thread encode it.  Raises Refused."""
+    for place in offsets_of(partitions):
+        commit.add(place)
+        yield PAUSE
+    yield Work(commit.encode)
+    return commit

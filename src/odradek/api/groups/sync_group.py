@@ -1,0 +1,61 @@
+"""SyncGroup, versions 0 to 5: the leader hands in the assignments, and each member gets its own.
+
+v3: static members (KIP-345).  v4: flexible.  v5: the member says by which protocol it believes to work (KIP-559).
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.groups import membership
+from odradek.core.groups.classic.messages import SyncGroup, SyncGroupResult
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import NEVER, Parked
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+PROTOCOL_SINCE = 5
+
+
+def handle(call: Call, body: SyncGroupRequest) -> Slices:
+    if call.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "without a protocol")
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    asked = yield from _asked(body)
+    shard = call.broker.groups.shard_of(body.group_id)
+    promise = membership.sync(shard, body.group_id, asked, call.now)
+    if promise.value is not None:
+        return _answer(promise.value)
+    return Parked(promise, NEVER, lambda: _answer(promise.value or SyncGroupResult(ErrorCode.NOT_COORDINATOR)))
+
+
+def refuse(call: Call, body: SyncGroupRequest, code: ErrorCode) -> SyncGroupResponse:
+    return _answer(SyncGroupResult(code))
+
+
+def _asked(body: SyncGroupRequest) -> Parts[SyncGroup]:
+    assignments: dict[str, bytes] = {}
+    body.assignments.reverse()
+    while body.assignments:  # Each goes when it is known: to free very many takes long.
+        one = body.assignments.pop()
+        assignments[one.member_id] = bytes(one.assignment)
+        if not len(body.assignments) % CHEAP:
+            yield
+    return SyncGroup(
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id,
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        assignments=assignments,
+    )
+
+
+def _answer(synced: SyncGroupResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=synced.code,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol_name,
+        assignment=synced.assignment,
+    )

@@ -1,0 +1,120 @@
+"""A plain produce request that is large: its batch goes to the log while it is being received
+(log/log/streaming_append.py).
+
+    front ──> begin ──> the rest is received, summed and written by a mover ──> finish ──> the answer
+
+The front says all there is to know but the checksum.  Whatever is not plain is received as a whole, and so is what
+turns out to be wrong at its end: plain_produce.py and produce.py then do with it what they always do.
+"""
+
+from __future__ import annotations
+
+from odradek.api.produce import plain_produce, produce_acks, produce_staging
+from odradek.api.request.call import Peer
+from odradek.api.templates.produce_template import ProduceTemplate
+from odradek.base.errors import Refused
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.partition import Arrival
+from odradek.core.partition.staging import Append
+from odradek.record.batch import CHECKSUMMED_FROM
+from odradek.record.crc import crc32c
+from odradek.wire.request import Request
+
+_NOTHING = memoryview(b"")
+
+
+def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Moment) -> LargeProduce | None:
+    """Of the request's body of `body_bytes` only the front is there.  None if it is to be received as a whole."""
+    body = request.body
+    template, start = _known(peer, request, body_bytes)
+    if template is None:
+        return None
+    leading = template.partitions[0].find_leader(broker)
+    if leading is None:
+        return None
+    size = body_bytes - start - template.known.end_bytes
+    front = memoryview(bytearray(body[start : start + size]))  # Stamped; what was received stays as it came.
+    batch = ingress.announced(leading.partition, front, size, now)
+    if batch is None:
+        return None
+    try:
+        produce_staging.check_allowed(template.version, template.transactional_id, batch)
+    except Refused:
+        return None
+    if batch.is_transactional and not broker.transactions.all_joined(template.transactional_id):
+        return None
+    arrival = leading.begin_arrival(batch, now.wall)
+    if arrival is None:
+        return None
+    request.body = _NOTHING
+    return LargeProduce(broker, request, template, leading, arrival, crc32c(front[CHECKSUMMED_FROM:]))
+
+
+def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTemplate | None, int]:
+    """What the request is like, one for one partition, and where the records begin."""
+    for template in peer.produce_templates.that_begin(request):
+        start = template.known.only_records(request.body, body_bytes)
+        if start:
+            return template, start
+    return None, 0
+
+
+class LargeProduce:
+    """One batch on its way; `crc` is the checksum of its front."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        broker: Broker,
+        request: Request,
+        template: ProduceTemplate,
+        leading: Leading,
+        arrival: Arrival,
+        crc: int,
+    ) -> None:
+        self._broker = broker
+        self._template = template
+        self._leading = leading
+        self.request = request
+        self.arrival = arrival
+        self.crc = crc
+
+    @property
+    def tail_bytes(self) -> int:
+        return self._template.known.end_bytes
+
+    def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.PlainStaged | None:
+        """All of it was received and written.  None if something is wrong with it, and nothing was done.
+
+        Or if the topic has come to ask something of the records, which were not read.
+        """
+        if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._leading.partition.configs):
+            return None
+        try:
+            all_replicas = self._template.acks == produce_acks.ACKS_ALL
+            append = self._broker.arrived(self._leading, self.arrival, now, all_replicas=all_replicas)
+            return self._staged(append, now)
+        except Refused:
+            return None
+
+    def failed(self, error: OSError, now: Moment) -> plain_produce.PlainStaged:
+        """It could not be written."""
+        append = Append(self._leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
+        append.refused = self._leading.arrival_failed(self.arrival, error)
+        self._broker.lot.happened(self._leading.name)
+        return self._staged(append, now)
+
+    def forget(self) -> None:
+        """It will not be completed."""
+        self._leading.forget_arrival(self.arrival)
+
+    def withdrawn(self) -> None:
+        """The log wanted its end for another batch."""
+        self._leading.withdrawn()
+
+    def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:
+        start = self._leading.log.start_offset if self._leading.ended is None else NO_OFFSET
+        return plain_produce.PlainStaged(self.request, self._template, [append], [start], now)

@@ -1,0 +1,156 @@
+"""Plain produce requests, which most are: one good batch for each partition, and a match for a template
+(produce_template.py).
+
+Reading, handling and answering a small batch costs a third of what it costs in produce.py.  A request that is not
+plain, or goes wrong, is left to produce.py before anything was done: it has all the rules and every error.  Of several
+batches the first may be staged when the second is refused: then produce.py makes the answer.
+"""
+
+from __future__ import annotations
+
+from odradek.api.produce import produce, produce_acks, produce_staging
+from odradek.api.produce.produce_parts import may_write
+from odradek.api.request.call import Peer
+from odradek.api.request.outcome import NO_BODY, Encoded, Staged, encoded
+from odradek.api.templates.produce_template import ProduceTemplate
+from odradek.api.templates.template_cache import PARTITIONS_MAX
+from odradek.base.errors import Refused
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, Offset
+from odradek.core.broker.broker import Broker
+from odradek.core.coordinators.durable import Written
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
+from odradek.core.partition.staging import Append
+from odradek.record.batch import Batch
+from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.request import Request
+
+
+def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
+    """Stages a plain request; returns None if the request is not plain.  Raises Malformed."""
+    found = peer.produce_templates.find(request, peer.admission.produce_templates)
+    if found is None:
+        return None
+    template, records = found
+    if len(records) > 1:
+        return _stage_several(broker, request, template, records, now)
+    leading = template.partitions[0].find_leader(broker)
+    if leading is None:
+        return None
+    try:
+        batch = ingress.admitted(leading.partition, records[0], now, at_once=True)
+        join = None
+        if batch.attributes:  # Most batches have none set.
+            join = produce_staging.admit(broker, leading, batch, template.version, template.transactional_id, now)
+        append = broker.stage(leading, batch, now, all_replicas=template.acks == produce_acks.ACKS_ALL)
+    except Refused:
+        return None
+    request.body = NO_BODY
+    return PlainStaged(request, template, [append], [leading.log.start_offset], now, join)
+
+
+def _stage_several(
+    broker: Broker, request: Request, template: ProduceTemplate, records: list[memoryview], now: Moment
+) -> PlainStaged | None:
+    """Stages several batches; returns None if one is transactional, as those join their transaction together."""
+    staged: list[tuple[Leading, Batch]] = []
+    for known, one in zip(template.partitions, records, strict=True):
+        leading = known.find_leader(broker)
+        if leading is None:
+            return None
+        try:
+            batch = ingress.admitted(leading.partition, one, now, at_once=True)
+            if batch.attributes:
+                if batch.is_transactional:
+                    return None
+                produce_staging.check_allowed(template.version, template.transactional_id, batch)
+        except Refused:
+            return None
+        staged.append((leading, batch))
+    request.body = NO_BODY
+    appends, starts, all_replicas = [], [], template.acks == produce_acks.ACKS_ALL
+    for leading, batch in staged:
+        try:
+            append, start = broker.stage(leading, batch, now, all_replicas=all_replicas), leading.log.start_offset
+        except Refused as refused:
+            append, start = Append(leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False), NO_OFFSET
+            append.refused = refused
+        appends.append(append)
+        starts.append(start)
+    return PlainStaged(request, template, appends, starts, now)
+
+
+def learn(
+    peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.PendingProduce
+) -> None:
+    """Makes a template of a request that was read from `received` and staged: the next one like it may be plain.
+
+    A request that was staged was allowed.  But its transactional id was checked only if the batch was transactional,
+    and the next one may be, so the right to write with that id is checked here.
+    """
+    transactional_id = body.transactional_id
+    count = sum(len(topic.partition_data) for topic in body.topic_data)
+    if body.acks == produce_acks.ACKS_NONE or not len(done.appended) == count <= PARTITIONS_MAX:
+        return
+    if transactional_id is not None and (count > 1 or not may_write(peer.admission.rights, transactional_id)):
+        return
+    names = [appended.name for appended in done.appended]
+    if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # There it is checked each time.
+        peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
+
+
+class PlainStaged(Staged):
+    """A plain produce request whose batches are staged, one for each partition."""
+
+    is_quick = True
+
+    def __init__(  # noqa: PLR0917
+        self,
+        request: Request,
+        template: ProduceTemplate,
+        appends: list[Append],
+        log_start_offsets: list[Offset],
+        now: Moment,
+        join: Written | None = None,
+    ) -> None:
+        """`join` is the write that makes the only partition part of its transaction."""
+        self.request = request
+        self.template = template
+        self.appends = appends
+        self.log_start_offsets = log_start_offsets
+        self.now = now
+        self.join = join
+
+    def finish(self) -> Encoded | Parked[Encoded]:
+        template = self.template
+        if self._is_done():
+            return [template.answer.frame(self.request.correlation_id, self._rows())]
+        response = template.response(self._rows())
+        parts = [part for topic in response.responses for part in topic.partition_responses]
+        appended = [
+            produce_acks.Appended(known.name, append, part, self.join)
+            for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
+        ]
+        general = produce.PendingProduce(self.now, template.acks, template.timeout_ms, response, appended)
+        return encoded(self.request, general.settle())
+
+    def _rows(self) -> list[tuple[int, ...]]:
+        rows: list[tuple[int, ...]] = []
+        for number, append in enumerate(self.appends):
+            rows.append((append.base_offset, append.log_append_time, self.log_start_offsets[number]))
+        return rows
+
+    def _is_done(self) -> bool:
+        """True if every batch was appended without an error and need not wait for a sync or for replicas."""
+        waits_for_all = self.template.acks == produce_acks.ACKS_ALL
+        if waits_for_all and self.join is not None:
+            return False
+        for append in self.appends:
+            if append.refused is not None or append.needs_sync:
+                return False
+            if waits_for_all and not (append.is_safe and append.leading.has_min_isr):
+                return False
+        return True

@@ -1,0 +1,116 @@
+"""How a produce is acknowledged: whoever waits for its batches, and what the answer says when the wait is over."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple, TypeVar
+
+from odradek.api.request.sliced_answer import Parts, whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicPartition
+from odradek.core.coordinators.durable import Written
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.staging import Append
+from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+
+Response = TypeVar("Response", ProduceResponse, None)
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = ALL_ACKS = 0, 1, -1
+SYNC_MS_MIN = 5 * SECOND_MS
+
+
+class Appended(NamedTuple):
+    """One partition of a produce: its append, and its part of the answer."""
+
+    name: TopicPartition
+    append: Append
+    answer: PartitionProduceResponse
+    join: Written | None = None  # The write that makes its partition part of the transaction; it has to be safe, too.
+
+    def fail(self, refused: Refused) -> None:
+        self.answer.error_code = refused.code
+        self.answer.error_message = refused.detail or None
+        self.answer.base_offset = NO_OFFSET
+        self.answer.log_append_time_ms = NO_TIMESTAMP
+
+
+class Acknowledgement:
+    """The condition of a produce: every appended batch is in sync, or on the disk."""
+
+    def __init__(self, acks: int) -> None:
+        self._acks = acks
+        self.pending: list[Appended] = []
+        self._left: list[Appended] = []  # Those of `pending` that were not settled when last looked at.
+
+    def add(self, appended: Appended) -> None:
+        if self._try_settle(appended):
+            _forget_place(appended)
+        else:
+            self.pending.append(appended)
+            self._left.append(appended)
+
+    def parked(self, response: Response, now: Moment, timeout_ms: int) -> Parked[Response]:
+        # The client's timeout is for replicas.  Without a floor a timeout of 0 would end before any sync can.
+        if any(one.append.needs_sync or one.join is not None for one in self.pending):
+            timeout_ms = max(timeout_ms, SYNC_MS_MIN)
+        return Parked(self, now.steady + timeout_ms, lambda: self._settle(response))
+
+    @property
+    def keys(self) -> Iterable[TopicPartition]:
+        joins = {appended.join.name for appended in self.pending if appended.join is not None}
+        return [*joins, *(appended.name for appended in self.pending)]
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        left = self._left
+        while left and self._try_settle(left[-1]):  # Looked at until it is settled, and not after.
+            left.pop()
+        return not left
+
+    def _try_settle(self, appended: Appended) -> bool:
+        append, join = appended.append, appended.join
+        if join is not None and not join.is_settled:
+            return False
+        if join is not None and not join.is_safe:
+            appended.answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+        elif append.failure is not None:
+            appended.answer.error_code = append.failure
+        elif not append.is_safe:
+            return False
+        elif self._acks == ACKS_ALL and not append.leading.has_min_isr:
+            appended.answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return True
+
+    def _settle(self, response: Response) -> Response:
+        """Returns the response, when the last partition is settled or the time is over."""
+        if response is not None:
+            whole(self.settle())
+        return response
+
+    def settle(self) -> Parts[None]:
+        """Puts the outcomes, or that the time is over, into the answer.
+
+        What was settled before stays so, as in Apache Kafka: the ISR may be another one by now.
+        """
+        left = len(self._left)
+        for number, appended in enumerate(self.pending):
+            if number < left and not self._try_settle(appended):
+                appended.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            _forget_place(appended)
+            yield
+
+
+def _forget_place(appended: Appended) -> None:
+    """Leaves out of an answer with an error where the batch lies."""
+    if appended.answer.error_code:
+        appended.answer.base_offset = NO_OFFSET
+        appended.answer.log_append_time_ms = NO_TIMESTAMP
+
+
+def check_unanswered(response: ProduceResponse) -> None:
+    """Raises ConnectionAbortedError if there is an error, which acks=0 leaves no way to tell.
+
+    Like Kafka, we close the connection then, so that the client looks for the leader again.
+    """
+    if any(part.error_code for topic in response.responses for part in topic.partition_responses):
+        raise ConnectionAbortedError("a produce with acks=0 failed")

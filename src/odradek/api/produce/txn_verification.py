@@ -1,0 +1,104 @@
+"""Asks the coordinator of a transaction before anything is written in that transaction, where it has to be asked first.
+
+A request waits for the answer, and what follows on its connection waits behind it, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from typing import Any
+
+from odradek.api.produce.produce_parts import is_transactional, topic_name
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Wait
+from odradek.api.request.sliced_answer import nothing
+from odradek.base.errors import Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition import ingress
+from odradek.core.partition.leading import Leading
+from odradek.core.transactions.additions import Question
+from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
+from odradek.core.transactions.verification import Verification
+from odradek.record.batch import BatchHeader
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest
+
+
+def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> bool:
+    """True if the coordinator has to have answered before the transactional batches of the request may be staged."""
+    transactions, transactional_id = call.broker.transactions, body.transactional_id
+    if not transactional_id:
+        return False
+    question = _question(call, body, transactional)
+    if question is None or not transactions.verifies(adds=question.adds):
+        return False
+    return any(
+        not transactions.is_sure(leading, transactional_id, question.producer)
+        and transactions.asks_first(leading, transactional_id)
+        for leading, _ in _written_to(call, body)
+    )
+
+
+def asked(
+    call: Call, body: ProduceRequest, transactional: list[BatchHeader]
+) -> Generator[Wait, Any, Verification | None]:
+    """Asks about all partitions of a Produce at once, and waits for the answer; None if there is nothing to ask."""
+    question = _question(call, body, transactional)
+    if question is None or not asks_first(call, body, transactional):
+        return None
+    verification = Verification(question)
+    for leading, part in _written_to(call, body):
+        with suppress(Refused):  # It is refused again, and told, when the batch is staged.
+            _note(call, leading, part, verification)
+        yield PAUSE
+    yield from answered(call, verification, retries=question.adds)
+    return verification
+
+
+def _note(call: Call, leading: Leading, part: PartitionProduceData, verification: Verification) -> None:
+    """Notes a partition to be asked about, if its batch could be written there now.  Raises Refused."""
+    question = verification.question
+    batch = ingress.checked(leading.partition, part.records, call.now)
+    is_sure = call.broker.transactions.is_sure
+    if not batch.has_producer_id or is_sure(leading, question.transactional_id, question.producer):
+        return
+    leading.check_producer_epoch(batch)
+    if not leading.has_open_transaction(batch.producer_id, batch.producer_epoch):
+        leading.await_first(batch, call.now.wall, from_zero=question.adds)
+    verification.add(leading)
+
+
+def answered(call: Call, verification: Verification, *, retries: bool) -> Generator[Wait, Any, None]:
+    """Asks the coordinator and waits until the answer is there, or cannot come any more."""
+    if not verification.asked:
+        return
+    additions = call.broker.transactions.additions
+    promise = additions.ask(verification.question, list(verification.asked), call.now, retries=retries)
+    if promise.value is None:
+        yield Parked(promise, call.now.steady + additions.timeout_ms, nothing)
+    verification.answered(promise.value)
+    call.broker.transactions.joins.confirmed(verification.question.transactional_id, verification.confirmed)
+
+
+def _question(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Question | None:
+    header = next((one for one in transactional if one.has_producer_id), None)
+    if header is None or body.transactional_id is None:
+        return None
+    producer = ProducerIdAndEpoch(ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
+    return Question(body.transactional_id, producer, adds=call.version >= PRODUCE_ADDS_SINCE)
+
+
+def _written_to(call: Call, body: ProduceRequest) -> Iterator[tuple[Leading, PartitionProduceData]]:
+    """Yields the partitions that are led here, each with its transactional batch; what is wrong is left out."""
+    seen: set[TopicPartition] = set()
+    for topic in body.topic_data:
+        with suppress(Refused):
+            name = topic_name(call, topic)
+            for part in filter(is_transactional, topic.partition_data):
+                with suppress(Refused):
+                    leading = call.broker.leader(name, part.index)
+                    if leading.name not in seen:
+                        seen.add(leading.name)
+                        yield leading, part

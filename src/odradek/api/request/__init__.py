@@ -1,0 +1,1 @@
+"""A request on its way to its handler: the call, the gate, and the outcome."""

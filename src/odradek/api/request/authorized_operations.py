@@ -1,0 +1,65 @@
+"""Authorized operations as a bit field (KIP-430): bit n is the operation with code n.
+
+Those that apply to a kind of resource, as far as the request's principal may do them to this one.
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.core.kernel.access import CLUSTER_NAME, EVERYTHING, SEES_ALL, Operation, ResourceType
+
+NOT_ASKED = -(1 << 31)
+NOTHING = 0
+
+_SUPPORTED = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+_ALL = {resource: sum(1 << one for one in operations) for resource, operations in _SUPPORTED.items()}
+
+
+def topic(call: Call, name: str) -> int:
+    return _bits(call, ResourceType.TOPIC, name)
+
+
+def group(call: Call, group_id: str) -> int:
+    return _bits(call, ResourceType.GROUP, group_id)
+
+
+def cluster(call: Call, asked: bool) -> int:
+    """Returns no bits at all to a client that may not describe the cluster."""
+    if not asked:
+        return NOT_ASKED
+    is_seen = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
+    return _bits(call, ResourceType.CLUSTER, CLUSTER_NAME) if is_seen else NOTHING
+
+
+def _bits(call: Call, resource: ResourceType, name: str) -> int:
+    # Metadata asks for each of all topics.
+    if call.rights is EVERYTHING or (resource is not ResourceType.CLUSTER and call.rights in SEES_ALL):
+        return _ALL[resource]
+    return sum(1 << one for one in _SUPPORTED[resource] if call.may(one, resource, name))

@@ -1,0 +1,95 @@
+"""The partitions of a request that exist and whose topics the principal may read.
+
+The others are refused one by one, and come first in the answer, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.kernel.access import Operation, ResourceType, Rights
+from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
+
+
+class HasIndex(Protocol):
+    partition_index: int
+
+
+P = TypeVar("P", bound=HasIndex)
+
+
+class Asked(NamedTuple):
+    """A topic as the client names it: by name, or by id."""
+
+    name: str
+    id: Uuid = ZERO_UUID
+
+
+class Known(NamedTuple, Generic[P]):
+    """A partition that exists, with what is asked of it."""
+
+    asked: Asked
+    topic: TopicInfo
+    wanted: P
+
+
+Codes = dict[Asked, list[tuple[int, ErrorCode]]]  # By topic, then by partition, in the order of the answer.
+
+
+class Partitions(Generic[P]):
+    """The partitions of one request, existing and refused ones.
+
+    `look` finds them, in parts; `count` is how many elements the request has, topics included.
+    """
+
+    __slots__ = ("_codes", "count", "known")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.known: list[Known[P]] = []
+        self._codes: Codes = {}
+
+    def look(
+        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool
+    ) -> Parts[None]:
+        for one, partitions in asked:
+            topic = view.topic_by_id(one.id) if by_id else view.topics.get(TopicName(one.name))
+            code = _why_not(rights, one.name if topic is None else topic.name, topic, by_id)
+            self.count += 1 + len(partitions)
+            count = 0 if topic is None or code else len(topic.partitions)
+            for number, wanted in enumerate(partitions, 1):
+                if topic is not None and 0 <= wanted.partition_index < count:
+                    self.known.append(Known(one, topic, wanted))
+                else:
+                    code_of_one = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    self._codes.setdefault(one, []).append((wanted.partition_index, code_of_one))
+                if not number % CHEAP:
+                    yield
+            yield
+
+    def codes(self, of_known: Iterable[ErrorCode]) -> Parts[Codes]:
+        """Returns all error codes, given those of the existing partitions in their order.  To be called once."""
+        codes, known = self._codes, self.known
+        known.reverse()
+        for code in of_known:
+            if not known:
+                break
+            one = known.pop()  # Freed one by one: to free all of them at the end takes long.
+            codes.setdefault(one.asked, []).append((one.wanted.partition_index, code))
+            if not len(known) % CHEAP:
+                yield
+        return codes
+
+
+def _why_not(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
+    """Returns NONE if the topic exists and may be read; who may not read it is not told whether it exists."""
+    if topic is None and by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not rights.allows(Operation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE

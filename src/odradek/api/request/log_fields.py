@@ -1,0 +1,52 @@
+"""The fields of a log line about a client: the names that JSON logs and the request log have in common.
+
+They are given as `extra=` to a log call, and made only there, so that a request about which nothing is logged costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call, Peer
+from odradek.core.kernel.access import ANONYMOUS
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.request import Request
+
+Fields = dict[str, object]
+
+OF_PEER = ("connection", "listener", "software")
+OF_REQUEST = ("client_id", "api", "api_version", "correlation_id")
+NAMES = (*OF_PEER, *OF_REQUEST)
+
+
+def of_peer(peer: Peer) -> Fields:
+    return {"connection": peer.address, "listener": peer.listener, "software": peer.software}
+
+
+def of_request(peer: Peer, request: Request) -> Fields:
+    return {
+        **of_peer(peer),
+        "client_id": request.client_id,
+        "api": api_name(request.api_key),
+        "api_version": request.api_version,
+        "correlation_id": request.correlation_id,
+    }
+
+
+def of_call(call: Call, key: ApiKey) -> Fields:
+    """Returns the fields of a line about what a handler does; `principal` is there if the client has a name."""
+    fields = {
+        **of_peer(call.peer),
+        "client_id": call.client_id,
+        "api": key.title,
+        "api_version": call.version,
+        "correlation_id": call.correlation_id,
+    }
+    return fields if call.principal == ANONYMOUS else {**fields, "principal": str(call.principal)}
+
+
+def api_name(key: int) -> str:
+    """Returns the API's name as Kafka writes it; for a key that no API has, the number."""
+    return ApiKey(key).title if key in _KEYS else str(key)
+
+
+_KEYS = frozenset(map(int, ApiKey))

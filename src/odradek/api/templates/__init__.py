@@ -1,0 +1,1 @@
+"""Request templates: requests like an earlier one are handled without being decoded."""

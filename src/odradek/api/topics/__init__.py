@@ -1,0 +1,1 @@
+"""Topics: metadata, creation, growth and deletion."""

@@ -1,0 +1,121 @@
+"""CompactPartitions, version 0: has logs compacted now, and is answered when that has ended, with what it has won.
+
+Odradek's own: ApiVersions does not tell of it, and Kafka closes the connection at its number.  The active segment is
+rolled if it holds anything, and the log is compacted up to there whatever its dirty ratio is.  What is younger than
+min.compaction.lag.ms or behind the start of an open transaction stays, and the answer says which of the two it was.
+After timeout_ms the compaction goes on without the one who asked.
+
+A partition that is asked for again while it is compacted, and was written to since, is compacted once more, for all who
+ask meanwhile.  Whoever may alter the topic's configuration may ask: with min.cleanable.dirty.ratio he could have the
+same.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.broker.broker import Broker
+from odradek.core.cleaner.compaction_request import AllCompacted, Compacted, Compaction, check_is_compacted
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.partition import Partition
+from odradek.wire.messages.compact_partitions import (
+    CompactPartitionsPartitionResult,
+    CompactPartitionsRequest,
+    CompactPartitionsResponse,
+    CompactPartitionsTopicResult,
+)
+
+ROLL_PARTS = 25  # Parts that a log which is asked for is worth, as it is rolled at once: it makes four files.
+
+Asked: TypeAlias = dict[str, dict[int, Compaction | Refused]]
+
+
+def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
+    asked: Asked = {}
+    compactions: list[Compaction] = []
+    call.leave((asked, compactions))
+    count = 0
+    for topic in body.topics:
+        is_allowed = call.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic.name)
+        begun = asked.setdefault(topic.name, {})
+        for index in topic.partitions:
+            if index not in begun:
+                one = begun[index] = _ask(call, TopicName(topic.name), index, is_allowed=is_allowed)
+                if isinstance(one, Compaction):
+                    compactions.append(one)
+                    yield from pauses(ROLL_PARTS)
+            count += 1
+            yield PAUSE
+        yield PAUSE
+    waiting = AllCompacted(compactions)
+    return (yield from settled(waiting, call.now, count, lambda: _response(asked), max(body.timeout_ms, 0)))
+
+
+def refuse(call: Call, body: CompactPartitionsRequest, code: ErrorCode) -> CompactPartitionsResponse:
+    topics = [
+        CompactPartitionsTopicResult(
+            name=topic.name, partitions=[_result(index, Refused(code)) for index in topic.partitions]
+        )
+        for topic in body.topics
+    ]
+    return CompactPartitionsResponse(throttle_time_ms=0, topics=topics)
+
+
+def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compaction | Refused:
+    if not is_allowed:
+        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    try:
+        partition = call.broker.replica(topic, index)
+        if partition.is_online and partition.leading is None:  # Followers compact by themselves; the leader's is told.
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except Refused as refused:
+        return Refused(refused.code)
+    return _asked(call.broker, partition, call.now)
+
+
+def _asked(broker: Broker, partition: Partition, now: Moment) -> Compaction | Refused:
+    try:
+        check_is_compacted(partition)
+    except Refused as refused:
+        return Refused(refused.code, refused.detail)
+    if not broker.configs.bool("log.cleaner.enable"):
+        text = f"broker {broker.id} compacts nothing, since its log.cleaner.enable is false: start it with true"
+        return Refused(ErrorCode.INVALID_REQUEST, text)
+    compaction = broker.cleaner.ask(partition)
+    broker.cleaner.go_on(now)
+    return compaction
+
+
+def _response(asked: Asked) -> Parts[CompactPartitionsResponse]:
+    topics = []
+    for name, begun in asked.items():
+        results = []
+        for index, one in begun.items():
+            results.append(_result(index, one.answer if isinstance(one, Compaction) else one))
+            if not len(results) % CHEAP:
+                yield
+        topics.append(CompactPartitionsTopicResult(name=name, partitions=results))
+        yield
+    return CompactPartitionsResponse(throttle_time_ms=0, topics=topics)
+
+
+def _result(index: int, won: Compacted | Refused) -> CompactPartitionsPartitionResult:
+    if isinstance(won, Refused):
+        return CompactPartitionsPartitionResult(
+            partition_index=index, error_code=won.code, error_message=won.detail or None
+        )
+    return CompactPartitionsPartitionResult(
+        partition_index=index,
+        bytes_before=won.bytes_before,
+        bytes_after=won.bytes_after,
+        removed_records=won.removed_records,
+        compacted_to=won.compacted_to,
+        held_back_by=won.held_back_by,
+        duration_ms=won.duration_ms,
+    )

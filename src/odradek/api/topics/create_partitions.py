@@ -1,0 +1,84 @@
+"""CreatePartitions, versions 0 to 3: a topic grows, never shrinks (KIP-195).
+
+v2: flexible.  v3: may be throttled, the layout is the same (KIP-599).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.api.request.call import Call
+from odradek.api.request.log_fields import of_call
+from odradek.api.request.outcome import Slices
+from odradek.api.request.sliced_answer import Parts, parked
+from odradek.api.topics.topic_changes import TopicsChanged, named_twice
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.broker.effects import Growth, GrowTopics
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+Plans = dict[TopicName, Growth | Refused]
+
+
+def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
+    call.check_controller()
+    plans, growth = yield from _plans(call, body)
+    if body.validate_only or not growth:
+        return (yield from _answer(plans, lambda name: None))
+    asker = of_call(call, ApiKey.CREATE_PARTITIONS)
+    change = call.broker.changes.ask(lambda token: GrowTopics(token, growth, asker))
+    waiting = TopicsChanged(change)
+    deadline = call.now.steady + max(body.timeout_ms, 0)
+    return (yield from parked(waiting, deadline, len(plans), lambda: _answer(plans, waiting.refusal)))
+
+
+def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_result(topic.name, Refused(code)) for topic in body.topics])
+
+
+def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, Growth]]]:
+    """Returns for each topic its growth or its refusal, and the growths once more by themselves."""
+    twice = yield from named_twice(topic.name for topic in body.topics)
+    plans: Plans = {}
+    growth: dict[TopicName, Growth] = {}
+    for topic in body.topics:
+        name = TopicName(topic.name)
+        try:
+            if name in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            plans[name] = growth[name] = _plan(call, topic)
+        except Refused as refused:
+            plans[name] = refused
+        yield
+    return plans, growth
+
+
+def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:
+    call.check(Operation.ALTER, ResourceType.TOPIC, topic.name)
+    known = call.broker.view.topics.get(TopicName(topic.name))
+    if known is None:
+        text = "This server does not host this topic-partition."
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+    added = call.broker.planner.more_partitions(known, topic.count, assignments, call.broker.view)
+    return Growth(len(known.partitions), added)
+
+
+def _answer(plans: Plans, refusal: Callable[[TopicName], Refused | None]) -> Parts[CreatePartitionsResponse]:
+    results = []
+    for name, plan in plans.items():
+        results.append(_result(name, plan if isinstance(plan, Refused) else refusal(name)))
+        yield
+    return CreatePartitionsResponse(results=results)
+
+
+def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:
+    code, text = (ErrorCode.NONE, None) if refused is None else (refused.code, refused.detail or None)
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=text)

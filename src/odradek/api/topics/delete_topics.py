@@ -1,0 +1,152 @@
+"""DeleteTopics, versions 1 to 6.
+
+v4: flexible.  v5: a sentence with each error (KIP-599).  v6: by name or by id (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from odradek.api.request.call import Call
+from odradek.api.request.log_fields import of_call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, parked
+from odradek.api.topics.topic_changes import TopicsChanged
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker.effects import DeleteTopics
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+DISABLED_SINCE = 3
+BY_STATE_SINCE = 6
+
+
+class _Asked(NamedTuple):
+    """A topic as the client names it: by name or by id."""
+
+    name: str | None
+    id: Uuid
+
+    @property
+    def is_clear(self) -> bool:
+        return (self.name is None) != (self.id == ZERO_UUID)
+
+
+Found = list[tuple[_Asked, TopicInfo | Refused]]
+
+
+def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
+    call.check_controller()
+    if not call.broker.configs.bool("delete.topic.enable"):
+        is_known = call.version >= DISABLED_SINCE
+        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
+    found = yield from _found(call, _asked(call, body))
+    doomed: dict[TopicName, Uuid] = {}
+    call.leave((found, doomed))
+    for number, (_, topic) in enumerate(found, 1):
+        if isinstance(topic, TopicInfo):
+            doomed[topic.name] = topic.id
+        if not number % CHEAP:
+            yield PAUSE
+    if not doomed:
+        return (yield from _answer(found, {}))
+    asker = of_call(call, ApiKey.DELETE_TOPICS)
+    change = call.broker.changes.ask(lambda token: DeleteTopics(token, doomed, asker))
+    waiting = TopicsChanged(change)
+    deadline = call.now.steady + max(body.timeout_ms, 0)
+
+    def answer() -> Parts[DeleteTopicsResponse]:
+        return _answer(found, {name: waiting.refusal(name) for name in doomed})
+
+    return (yield from parked(waiting, deadline, len(found), answer))
+
+
+def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[_result(asked, Refused(code)) for asked in _asked(call, body)])
+
+
+def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_Asked]:
+    if call.version < BY_STATE_SINCE:
+        return (_Asked(name, ZERO_UUID) for name in body.topic_names)
+    return (_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics)
+
+
+def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
+    """Returns each topic once, the last one first, with what was found or why it is not deleted.
+
+    A topic that is named both by its name and by its id is named twice.
+    """
+    twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+    unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
+    found: dict[_Asked, TopicInfo | Refused] = {}
+    named: Counter[TopicName] = Counter()
+    results: Found = []
+    for one in asked:
+        if one.is_clear:
+            found[one] = twice if one in found else _find(call, one)
+        else:
+            results.append((one, unclear))
+        yield
+    results.reverse()
+    for number, topic in enumerate(found.values(), 1):
+        if isinstance(topic, TopicInfo):
+            named[topic.name] += 1
+        if not number % CHEAP:
+            yield
+    while found:  # Freed one by one: to free all of them at the end takes long.
+        one, topic = found.popitem()
+        if isinstance(topic, Refused):
+            is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            results.append((_as_told(call, one) if is_hidden else one, topic))
+        elif named[topic.name] == 1:
+            results.append((one, topic))
+        elif one.name is not None:
+            results.append((_Asked(topic.name, topic.id), twice))
+        yield
+    return results
+
+
+def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
+    name = call.broker.view.names.get(asked.id) if asked.name is None else TopicName(asked.name)
+    if name is None:
+        return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    if not _may_delete(call, name):
+        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.principal} may not delete this topic")
+    text = "This server does not host this topic-partition."
+    return call.broker.view.topics.get(name) or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
+def _may_delete(call: Call, name: str) -> bool:
+    is_for_all = call.may(Operation.DELETE, ResourceType.CLUSTER)
+    return is_for_all or call.may(Operation.DELETE, ResourceType.TOPIC, name)
+
+
+def _as_told(call: Call, asked: _Asked) -> _Asked:
+    """Adds the topic's name if the client named it by id and may describe it."""
+    name = call.broker.view.names.get(asked.id)
+    if asked.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return asked
+    return _Asked(name, asked.id)
+
+
+def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> Parts[DeleteTopicsResponse]:
+    results = []
+    while found:
+        asked, topic = found.pop()
+        if isinstance(topic, Refused):
+            results.append(_result(asked, topic))
+        else:
+            results.append(_result(_Asked(topic.name, topic.id), refusals.get(topic.name)))
+        yield
+    return DeleteTopicsResponse(responses=results)
+
+
+def _result(asked: _Asked, refused: Refused | None) -> DeletableTopicResult:
+    code, text = (ErrorCode.NONE, None) if refused is None else (refused.code, refused.detail or None)
+    return DeletableTopicResult(name=asked.name, topic_id=asked.id, error_code=code, error_message=text)

@@ -1,0 +1,258 @@
+"""Metadata, versions 0 to 13: which brokers there are, and who leads what.
+
+v1: null topics means all of them, an empty list none.  v4: the client may forbid auto-creation.  v8: authorized
+operations on request (KIP-430).  v9: flexible.  v10: topic ids, and from v12 a topic may be asked for by its id alone
+(KIP-516).  v13: an error for the whole answer (KIP-1102).
+
+Differs from Apache Kafka: a topic that is made on first sight is answered once it is there, not with an error to be
+tried again; and a broker that has started answers when its controller has told it what there is: clients would take
+topics for gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Sequence
+
+from odradek.api.request import authorized_operations as authorized
+from odradek.api.request.call import Call
+from odradek.api.request.log_fields import of_call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, Parts, in_order, nothing, parked
+from odradek.api.topics.topic_changes import TopicsChanged
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker.effects import CreateTopics
+from odradek.core.broker.metadata_update import METADATA_UPDATED
+from odradek.core.coordinators import state_topics
+from odradek.core.kernel import topic_names
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, PartitionInfo, TopicInfo
+from odradek.core.kernel.parked import Parked
+from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NULL_MEANS_ALL_SINCE = 1
+ASKED_BY_ID_SINCE = 12
+CREATION_MS_MAX = 5 * SECOND_MS
+CONTROLLER_MS_MAX = 10 * SECOND_MS
+
+
+def handle(call: Call, body: MetadataRequest) -> Slices:
+    if call.broker.view.controller == NO_BROKER:
+        yield Parked(_ToldByController(), call.now.steady + CONTROLLER_MS_MAX, nothing)
+    if call.version < ASKED_BY_ID_SINCE:
+        for number, topic in enumerate(body.topics or (), 1):
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
+            if not number % CHEAP:
+                yield PAUSE
+    missing = yield from _to_create(call, body)
+    if not missing:
+        return (yield from _answer(call, body))
+    asker = of_call(call, ApiKey.METADATA)
+    change = call.broker.changes.ask(lambda token: CreateTopics(token, tuple(missing), asker, on_sight=True))
+    count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
+    deadline = call.now.steady + CREATION_MS_MAX
+    return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))
+
+
+def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    answers = [_unknown(call, topic, code) for topic in body.topics or ()]
+    return MetadataResponse(brokers=[], topics=answers, error_code=code)
+
+
+class _ToldByController:
+    """Waits until a controller has said what there is."""
+
+    keys = (METADATA_UPDATED,)
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return True
+
+
+def _to_create(call: Call, body: MetadataRequest) -> Parts[list[TopicInfo]]:
+    broker = call.broker
+    if not _may_create(call, body):
+        return []
+    names = (topic.name for topic in body.topics or () if topic.name is not None and topic.topic_id == ZERO_UUID)
+    planned: list[TopicInfo] = []
+    room = PARTITIONS_PER_REQUEST_MAX
+    for name in (yield from in_order(name for name in names if name not in broker.view.topics)):
+        yield
+        try:
+            _check_create(call, name)
+            spec = state_topics.spec(TopicName(name), broker.configs)
+            topic = broker.planner.new_topic(spec, broker.view)
+        except Refused:
+            continue  # The answer says why, topic by topic.
+        room -= len(topic.partitions)
+        if room < 0:
+            break  # The others are made when the client asks again.
+        planned.append(topic)
+    return planned
+
+
+def _check_create(call: Call, name: str) -> None:
+    """Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
+    call.check(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if not call.may(Operation.CREATE, ResourceType.CLUSTER):
+        call.check(Operation.CREATE, ResourceType.TOPIC, name)
+
+
+def _may_create(call: Call, body: MetadataRequest) -> bool:
+    return body.allow_auto_topic_creation and call.broker.configs.bool("auto.create.topics.enable")
+
+
+def _answer(call: Call, body: MetadataRequest) -> Parts[MetadataResponse]:
+    view = call.broker.view
+    topics = yield from _topics(call, body)
+    return MetadataResponse(
+        brokers=_brokers(call),
+        cluster_id=view.cluster_id,
+        controller_id=view.controller,
+        topics=topics,
+        cluster_authorized_operations=authorized.cluster(call, body.include_cluster_authorized_operations),
+    )
+
+
+def _brokers(call: Call) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in call.reachable_brokers()
+    ]
+
+
+def _topics(call: Call, body: MetadataRequest) -> Parts[list[MetadataResponseTopic]]:
+    view = call.broker.view
+    answers: list[MetadataResponseTopic] = []
+    with_operations = body.include_topic_authorized_operations
+    may_create = _may_create(call, body)
+    if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
+        for known in list(view.topics.values()):
+            if _may_describe(call, known.name):
+                answers.append((yield from _described(call, known, with_operations)))
+            yield
+        return answers
+    once = yield from _once_each(body.topics)
+    call.leave(once)
+    for topic in once.values():
+        answers.append((yield from _asked_for(call, topic, may_create, with_operations)))
+        yield
+    return answers
+
+
+def _may_describe(call: Call, name: str) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _once_each(topics: Sequence[MetadataRequestTopic]) -> Parts[dict[tuple[Uuid, str | None], MetadataRequestTopic]]:
+    once: dict[tuple[Uuid, str | None], MetadataRequestTopic] = {}
+    for number, topic in enumerate(topics, 1):
+        once[Uuid(topic.topic_id), topic.name] = topic
+        if not number % CHEAP:
+            yield
+    return once
+
+
+def _asked_for(
+    call: Call, asked: MetadataRequestTopic, may_create: bool, with_operations: bool
+) -> Parts[MetadataResponseTopic]:
+    view = call.broker.view
+    operations = authorized.NOT_ASKED
+    try:
+        by_id = asked.topic_id != ZERO_UUID
+        text = call.broker.topic_name(Uuid(asked.topic_id)) if by_id else TopicName(asked.name or "")
+        call.check(Operation.DESCRIBE, ResourceType.TOPIC, text)
+        known = view.topics.get(text)
+        if known is not None:
+            return (yield from _described(call, known, with_operations))
+        if text in view.unreadable:
+            return _unknown(call, asked, ErrorCode.LEADER_NOT_AVAILABLE)
+        if may_create:
+            _check_create(call, text)
+        operations = authorized.topic(call, text) if with_operations else operations
+        name = topic_names.checked(text)
+        if may_create and name != topic_names.METADATA_TOPIC:
+            call.broker.planner.new_topic(TopicSpec(name), view)  # Raises the reason why it was not made.
+        return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
+    except Refused as refused:
+        return _unknown(call, asked, refused.code, operations)
+
+
+def _unknown(
+    call: Call, asked: MetadataRequestTopic, code: ErrorCode, operations: int = authorized.NOT_ASKED
+) -> MetadataResponseTopic:
+    # A name may be null in an answer only where it may be missing from the question.
+    name: str | None = asked.name or ""
+    if call.version >= ASKED_BY_ID_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
+        name = None
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=asked.topic_id,
+        is_internal=name in INTERNAL_TOPICS and _may_describe(call, name),
+        partitions=[],
+        topic_authorized_operations=operations,
+    )
+
+
+def _described(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[MetadataResponseTopic]:
+    partitions = yield from _partitions(call, topic)
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=authorized.topic(call, topic.name) if with_operations else authorized.NOT_ASKED,
+    )
+
+
+def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePartition]]:
+    alive = call.broker.view.brokers
+    errors: dict[BrokerId, ErrorCode] = {}  # Few brokers lead many partitions.
+    answers = []
+    for index, info in enumerate(topic.partitions):
+        leader, replicas = info.leader, info.replicas
+        if not replicas:
+            continue  # The controller has not told of it yet.
+        error = errors.get(leader)
+        if error is None:
+            error = errors[leader] = leader_error(call, leader)
+        answers.append(
+            MetadataResponsePartition(
+                error_code=error,
+                partition_index=index,
+                leader_id=NO_BROKER if error else leader,
+                leader_epoch=info.leader_epoch,
+                replica_nodes=list(replicas),
+                isr_nodes=list(info.isr),
+                offline_replicas=offline(info, alive),
+            )
+        )
+        yield
+    return answers
+
+
+def offline(info: PartitionInfo, alive: Container[BrokerId]) -> list[int]:
+    """Returns the replicas that can't be had."""
+    return [replica for replica in info.replicas if replica in info.offline or replica not in alive]
+
+
+def leader_error(call: Call, leader: BrokerId) -> ErrorCode:
+    """Returns why the leader can't be named to this client, or NONE."""
+    broker = call.broker.view.brokers.get(leader)
+    if broker is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if call.endpoint_of(broker) is None:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.NONE

@@ -1,0 +1,50 @@
+"""AllocateProducerIds, version 0: a broker takes a block of producer ids from the controller (KIP-730).
+
+Asked of the controller and by a broker: both directions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.api.request.call import Call
+from odradek.api.request.inter_broker import checked_asks
+from odradek.api.request.outcome import Short, Slices
+from odradek.base.errors import ErrorCode, Refused, error_code
+from odradek.base.units import BrokerId, ProducerId
+from odradek.core.broker.effects import Work
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+
+def handle(call: Call, body: AllocateProducerIdsRequest) -> Slices:
+    take = checked_asks(call).take_producer_ids
+    block = yield Work(partial(take, BrokerId(body.broker_id), body.broker_epoch))
+    assert isinstance(block, ProducerIdBlock)
+    return Short(
+        AllocateProducerIdsResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.NONE,
+            producer_id_start=block.first,
+            producer_id_len=block.last - block.first + 1,
+        )
+    )
+
+
+def refuse(call: Call, body: AllocateProducerIdsRequest, code: ErrorCode) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(throttle_time_ms=0, error_code=code, producer_id_start=0, producer_id_len=0)
+
+
+def to_message(broker: BrokerId, broker_epoch: int) -> AllocateProducerIdsRequest:
+    """Returns the message by which a broker asks for a block."""
+    return AllocateProducerIdsRequest(broker_id=broker, broker_epoch=broker_epoch)
+
+
+def from_response(response: AllocateProducerIdsResponse) -> ProducerIdBlock:
+    """Returns the block.  Raises Refused with the answer's error, or if the block has no ids."""
+    if response.error_code:
+        raise Refused(error_code(response.error_code))
+    first, length = response.producer_id_start, response.producer_id_len
+    if first < 0 or length < 1:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"a block of {length} producer ids from {first} on")
+    return ProducerIdBlock(ProducerId(first), ProducerId(first + length - 1))

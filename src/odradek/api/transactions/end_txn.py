@@ -1,0 +1,49 @@
+"""EndTxn, versions 0 to 5: commit or abort.
+
+v2: PRODUCER_FENCED (KIP-588).  v5: the transaction had an epoch of its own, and the answer tells that of the next
+(KIP-890).
+
+Differs from Apache Kafka: the answer comes when every partition has its marker, not when the decision is safe, so the
+next transaction need not wait.
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.base.errors import ErrorCode, fenced_as
+from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
+from odradek.core.transactions.ending import End, Ended
+from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_SINCE = 2
+EPOCHS_SINCE = 5
+WITHOUT_EPOCHS = 0
+WAIT_MS_MAX = 10 * SECOND_MS
+
+
+def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnResponse]:
+    call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    version = EPOCH_PER_TRANSACTION if call.version >= EPOCHS_SINCE else WITHOUT_EPOCHS
+    producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    end = End(body.transactional_id, producer, version, body.committed)
+    deadline = call.now.steady + WAIT_MS_MAX
+    promise = call.broker.transactions.end(end, call.now)
+    # A client that asks again after the deadline is told how the transaction ended.
+    return promise.then(lambda ended: _answer(call, ended or Ended(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
+
+
+def refuse(call: Call, body: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
+    return _answer(call, Ended(code))
+
+
+def _answer(call: Call, ended: Ended) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time_ms=0,
+        error_code=fenced_as(ended.error, call.version, FENCED_SINCE),
+        producer_id=ended.producer.id,
+        producer_epoch=ended.producer.epoch,
+    )

@@ -1,0 +1,84 @@
+"""InitProducerId, versions 0 to 6: an id and an epoch for a producer.
+
+With a transactional id, whoever had it before is fenced, and its open transaction aborted.  v3: the producer says who
+it was, to go on after an error (KIP-360).  v4: PRODUCER_FENCED (KIP-588).  v6: transactions that are prepared elsewhere
+(KIP-939): with enable2Pc they do not time out, with keepPreparedTxn an open one stays, and is told.
+
+Differs from Apache Kafka: while an open transaction is aborted the answer waits, where Kafka has the producer come
+again (CONCURRENT_TRANSACTIONS).
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.base.errors import ErrorCode, Refused, fenced_as
+from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.parked import Parked
+from odradek.core.transactions.beginning import Asked, Began
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+FENCED_SINCE = 4
+WAIT_MS_MAX = 15 * SECOND_MS
+NOT_SAID = -1
+
+
+def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | Parked[InitProducerIdResponse]:
+    _check_allowed(call, body)
+    if body.transactional_id == "" or (body.producer_id == NOT_SAID) != (body.producer_epoch == NOT_SAID):
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    deadline = call.now.steady + WAIT_MS_MAX
+    transactions = call.broker.transactions
+    if body.transactional_id is None:
+        return transactions.new_producer().then(
+            lambda began: _answer(call, began or Began(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)), deadline
+        )
+    _check(call, body)
+    promise = transactions.begin(_asked(body, body.transactional_id), call.now)
+    return promise.then(lambda began: _answer(call, began or Began(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
+
+
+def refuse(call: Call, body: InitProducerIdRequest, code: ErrorCode) -> InitProducerIdResponse:
+    return _answer(call, Began(code))
+
+
+def _check_allowed(call: Call, body: InitProducerIdRequest) -> None:
+    """Raises Refused.  Whoever may write to any topic may do so with a producer id (KIP-679)."""
+    if body.transactional_id is not None:
+        call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        if body.enable2_pc:
+            call.check(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    elif not call.rights.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        call.check(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
+def _check(call: Call, body: InitProducerIdRequest) -> None:
+    transactions = call.broker.transactions
+    if (body.enable2_pc or body.keep_prepared_txn) and not transactions.allows_two_phases:
+        text = "transaction.two.phase.commit.enable is false"
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    if not body.enable2_pc and not 0 < body.transaction_timeout_ms <= transactions.timeout_ms_max:
+        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{body.transaction_timeout_ms} ms")
+
+
+def _asked(body: InitProducerIdRequest, transactional_id: str) -> Asked:
+    said = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    return Asked(
+        transactional_id,
+        body.transaction_timeout_ms,
+        None if said.id == NOT_SAID else said,
+        has_two_phases=body.enable2_pc,
+        keeps_prepared=body.keep_prepared_txn,
+    )
+
+
+def _answer(call: Call, began: Began) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        throttle_time_ms=0,
+        error_code=fenced_as(began.error, call.version, FENCED_SINCE),
+        producer_id=began.producer.id,
+        producer_epoch=began.producer.epoch,
+        ongoing_txn_producer_id=began.ongoing.id,
+        ongoing_txn_producer_epoch=began.ongoing.epoch,
+    )

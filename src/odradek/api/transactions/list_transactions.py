@@ -1,0 +1,84 @@
+"""ListTransactions, versions 0 to 2: the transactional ids that this broker coordinates (KIP-664).
+
+v1: only those that have been open for so long (KIP-994).  v2: only those whose id matches a pattern (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.patterns import Pattern
+from odradek.core.transactions.transaction_states import Transaction, TransactionState
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.list_transactions import TransactionState as Listed
+
+STATES = {state.title: state for state in TransactionState}
+
+
+def handle(call: Call, body: ListTransactionsRequest) -> Slices:
+    shards = call.broker.transactions.shards
+    if shards.is_loading:
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    wanted = _Wanted(call, body)
+    listed, unknown = [], []
+    for number, name in enumerate(body.state_filters, 1):
+        if name in STATES:
+            wanted.states.add(name)
+        else:
+            unknown.append(name)
+        if not number % CHEAP:
+            yield PAUSE
+    for shard in shards:
+        for number, transactional_id in enumerate(list(shard.transactions)):
+            one = shard.transactions.get(transactional_id)  # Its state now: others have had their turn.
+            if one is not None and wanted.includes(one) and _may_describe(call, one):
+                listed.append(_listed(one))
+            if number % CHEAP == CHEAP - 1:
+                yield PAUSE
+    return ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=unknown,
+        transaction_states=listed,
+    )
+
+
+def refuse(call: Call, body: ListTransactionsRequest, code: ErrorCode) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
+        throttle_time_ms=0, error_code=code, unknown_state_filters=[], transaction_states=[]
+    )
+
+
+def _may_describe(call: Call, one: Transaction) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.id)
+
+
+class _Wanted:
+    """The filters of a request; one that is empty lets all through.  The caller fills in the known `states`."""
+
+    def __init__(self, call: Call, body: ListTransactionsRequest) -> None:
+        """Raises Refused(INVALID_REGULAR_EXPRESSION)."""
+        self._now = call.now.wall
+        self._in_any_state = not body.state_filters
+        self.states: set[str] = set()
+        self._producers = frozenset(body.producer_id_filters)
+        self._open_for_ms = body.duration_filter
+        self._pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+
+    def includes(self, one: Transaction) -> bool:
+        if one.state is TransactionState.DEAD:
+            return False
+        if self._producers and one.producer_id not in self._producers:
+            return False
+        if not self._in_any_state and one.state.title not in self.states:
+            return False
+        if self._open_for_ms >= 0 and not (one.started >= 0 and self._now - one.started > self._open_for_ms):
+            return False
+        return self._pattern is None or self._pattern.matches(one.id)
+
+
+def _listed(one: Transaction) -> Listed:
+    return Listed(transactional_id=one.id, producer_id=one.producer_id, transaction_state=one.state.title)

@@ -1,0 +1,127 @@
+"""WriteTxnMarkers, versions 1 and 2: how transactions ended, for the partitions that are led here.
+
+Sent by the coordinator on another broker, or by a tool, for a transaction that its coordinator has forgotten (KIP-664).
+Each partition gets its marker by itself.  Brokers of a cluster ask each other in version 0, too: so do those before
+Kafka 2.8.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.api.request.call import Call
+from odradek.api.request.outcome import PAUSE, Slices
+from odradek.api.request.sliced_answer import CHEAP, WRITE_PARTS, Parts, pauses, settled
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.coordinators.durable import AllWritten, Written
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.partition.leading import Leading
+from odradek.core.transactions.transaction_markers import Marker
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.wire.schema import maker
+
+_result = maker(WritableTxnMarkerPartitionResult)
+
+End: TypeAlias = Written | ErrorCode
+Ends: TypeAlias = list[tuple[WritableTxnMarkerPartitionResult, Written]]
+
+
+def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
+    if not call.may(Operation.ALTER, ResourceType.CLUSTER):
+        call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    results: list[WritableTxnMarkerResult] = []
+    ends: Ends = []
+    last: dict[Leading, Written] = {}  # The last marker of each partition.
+    count = 0
+    for one in body.markers:
+        count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
+        if one.topics:
+            results.append((yield from _write(call, one, ends, last)))
+        yield PAUSE
+
+    def answer() -> Parts[WriteTxnMarkersResponse]:
+        while ends:  # Freed one by one: to free all of them takes long.
+            result, written = ends.pop()
+            result.error_code = _told(call, _code_of(written))
+            if not len(ends) % CHEAP:
+                yield
+        return WriteTxnMarkersResponse(markers=results)
+
+    writes = AllWritten(last.values())
+    return (yield from settled(writes, call.now, count, answer))
+
+
+def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(markers=[_refused(one, code) for one in body.markers])
+
+
+def _write(
+    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leading, Written]
+) -> Parts[WritableTxnMarkerResult]:
+    """Writes one marker to each of its partitions; the results of written ones are also added to `ends`."""
+    producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
+    marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
+    made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
+    call.leave(made)
+    topics = []
+    for topic in one.topics:
+        results = []
+        for index in topic.partition_indexes:
+            name = TopicPartition(TopicName(topic.name), index)
+            result = made.get(name)
+            if result is None:
+                result = made[name] = _result(partition_index=index, error_code=ErrorCode.NONE)
+                end = _end(call, name, marker)
+                if isinstance(end, Written):
+                    ends.append((result, end))
+                    last[end.leading] = end
+                    yield from pauses(WRITE_PARTS)
+                else:
+                    result.error_code = _told(call, end)
+            results.append(result)
+            yield
+        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+        yield
+    return WritableTxnMarkerResult(producer_id=one.producer_id, topics=topics)
+
+
+def _end(call: Call, name: TopicPartition, marker: Marker) -> End:
+    try:
+        written = call.broker.end_transaction(name, marker, call.now)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if written is None else written
+
+
+def _refused(one: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=one.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[_result(partition_index=index, error_code=code) for index in topic.partition_indexes],
+            )
+            for topic in one.topics
+        ],
+    )
+
+
+def _code_of(written: Written) -> ErrorCode:
+    if written.is_safe:
+        return ErrorCode.NONE
+    return written.lost or ErrorCode.REQUEST_TIMED_OUT
+
+
+def _told(call: Call, code: ErrorCode) -> ErrorCode:
+    """Kafka 0.11 ends what sends its markers at a code that it does not know."""
+    is_unknown = call.version == 0 and code == ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code

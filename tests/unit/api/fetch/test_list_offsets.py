@@ -1,0 +1,396 @@
+"""ListOffsets by time: what has to be read is looked up beside the loop, and answered as the log is by then."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from odradek.api.request.outcome import Encoded
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
+from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.lookups import Lookup
+from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.record.batch import HEADER_BYTES
+from odradek.record.builder import encode_batch, seal_batch
+from odradek.record.compression import Codec
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from support.controlling import Controlling
+from support.in_memory import NOW_MS, US, Harness
+
+pytestmark = pytest.mark.slow
+
+NAME = TopicPartition(TopicName("t"), 0)
+T0 = NOW_MS - 1_000
+LATEST, GREATEST = -1, -3
+VERSION = 7
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path)
+    make_topic(made)
+    return made
+
+
+def make_topic(harness: Harness) -> None:
+    configs = [
+        CreatableTopicConfig(name="segment.bytes", value="1048576"),
+        CreatableTopicConfig(name="max.message.bytes", value="4000000"),
+        CreatableTopicConfig(name="message.timestamp.after.max.ms", value="9223372036854775807"),
+    ]
+    topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=configs)
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+
+
+def batch(*ats: int, codec: Codec = Codec.NONE, value: bytes = b"v") -> bytes:
+    return bytes(encode_batch([(None, value, (), at) for at in ats], codec))
+
+
+def produce(harness: Harness, raw: bytes, *, acks: int = 1) -> Encoded | Parked[Encoded]:
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=raw)])
+    return harness.send(ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic]), 9)
+
+
+def produced(harness: Harness, raw: bytes) -> None:
+    answer = harness.decoded(harness.finished(produce(harness, raw)), 9, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def ask(harness: Harness, *timestamps: int) -> Encoded | Parked[Encoded]:
+    parts = [
+        ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
+        for index, timestamp in enumerate(timestamps)
+    ]
+    topics = [ListOffsetsTopic(name="t", partitions=parts)]
+    return harness.send(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), VERSION)
+
+
+def waiting(harness: Harness, timestamp: int) -> Parked[Encoded]:
+    outcome = ask(harness, timestamp)
+    assert isinstance(outcome, Parked)
+    return outcome
+
+
+def lookups(harness: Harness) -> list[Lookup]:
+    """What is to be looked up now.  The disk is stalled: no sync ends."""
+    return [effect for effect in harness.broker.take_effects() if isinstance(effect, Lookup)]
+
+
+def look_up(harness: Harness) -> None:
+    while found := lookups(harness):
+        for lookup in found:
+            harness.broker.looked_up(lookup.run())
+
+
+def told(harness: Harness, outcome: Encoded | Parked[Encoded]) -> tuple[int, int]:
+    """The offset and the error."""
+    part = answer_of(harness, outcome.then() if isinstance(outcome, Parked) else outcome)
+    return part.offset, part.error_code
+
+
+def answer_of(harness: Harness, encoded: Encoded) -> ListOffsetsPartitionResponse:
+    return harness.decoded(encoded, VERSION, ListOffsetsResponse).topics[0].partitions[0]
+
+
+def asked(harness: Harness, timestamp: int) -> tuple[int, int]:
+    outcome = ask(harness, timestamp)
+    look_up(harness)
+    if isinstance(outcome, Parked):
+        assert outcome in harness.broker.lot.take_completed()
+    return told(harness, outcome)
+
+
+def bomb(unpacked_bytes: int) -> bytes:
+    """One record of zeros, in a batch of gzip that is small."""
+    plain = bytearray(HEADER_BYTES)
+    plain += encode_batch([(None, bytes(unpacked_bytes), (), T0)])[HEADER_BYTES:]
+    at = TimestampMs(T0)
+    return bytes(seal_batch(plain, Codec.GZIP, count=1, base_timestamp=at, max_timestamp=at))
+
+
+def test_nothing_is_read_for_what_is_known(harness: Harness) -> None:
+    for timestamp in (LATEST, GREATEST, T0):
+        assert not isinstance(ask(harness, timestamp), Parked), "there is nothing in the log"
+    produced(harness, batch(T0))
+    assert told(harness, ask(harness, T0 + 1)) == (-1, ErrorCode.NONE)
+    assert told(harness, ask(harness, LATEST)) == (1, ErrorCode.NONE)
+    assert lookups(harness) == []
+
+
+def test_what_must_be_read_waits_for_a_thread(harness: Harness) -> None:
+    produced(harness, batch(T0, T0 + 5))
+    for timestamp, offset in ((T0, 0), (T0 + 1, 1), (GREATEST, 1)):
+        parked = waiting(harness, timestamp)
+        (lookup,) = lookups(harness)
+        assert harness.broker.lot.take_completed() == []
+        harness.broker.looked_up(lookup.run())
+        assert harness.broker.lot.take_completed() == [parked]
+        assert told(harness, parked) == (offset, ErrorCode.NONE)
+
+
+def test_a_request_waits_for_all_of_its_partitions(harness: Harness) -> None:
+    produced(harness, batch(T0))
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=batch(T0, T0 + 1))])
+    harness.send(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 9)
+    outcome = ask(harness, T0, T0 + 1)
+    assert isinstance(outcome, Parked)
+    look_up(harness)
+    assert harness.broker.lot.take_completed() == [outcome]
+    parts = harness.decoded(outcome.then(), VERSION, ListOffsetsResponse).topics[0].partitions
+    assert [(part.partition_index, part.offset) for part in parts] == [(0, 0), (1, 1)]
+
+
+def test_the_greatest_is_the_greatest_of_what_can_be_read(harness: Harness) -> None:
+    """While a disk is stalled, or slower than producers with acks=all, the newest records can't be read yet."""
+    produced(harness, batch(T0 + 3, T0 + 7))
+    for number in range(40):
+        assert isinstance(produce(harness, batch(T0 + 10 + number), acks=-1), Parked)
+        assert asked(harness, GREATEST) == (1, ErrorCode.NONE)
+        assert asked(harness, T0 + 5) == (1, ErrorCode.NONE)
+        assert asked(harness, T0 + 8) == (-1, ErrorCode.NONE)
+    harness.restart()
+    assert asked(harness, GREATEST) == (41, ErrorCode.NONE)
+
+
+def test_the_greatest_among_segments_and_index_entries(harness: Harness) -> None:
+    for number in range(60):
+        produced(harness, batch(T0 + (number * 37) % 61, value=os.urandom(40_000)))
+    log = harness.broker.partitions[NAME].log
+    assert len(log.segments) > 2
+    greatest = max(range(60), key=lambda number: (number * 37) % 61)
+    assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
+    for number in range(60):
+        assert isinstance(produce(harness, batch(T0 + 100 + number, value=bytes(5_000)), acks=-1), Parked)
+    assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
+
+
+def test_the_same_question_is_looked_up_once(harness: Harness) -> None:
+    produced(harness, batch(T0))
+    both = [waiting(harness, T0) for _ in range(2)]
+    (lookup,) = lookups(harness)
+    both.append(waiting(harness, T0))
+    assert len(lookup.begun) == 1
+    assert lookups(harness) == []
+    harness.broker.looked_up(lookup.run())
+    assert harness.broker.lot.take_completed() == both
+    assert [told(harness, parked) for parked in both] == [(0, ErrorCode.NONE)] * 3
+
+
+def test_who_asks_after_a_record_came_is_not_told_of_before(harness: Harness) -> None:
+    produced(harness, batch(T0))
+    before = waiting(harness, GREATEST)
+    (lookup,) = lookups(harness)
+    produced_after = produce(harness, batch(T0 + 9))
+    assert not isinstance(produced_after, Parked)
+    after = waiting(harness, GREATEST)
+    harness.broker.looked_up(lookup.run())
+    assert harness.broker.lot.take_completed() == [before]
+    look_up(harness)
+    assert harness.broker.lot.take_completed() == [after]
+    assert (told(harness, before), told(harness, after)) == ((0, ErrorCode.NONE), (1, ErrorCode.NONE))
+
+
+def test_what_takes_much_memory_is_one_at_a_time(harness: Harness) -> None:
+    large = batch(*range(T0, T0 + 4), codec=Codec.GZIP, value=os.urandom(SEARCHED_PACKED_BYTES_MAX))
+    for _ in range(3):
+        produced(harness, large)
+    parked = [waiting(harness, T0 + number) for number in range(4)]
+    for lookup in lookups(harness):
+        assert not lookup.is_large
+        harness.broker.looked_up(lookup.run())
+    for one in parked:
+        (lookup,) = lookups(harness)
+        assert (lookup.is_large, len(lookup.begun)) == (True, 1)
+        assert lookups(harness) == [], "not before the one that is under way has ended"
+        produced(harness, batch(T0))
+        assert asked(harness, T0 + 50) == (-1, ErrorCode.NONE), "and others need not wait for it"
+        harness.broker.looked_up(lookup.run())
+        assert harness.broker.lot.take_completed() == [one]
+    assert [told(harness, one)[0] for one in parked] == [0, 1, 2, 3]
+
+
+def test_headers_that_lie_cost_the_liar_one_turn_a_batch(harness: Harness) -> None:
+    """Each batch says that it has the time, and none does: others have their turn after each."""
+    liar = bytearray(encode_batch([(None, b"v", (), T0)]))
+    far = TimestampMs(T0 + 500)
+    raw = bytes(
+        seal_batch(
+            bytearray(HEADER_BYTES) + liar[HEADER_BYTES:],
+            Codec.GZIP,
+            count=1,
+            base_timestamp=TimestampMs(T0),
+            max_timestamp=far,
+        )
+    )
+    for _ in range(5):
+        produced(harness, raw)
+    parked = waiting(harness, far)
+    turns = 0
+    while found := lookups(harness):
+        turns += 1
+        for lookup in found:
+            harness.broker.looked_up(lookup.run())
+    assert turns == 5 + 1, "the last one finds that there is nothing more"
+    assert harness.broker.lot.take_completed() == [parked]
+    assert told(harness, parked) == (-1, ErrorCode.NONE)
+
+
+def test_a_bomb_is_refused(harness: Harness) -> None:
+    produced(harness, bomb(UNPACKED_BYTES_MAX))
+    assert asked(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
+    assert asked(harness, GREATEST) == (-1, ErrorCode.INVALID_RECORD)
+    assert asked(harness, T0 + 1) == (-1, ErrorCode.NONE)
+
+
+def test_nothing_of_a_refused_bomb_stays(harness: Harness) -> None:
+    """Not even until the next collection of garbage: a failure holds on to the frames it came through."""
+    produced(harness, bomb(UNPACKED_BYTES_MAX))
+    pages = Path("/proc/self/statm")
+    gc.collect()
+    gc.disable()
+    try:
+        before = int(pages.read_text().split()[1])
+        for _ in range(4):
+            assert asked(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
+        grown_bytes = (int(pages.read_text().split()[1]) - before) * resource.getpagesize()
+    finally:
+        gc.enable()
+    assert grown_bytes < UNPACKED_BYTES_MAX
+
+
+def test_ten_thousand_members(harness: Harness) -> None:
+    payload = encode_batch([(None, b"v", (), T0)])[HEADER_BYTES:]
+    plain = bytearray(HEADER_BYTES) + payload
+    at = TimestampMs(T0)
+    sealed = seal_batch(plain, Codec.NONE, count=1, base_timestamp=at, max_timestamp=at, attributes=Codec.GZIP)
+    packed = bytearray(HEADER_BYTES) + gzip.compress(payload) + gzip.compress(b"") * 10_000
+    packed[:HEADER_BYTES] = sealed[:HEADER_BYTES]
+    again = seal_batch(packed, Codec.NONE, count=1, base_timestamp=at, max_timestamp=at, attributes=Codec.GZIP)
+    produced(harness, bytes(again))
+    assert asked(harness, T0) == (0, ErrorCode.NONE)
+
+
+def test_nobody_is_looked_up_for_who_has_gone(harness: Harness) -> None:
+    produced(harness, batch(T0, codec=Codec.GZIP, value=os.urandom(2 * SEARCHED_PACKED_BYTES_MAX)))
+    parked = waiting(harness, T0)
+    (lookup,) = lookups(harness)
+    harness.broker.lot.forget(parked)
+    harness.broker.looked_up(lookup.run())
+    assert lookups(harness) == []
+    assert asked(harness, T0) == (0, ErrorCode.NONE)
+
+
+def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
+    for is_made_again, code in (
+        (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ):
+        produced(harness, batch(T0))
+        parked = waiting(harness, T0)
+        (lookup,) = lookups(harness)
+        harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+        if is_made_again:
+            make_topic(harness)
+        harness.broker.looked_up(lookup.run())
+        assert harness.broker.lot.take_completed() == [parked]
+        assert told(harness, parked) == (-1, code)
+        if not is_made_again:
+            make_topic(harness)
+
+
+def test_what_retention_takes_meanwhile_is_looked_up_again(harness: Harness) -> None:
+    for number in range(30):
+        produced(harness, batch(T0 + number, value=os.urandom(100_000)))
+    partition = harness.broker.partitions[NAME]
+    log = partition.log
+    second = log.segments[1].base_offset
+    assert len(log.segments) > 2
+    for is_found_before in (False, True):
+        parked = waiting(harness, T0)
+        (lookup,) = lookups(harness)
+        if is_found_before:
+            event = lookup.run()
+        advance_start(log, log.segments[1].base_offset)
+        delete_old_segments(log, harness.now.wall, partition.positions.high_watermark)
+        harness.broker.looked_up(event if is_found_before else lookup.run())
+        assert harness.broker.lot.take_completed() == []
+        look_up(harness)
+        assert harness.broker.lot.take_completed() == [parked]
+        assert told(harness, parked) == (log.start_offset, ErrorCode.NONE)
+    assert log.start_offset > second
+
+
+def test_a_disk_that_fails_meanwhile(harness: Harness) -> None:
+    produced(harness, batch(T0))
+    partition = harness.broker.partitions[NAME]
+    os.truncate(partition.log.segments[0].path, 30)
+    assert asked(harness, T0) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert not partition.is_online
+    assert told(harness, ask(harness, T0)) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_a_partition_that_goes_offline_meanwhile(harness: Harness) -> None:
+    produced(harness, batch(T0))
+    parked = waiting(harness, T0)
+    (lookup,) = lookups(harness)
+    harness.broker.partitions[NAME].take_offline()
+    harness.broker.looked_up(lookup.run())
+    assert told(harness, parked) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_a_stop_is_no_answer(harness: Harness) -> None:
+    produced(harness, batch(T0))
+    parked = waiting(harness, T0)
+    harness.broker.lot.complete_all()
+    assert told(harness, parked) == (-1, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_a_damaged_index_is_read_around(harness: Harness) -> None:
+    for number in range(40):
+        produced(harness, batch(T0 + number, value=bytes(5_000)))
+    harness.restart()
+    log = harness.broker.partitions[NAME].log
+    path = Path(log.segments[0].offsets.path)
+    path.write_bytes(b"\x7f" * path.stat().st_size)
+    assert asked(harness, T0 + 20) == (20, ErrorCode.NONE)
+    assert path.read_bytes().strip(b"\x7f") == b"", "a reader mends nothing"
+
+
+def test_any_replica_says_where_its_log_ends(harness: Harness) -> None:
+    """As replica -2, whoever leads; a consumer is sent to the leader."""
+    produced(harness, batch(T0, T0))
+    partition = harness.broker.partitions[NAME]
+    epoch, topic_id = partition.info.leader_epoch + 1, partition.log.topic_id
+    other = BrokerId(US + 1)
+    assert Controlling(harness).leads("t", leader=other, epoch=epoch, replicas=(US, other), of=topic_id) == {}
+    for replica, expected in ((-1, (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)), (-2, (2, ErrorCode.NONE))):
+        parts = [ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)]
+        topics = [ListOffsetsTopic(name="t", partitions=parts)]
+        outcome = harness.send(ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=topics), VERSION)
+        assert told(harness, outcome) == expected

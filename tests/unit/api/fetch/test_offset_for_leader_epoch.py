@@ -1,0 +1,276 @@
+"""OffsetForLeaderEpoch: where the epochs of a log end, as followers and consumers ask for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.request.gate import Admission
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.units import INT32_MAX, LeaderEpoch, TopicName, TopicPartition
+from odradek.core.kernel.access import Operation, Principal, ResourceType
+from odradek.core.partition.partition import Partition
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from odradek.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.in_memory import NOW_MS, Harness
+from support.rights import Granted, Rule, on, on_cluster
+
+LATEST = 4
+VERSIONS = range(LATEST + 1)
+NAME = TopicPartition(TopicName("t"), 0)
+UNDEFINED = (ErrorCode.NONE, -1, -1)
+MANY = 2 * SLICE_ELEMENTS + 50
+
+Told = tuple[int, int, int]  # The error, the epoch, its end.
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path)
+    topics = [
+        CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        for name in ("t", "u")
+    ]
+    made.ask(CreateTopicsRequest(topics=topics, timeout_ms=1_000), 5, CreateTopicsResponse)
+    return made
+
+
+@pytest.fixture
+def partition(harness: Harness) -> Partition:
+    """Five records in epoch 0, none in 1 and 2, two in 3, none in 4, three in 5, which is the leader's."""
+    partition = harness.broker.partitions[NAME]
+    for epoch, count in ((0, 5), (3, 2), (5, 3)):
+        lead(harness, partition, epoch)
+        put(harness, count)
+    assert partition.log.epochs.entries == [(0, 0), (3, 5), (5, 7)]
+    return partition
+
+
+def lead(harness: Harness, partition: Partition, epoch: int) -> None:
+    partition.lead(partition.info._replace(leader_epoch=LeaderEpoch(epoch)), harness.now)
+
+
+def put(harness: Harness, count: int, acks: int = 1) -> None:
+    records = encode_batch([(None, b"v", (), NOW_MS)] * count)
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
+    request = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic])
+    if acks == 1:
+        answer = harness.ask(request, 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    else:
+        harness.send(request, 9)
+
+
+def topic(name: str, *asked: tuple[int, int], current: int = -1) -> OffsetForLeaderTopic:
+    """Asks for epochs of partitions."""
+    parts = [
+        OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
+        for index, epoch in asked
+    ]
+    return OffsetForLeaderTopic(topic=name, partitions=parts)
+
+
+def answered(harness: Harness, *topics: OffsetForLeaderTopic, version: int = LATEST) -> list[tuple[str, list[Told]]]:
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics))
+    answer = harness.ask(request, version, OffsetForLeaderEpochResponse)
+    return [(one.topic, list(map(told, one.partitions))) for one in answer.topics]
+
+
+def told(part: EpochEndOffset) -> Told:
+    return part.error_code, part.leader_epoch, part.end_offset
+
+
+def asked(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, version: int = LATEST) -> Told:
+    """The answer about one partition."""
+    ((name, (one,)),) = answered(harness, topic("t", (index, epoch), current=current), version=version)
+    assert name == "t"
+    return one
+
+
+@pytest.mark.usefixtures("partition")
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("epoch", "known", "end"),
+    [(0, 0, 5), (1, 0, 5), (2, 0, 5), (3, 3, 7), (4, 3, 7), (5, 5, 10), (6, -1, -1), (INT32_MAX, -1, -1), (-1, -1, -1)],
+)
+def test_an_epoch_ends_where_the_next_one_begins(
+    harness: Harness, version: int, epoch: int, known: int, end: int
+) -> None:
+    assert asked(harness, epoch, version=version) == (ErrorCode.NONE, known if version >= 1 else -1, end)
+
+
+def test_the_leaders_epoch_is_known_before_it_has_a_record(harness: Harness, partition: Partition) -> None:
+    lead(harness, partition, 8)
+    assert asked(harness, 8) == (ErrorCode.NONE, 8, 10)
+    assert asked(harness, 7) == asked(harness, 5) == (ErrorCode.NONE, 5, 10)
+    assert asked(harness, 9) == UNDEFINED
+    put(harness, 1)
+    assert asked(harness, 8) == (ErrorCode.NONE, 8, 11)
+    assert asked(harness, 7) == (ErrorCode.NONE, 5, 10)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_log_without_records(harness: Harness, version: int) -> None:
+    known = 0 if version >= 1 else -1
+    assert asked(harness, 0, index=1, version=version) == (ErrorCode.NONE, known, 0)
+    assert asked(harness, 1, index=1, version=version) == UNDEFINED
+    assert asked(harness, -1, index=1, version=version) == UNDEFINED
+
+
+def test_an_epoch_from_before_the_log_start(harness: Harness, partition: Partition) -> None:
+    """It ends where the oldest known one begins: who has read only that far is to go on there."""
+    wanted = [DeleteRecordsPartition(partition_index=0, offset=6)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=wanted)], timeout_ms=1_000)
+    assert harness.ask(request, 2, DeleteRecordsResponse).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert partition.log.start_offset == 6
+    assert asked(harness, 0) == (ErrorCode.NONE, 0, 6)
+    assert asked(harness, 2) == (ErrorCode.NONE, 2, 6)
+    assert asked(harness, 3) == (ErrorCode.NONE, 3, 7)
+
+
+def test_a_number_below_all_epochs_is_one_from_before_the_log_start(harness: Harness, partition: Partition) -> None:
+    assert asked(harness, -2) == (ErrorCode.NONE, -2, 0)
+    lead(harness, harness.broker.partitions[NAME._replace(partition=1)], 4)
+    assert asked(harness, -2, index=1) == (ErrorCode.NONE, -2, 0)
+    assert asked(harness, 3, index=1) == (ErrorCode.NONE, 3, 0)
+    assert partition.log.start_offset == 0
+
+
+def test_the_latest_epoch_ends_above_the_high_watermark(harness: Harness, partition: Partition) -> None:
+    put(harness, 2, acks=-1)  # Nothing is synced in between.
+    assert partition.positions.high_watermark == 10
+    assert asked(harness, 5) == (ErrorCode.NONE, 5, 12)
+
+
+@pytest.mark.usefixtures("partition")
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("current", "code"),
+    [
+        (-1, ErrorCode.NONE),
+        (5, ErrorCode.NONE),
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+        (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_the_clients_leader_epoch_is_checked(harness: Harness, version: int, current: int, code: ErrorCode) -> None:
+    if version < 2:  # It is not in the request.
+        code = ErrorCode.NONE
+    known = 3 if version >= 1 else -1
+    expected = (code, -1, -1) if code else (code, known, 7)
+    assert asked(harness, 3, current=current, version=version) == expected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_not_there(harness: Harness, version: int) -> None:
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    asked_for = [topic("nowhere", (0, 0)), topic("", (0, 0)), topic("t", (2, 0), (-1, 0), (INT32_MAX, 0))]
+    assert answered(harness, *asked_for, version=version) == [
+        ("nowhere", [unknown]),
+        ("", [unknown]),
+        ("t", [unknown] * 3),
+    ]
+
+
+def test_a_partition_on_another_broker(harness: Harness) -> None:
+    del harness.broker.partitions[NAME]
+    assert asked(harness, 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+    assert asked(harness, 0, current=9) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+
+
+def test_a_log_that_is_offline(harness: Harness, partition: Partition) -> None:
+    partition.take_offline()
+    for current in (-1, 0, 5, 6):
+        assert asked(harness, 3, current=current) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
+    assert asked(harness, 0, index=1) == (ErrorCode.NONE, 0, 0)
+
+
+@pytest.mark.usefixtures("partition")
+@pytest.mark.parametrize("replica", [-2, -1, 0, 1, 2, INT32_MAX])
+def test_who_asks_makes_no_difference(harness: Harness, replica: int) -> None:
+    request = OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic("t", (0, 3))])
+    (one,) = harness.ask(request, LATEST, OffsetForLeaderEpochResponse).topics
+    assert list(map(told, one.partitions)) == [(ErrorCode.NONE, 3, 7)]
+
+
+@pytest.mark.usefixtures("partition")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_is_answered_in_its_place_however_often_it_is_named(harness: Harness, version: int) -> None:
+    def end(epoch: int, offset: int) -> Told:
+        return ErrorCode.NONE, epoch if version >= 1 else -1, offset
+
+    asked_for = [topic("t", (1, 0), (0, 3), (0, 0), (0, 3)), topic("u"), topic("t", (0, 5))]
+    assert answered(harness, *asked_for, version=version) == [
+        ("t", [end(0, 0), end(3, 7), end(0, 5), end(3, 7)]),
+        ("u", []),
+        ("t", [end(5, 10)]),
+    ]
+    assert answered(harness, version=version) == []
+
+
+# Who may ask.
+
+
+def as_user(harness: Harness, *rules: Rule) -> None:
+    harness.peer.admission = Admission(Principal("User", "tester"), Granted(rules))
+
+
+def test_a_topic_that_may_not_be_described_comes_last(harness: Harness) -> None:
+    as_user(harness, *on(ResourceType.TOPIC, "u", may=[Operation.DESCRIBE]))
+    denied = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
+    asked_for = [topic("t", (0, 0), (9, 0)), topic("nowhere", (0, 0)), topic("u", (0, 0))]
+    assert answered(harness, *asked_for) == [
+        ("u", [(ErrorCode.NONE, 0, 0)]),
+        ("t", [denied, denied]),
+        ("nowhere", [denied]),
+    ]
+
+
+def test_a_broker_may_ask_for_every_topic(harness: Harness) -> None:
+    as_user(harness, *on_cluster(Operation.CLUSTER_ACTION))
+    assert answered(harness, topic("t", (0, 0)), topic("nowhere", (0, 0))) == [
+        ("t", [(ErrorCode.NONE, 0, 0)]),
+        ("nowhere", [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_that_is_refused_as_a_whole(harness: Harness, version: int) -> None:
+    harness.peer.admission = Admission(refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
+    assert answered(harness, topic("t", (0, 0), (1, 0)), topic("u"), version=version) == [
+        ("t", [refused, refused]),
+        ("u", []),
+    ]
+
+
+# In slices.
+
+
+@pytest.mark.usefixtures("partition")
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_very_many_are_answered_in_slices(harness: Harness, monkeypatch: pytest.MonkeyPatch, is_allowed: bool) -> None:
+    monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)  # A slice ends wherever it may.
+    if not is_allowed:
+        as_user(harness)
+    code = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    expected = (code, 3, 7) if is_allowed else (code, -1, -1)
+    ((_, parts),) = answered(harness, topic("t", *[(0, 3)] * MANY))
+    assert parts == [expected] * MANY

@@ -1,0 +1,175 @@
+"""OffsetFetch without a socket, in every version: of some, of all, of many groups, and what waits or is unstable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.request.repeated_names import REPEATS_MAX
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
+from odradek.core.kernel.parked import Parked
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from support.group_offsets import GroupOffsets, Kept, delete_topic, topic_id
+from support.in_memory import Harness
+from support.transactional import Transactional, make_topic
+
+pytestmark = pytest.mark.slow
+
+TIMES_MAX = REPEATS_MAX + 1
+
+VERSIONS = pytest.mark.parametrize("version", range(1, 11))
+ALL_VERSIONS = pytest.mark.parametrize("version", range(2, 11))  # Those that can ask for all.
+STABLE_VERSIONS = pytest.mark.parametrize("version", range(7, 11))
+NONE = ErrorCode.NONE
+NOTHING = Kept(-1)
+A, B, C = ("t", 0), ("t", 1), ("u", 0)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    make_topic(harness, "t", 2)
+    make_topic(harness, "u")
+    return harness
+
+
+@pytest.fixture
+def group(harness: Harness) -> GroupOffsets:
+    group = GroupOffsets(harness)
+    group.commit({A: Kept(5, "m", 3), C: 7})
+    return group
+
+
+def seen(kept: Kept, version: int) -> Kept:
+    """As this version tells it."""
+    return kept if version >= 5 else kept._replace(leader_epoch=-1)
+
+
+@VERSIONS
+def test_each_partition_that_is_asked_for_is_answered(group: GroupOffsets, version: int) -> None:
+    names = [A, B, ("t", 9), ("t", -1), C]
+    expected = dict.fromkeys(names, NOTHING) | {A: seen(Kept(5, "m", 3), version), C: Kept(7)}
+    assert group.fetch(names, version) == expected
+
+
+@VERSIONS
+def test_a_topic_or_group_that_is_not_there_has_no_offsets(group: GroupOffsets, version: int) -> None:
+    nowhere = ("nowhere", 0)
+    assert group.fetch([nowhere], version) == {nowhere: ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else NOTHING}
+    other = GroupOffsets(group.harness, "other")
+    assert other.fetch([A], version) == {A: NOTHING}
+    assert group.fetch([], version) == {}
+
+
+@ALL_VERSIONS
+def test_all_that_a_group_has(group: GroupOffsets, version: int) -> None:
+    assert group.fetch(None, version) == {A: seen(Kept(5, "m", 3), version), C: Kept(7)}
+    assert GroupOffsets(group.harness, "other").fetch(None, version) == {}
+
+
+@VERSIONS
+def test_before_the_state_topic_is_there_nobody_coordinates(harness: Harness, version: int) -> None:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(group_id="g", topics=topics)
+    if version >= 8:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    answer = harness.ask(request, version, OffsetFetchResponse)
+    code = ErrorCode.NOT_COORDINATOR
+    if version >= 8:
+        assert [(one.group_id, one.error_code, one.topics) for one in answer.groups] == [("g", code, [])]
+    elif version >= 2:
+        assert (answer.error_code, answer.topics) == (code, [])
+    else:
+        (part,) = answer.topics[0].partitions
+        assert (part.error_code, part.committed_offset, part.metadata) == (code, -1, "")
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_many_groups_at_once(group: GroupOffsets, version: int) -> None:
+    other = GroupOffsets(group.harness, "other")
+    other.commit({B: 8})
+    requests = [
+        one.fetch_request(names, version).groups[0]
+        for one, names in ((group, None), (other, [A, B]), (GroupOffsets(group.harness, "nobody"), None), (group, [C]))
+    ]
+    answer = group.harness.ask(OffsetFetchRequest(groups=requests), version, OffsetFetchResponse)
+    offsets = [
+        (one.group_id, [part.committed_offset for topic in one.topics for part in topic.partitions])
+        for one in answer.groups
+    ]
+    assert offsets == [("g", [5, 7]), ("other", [-1, 8]), ("nobody", []), ("g", [7])]
+    assert group.harness.ask(OffsetFetchRequest(), version, OffsetFetchResponse).groups == []
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_all_of_a_group_may_be_asked_for_again_but_not_without_end(group: GroupOffsets, version: int) -> None:
+    all_of_it, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
+    for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
+        request = OffsetFetchRequest(groups=[all_of_it] * count + [one_place] * 1000)
+        answer = group.harness.ask(request, version, OffsetFetchResponse)
+        assert [one.error_code for one in answer.groups] == [code] * (count + 1000)
+
+
+@STABLE_VERSIONS
+def test_what_a_transaction_is_about_to_change_is_not_told_as_stable(group: GroupOffsets, version: int) -> None:
+    producer = Transactional(group.harness, "p")
+    producer.begin()
+    group.commit_in(producer, {A: 6, B: 6})
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert group.fetch([A, B, C], version) == {A: Kept(5, "m", 3), B: NOTHING, C: Kept(7)}
+    assert group.fetch([A, B, C], version, is_stable=True) == {A: unstable, B: unstable, C: Kept(7)}
+    assert group.fetch(None, version, is_stable=True) == {A: unstable, C: Kept(7)}
+    assert producer.end(commit=True) == NONE
+    assert group.fetch([A, B], version, is_stable=True) == {A: Kept(6), B: Kept(6)}
+
+
+@VERSIONS
+def test_a_topic_that_is_made_anew_has_no_offsets_of_the_old_one(group: GroupOffsets, version: int) -> None:
+    delete_topic(group.harness, "t")
+    assert group.fetch(None, max(version, 2)) == {C: Kept(7)}
+    make_topic(group.harness, "t")
+    assert group.fetch([A], version) == {A: NOTHING}
+    group.harness.restart()
+    assert group.fetch([A, C], version) == {A: NOTHING, C: Kept(7)}
+
+
+@VERSIONS
+def test_even_if_nobody_saw_it_go(group: GroupOffsets, version: int) -> None:
+    """A coordinator that was away at that time: the record says of which topic it was."""
+    view = group.harness.broker.view
+    topic = view.topics[TopicPartition(*A).topic]  # type: ignore[arg-type]
+    anew = topic._replace(id=group.harness.broker.entropy.new_uuid())
+    view.put(anew)
+    assert topic_id(group.harness, "t") == anew.id
+    assert group.fetch([A, C], version) == {A: NOTHING, C: Kept(7)}
+    assert group.fetch(None, max(version, 2)) == {C: Kept(7)}
+
+
+def test_an_answer_is_not_given_once_the_disk_has_failed(group: GroupOffsets) -> None:
+    group.harness.send(group.request({A: 9}), 10)
+    waiting = group.harness.send(group.fetch_request([A], 10), 10)
+    assert isinstance(waiting, Parked)
+    name = TopicPartition(CONSUMER_OFFSETS, group.harness.broker.groups.shards.partition_of("g"))
+    group.harness.broker.partitions[name].take_offline()
+    group.harness.broker.lot.happened(name)
+    assert waiting in group.harness.broker.lot.take_completed()
+    answer = group.harness.decoded(waiting.then(), 10, OffsetFetchResponse)
+    assert (answer.groups[0].error_code, answer.groups[0].topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_an_answer_that_no_sync_makes_true_in_time(group: GroupOffsets) -> None:
+    group.harness.send(group.request({A: 9}), 10)
+    waiting = group.harness.send(group.fetch_request([A], 10), 10)
+    assert isinstance(waiting, Parked)
+    group.harness.pass_time(waiting.deadline - group.harness.now.steady)
+    assert waiting in group.harness.broker.lot.take_completed()
+    answer = group.harness.decoded(waiting.then(), 10, OffsetFetchResponse)
+    assert answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

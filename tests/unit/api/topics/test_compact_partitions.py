@@ -1,0 +1,505 @@
+"""CompactPartitions: who asks is answered when the log is compacted up to its end, and told what that has won."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from odradek.api.request.gate import Admission
+from odradek.api.request.outcome import Encoded
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.broker.effects import Changed
+from odradek.core.cleaner.cleaning_steps import Clean
+from odradek.core.kernel.access import Operation, Principal, ResourceType
+from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.core.partition.partition import Partition
+from odradek.log.files.disk import DiskFailed
+from odradek.log.log.durability import flush_now
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.compact_partitions import (
+    CompactPartitionsPartitionResult,
+    CompactPartitionsRequest,
+    CompactPartitionsResponse,
+    CompactPartitionsTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.in_memory import Harness, frame_of
+from support.rights import Granted, on
+
+SECOND = 1_000
+A_DAY = 86_400_000
+KEYS, TIMES = 10, 5
+ROLLED_PER_SLICE_MAX = 8
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path)
+    make(made, "table", 2)
+    write(made, "table", 0)
+    return made
+
+
+def make(harness: Harness, name: str, partitions: int = 1, **configs: str) -> None:
+    texts = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+    texts |= {key.replace("_", "."): value for key, value in configs.items()}
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
+    )
+    answer = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+
+
+def write(harness: Harness, name: str, partition: int = 0, *, keys: int = KEYS, times: int = TIMES, **of: int) -> None:
+    """Writes each key so many times, in a batch each time."""
+    for _ in range(times):
+        records = [(b"k%d" % key, b"v" * 50, (), harness.now.wall) for key in range(keys)]
+        part = PartitionProduceData(index=partition, records=bytes(encode_batch(records, **of)))  # type: ignore[arg-type]
+        data = [TopicProduceData(name=name, partition_data=[part])]
+        answer = harness.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data), 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def log_of(harness: Harness, name: str = "table", partition: int = 0) -> Partition:
+    return harness.broker.partitions[TopicPartition(TopicName(name), partition)]
+
+
+def request(*named: tuple[str, int], timeout_ms: int = A_DAY) -> CompactPartitionsRequest:
+    topics = [CompactPartitionsTopic(name=name, partitions=[index]) for name, index in named]
+    return CompactPartitionsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+def sent(harness: Harness, *named: tuple[str, int], timeout_ms: int = A_DAY) -> Parked[Encoded]:
+    waiting = harness.send(request(*named, timeout_ms=timeout_ms), 0)
+    assert isinstance(waiting, Parked)
+    return waiting
+
+
+def later(harness: Harness) -> Moment:
+    return Moment(TimestampMs(harness.now.wall + SECOND), harness.now.steady + SECOND)
+
+
+def rounds(harness: Harness, count: int = 1) -> None:
+    for _ in range(count):
+        harness.now = later(harness)
+        harness.keep_house()
+
+
+def told(harness: Harness, waiting: Parked[Encoded]) -> list[CompactPartitionsPartitionResult]:
+    """The results, once the request is completed."""
+    talk = waiting.owner
+    talk.answer_parked(waiting, harness.now)  # type: ignore[attr-defined]  # A conversation.
+    answer = harness.decoded(talk.data_to_send(), 0, CompactPartitionsResponse)  # type: ignore[attr-defined]
+    return [part for topic in answer.topics for part in topic.partitions]
+
+
+def compacted(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitionsPartitionResult]:
+    """Asks, and goes through the rounds until it is answered."""
+    waiting = sent(harness, *named)
+    for _ in range(30):
+        rounds(harness)
+        if waiting in harness.broker.lot.take_completed():
+            return told(harness, waiting)
+    raise AssertionError("half a minute was not enough")
+
+
+def refusal(harness: Harness, name: str, index: int = 0) -> tuple[ErrorCode, str | None]:
+    """What is told at once."""
+    answer = harness.decoded(outcome(harness, name, index), 0, CompactPartitionsResponse)
+    (part,) = answer.topics[0].partitions
+    assert (answer.topics[0].name, part.partition_index, part.bytes_before) == (name, index, -1)
+    return ErrorCode(part.error_code), part.error_message
+
+
+def outcome(harness: Harness, name: str, index: int) -> Encoded:
+    answer = harness.send(request((name, index)), 0)
+    assert not isinstance(answer, Parked)
+    return answer
+
+
+def damage(partition: Partition) -> None:
+    path = Path(partition.log.segments[0].path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_it_is_told_what_was_won(harness: Harness) -> None:
+    log = log_of(harness).log
+    before = log.size
+    (won,) = compacted(harness, ("table", 0))
+    assert (won.error_code, won.error_message, won.held_back_by) == (ErrorCode.NONE, None, None)
+    assert (won.bytes_before, won.bytes_after) == (before, log.size)
+    assert won.bytes_after < before / (TIMES - 1)
+    assert won.removed_records == KEYS * (TIMES - 1)
+    assert won.compacted_to == log.compaction.cleaned_to == log.end_offset == KEYS * TIMES
+    assert 0 < won.duration_ms < 10 * SECOND
+    assert log.segments[-1].base_offset == log.end_offset, "the active segment was rolled"
+
+
+def test_the_second_time_there_is_nothing_to_be_done(harness: Harness) -> None:
+    log = log_of(harness).log
+    compacted(harness, ("table", 0))
+    size, passes = log.size, harness.broker.cleaner.won.passes
+    answer = harness.decoded(outcome(harness, "table", 0), 0, CompactPartitionsResponse)
+    (won,) = answer.topics[0].partitions
+    assert (won.bytes_before, won.bytes_after, won.removed_records) == (size, size, 0)
+    assert (won.compacted_to, won.duration_ms) == (KEYS * TIMES, 0)
+    assert harness.broker.cleaner.won.passes == passes
+
+
+def test_a_partition_that_another_broker_leads(harness: Harness) -> None:
+    """Of `spread` broker 2 has the first partition alone, and leads the second, of which a replica is here."""
+    other, us = BrokerId(2), harness.broker.id
+    led_by = [(other, (other,)), (other, (other, us)), (us, (us, other))]
+    partitions = tuple(PartitionInfo(leader, LeaderEpoch(0), replicas, replicas) for leader, replicas in led_by)
+    name = TopicName("spread")
+    topic = TopicInfo(name, Uuid(bytes(15) + b"s"), partitions, {"cleanup.policy": "compact"})
+    harness.learn(Changed(0, {name: topic}))
+    for index in (0, 1):
+        assert refusal(harness, name, index) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    for unknown, index in ((name, 3), (name, -1), ("nowhere", 0)):
+        assert refusal(harness, unknown, index) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    answer = harness.decoded(outcome(harness, name, 2), 0, CompactPartitionsResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE, "it is empty, so that nothing is to be done"
+
+
+def test_several_partitions_and_one_that_is_not_there(harness: Harness) -> None:
+    named = (("table", 0), ("table", 1), ("table", 9), ("table", 0))
+    first, empty, unknown = compacted(harness, *named)  # One that is named twice is told once.
+    assert first.removed_records == KEYS * (TIMES - 1)
+    assert (empty.error_code, empty.bytes_before, empty.bytes_after) == (ErrorCode.NONE, 0, 0)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_request_that_names_nothing_is_answered_at_once(harness: Harness) -> None:
+    answer = harness.send(CompactPartitionsRequest(topics=[], timeout_ms=A_DAY), 0)
+    assert not isinstance(answer, Parked)
+    assert harness.decoded(answer, 0, CompactPartitionsResponse).topics == []
+
+
+def test_no_client_of_kafka_hears_of_it(harness: Harness) -> None:
+    asked = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    keys = {one.api_key for one in harness.ask(asked, 3, ApiVersionsResponse).api_keys}
+    assert max(keys) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "code"),
+    [
+        ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("table", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_what_is_not_there(harness: Harness, name: str, index: int, code: ErrorCode) -> None:
+    assert refusal(harness, name, index) == (code, None)
+
+
+def test_a_topic_that_is_not_compacted(harness: Harness) -> None:
+    make(harness, "stream", cleanup_policy="delete")
+    code, message = refusal(harness, "stream")
+    assert code is ErrorCode.INVALID_CONFIG
+    assert message == "the cleanup.policy of stream has no compact in it: set cleanup.policy=compact first"
+
+
+def test_a_broker_whose_cleaner_is_switched_off(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, log_cleaner_enable="false")
+    make(harness, "table")
+    code, message = refusal(harness, "table")
+    assert code is ErrorCode.INVALID_REQUEST
+    assert message is not None and "log.cleaner.enable is false" in message
+
+
+def test_a_log_that_is_offline(harness: Harness) -> None:
+    log_of(harness).take_offline()
+    assert refusal(harness, "table") == (ErrorCode.KAFKA_STORAGE_ERROR, "the log of table-0 is offline")
+
+
+def test_who_may_not_alter_the_topic_may_not_ask(harness: Harness) -> None:
+    make(harness, "others")
+    rights = Granted([*on(ResourceType.TOPIC, "table", may=[Operation.ALTER_CONFIGS])])
+    harness.peer.admission = Admission(Principal("User", "tester"), rights)
+    assert refusal(harness, "others") == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    assert refusal(harness, "nowhere") == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    assert compacted(harness, ("table", 0))[0].error_code == ErrorCode.NONE
+
+
+def test_a_log_that_is_damaged_is_told_with_the_reason_each_time(harness: Harness) -> None:
+    rounds(harness)
+    damage(log_of(harness))
+    for _ in range(2):  # Who asks has it tried again.
+        (failed,) = compacted(harness, ("table", 0))
+        assert failed.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert failed.error_message is not None
+        assert failed.error_message.startswith("table-0 can't be compacted: ") and "checksum" in failed.error_message
+
+
+def test_a_disk_that_is_full(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0))
+    step = begun(harness)
+    harness.broker.cleaned(step.run(lambda _: None)._replace(failure=full()), harness.now)
+    assert harness.broker.lot.take_completed() == [waiting]
+    (failed,) = told(harness, waiting)
+    assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert failed.error_message is not None and "no room" in failed.error_message
+    assert compacted(harness, ("table", 0))[0].removed_records > 0, "it is tried at once when somebody asks"
+
+
+def full() -> DiskFailed:
+    return DiskFailed(errno.ENOSPC, "no room", "somewhere")
+
+
+def steps(harness: Harness) -> list[Clean]:
+    """One round; returns the steps of passes, which are the caller's to carry out."""
+    harness.now = later(harness)
+    harness.keep_house_in_pieces()
+    found = []
+    for effect in harness.broker.take_effects():
+        if isinstance(effect, Clean):
+            found.append(effect)
+        else:
+            harness._carry_out(effect)
+    return found
+
+
+def begun(harness: Harness) -> Clean:
+    """The first step of the pass that begins next."""
+    for _ in range(20):
+        for step in steps(harness):
+            return step
+    raise AssertionError("no pass has begun")
+
+
+def test_what_is_too_young_stays_and_it_is_said(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    make(harness, "table", min_compaction_lag_ms="100000")
+    write(harness, "table")
+    (kept,) = compacted(harness, ("table", 0))
+    assert kept.error_code == ErrorCode.NONE
+    assert (kept.compacted_to, kept.removed_records, kept.held_back_by) == (0, 0, "min.compaction.lag.ms")
+    assert kept.bytes_before == kept.bytes_after > 0
+    rounds(harness, 100)
+    write(harness, "table")
+    (won,) = compacted(harness, ("table", 0))
+    assert (won.compacted_to, won.held_back_by) == (KEYS * TIMES, "min.compaction.lag.ms")
+    assert won.removed_records == KEYS * (TIMES - 1)
+
+
+def test_an_open_transaction_holds_it_back_and_it_is_said(harness: Harness) -> None:
+    partition = log_of(harness)
+    write(harness, "table", 1, times=3)
+    of = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    raw = encode_batch([(b"k", b"v", (), harness.now.wall)], is_transactional=True, **of)  # type: ignore[arg-type]
+    partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
+    write(harness, "table", times=1)
+    (won,) = compacted(harness, ("table", 0))
+    assert (won.compacted_to, won.held_back_by) == (KEYS * TIMES, "an open transaction")
+    assert won.removed_records == KEYS * (TIMES - 1)
+
+
+def test_who_does_not_wait_longer_is_told_and_it_goes_on(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0), timeout_ms=500)
+    harness.pass_time(600)
+    assert harness.broker.lot.take_completed() == [waiting]
+    (late,) = told(harness, waiting)
+    assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert late.error_message == "table-0 is not compacted yet; the broker goes on with it as long as it runs"
+    rounds(harness, 6)
+    assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(1 << 31)])
+def test_a_time_that_is_over_is_no_reason_to_wait(harness: Harness, timeout_ms: int) -> None:
+    waiting = sent(harness, ("table", 0), timeout_ms=timeout_ms)
+    harness.pass_time(5)
+    assert harness.broker.lot.take_completed() == [waiting]
+
+
+def test_the_next_request_of_the_connection_is_handled_meanwhile(harness: Harness) -> None:
+    talk = harness.talk()
+    talk.receive_data(frame_of(request(("table", 0)), 0, 1, "c"))
+    harness.go_on(talk)
+    topic = CreatableTopic(name="next", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    talk.receive_data(frame_of(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, 2, "c"))
+    harness.go_on(talk)
+    harness.settle()
+    assert "next" in harness.broker.view.topics
+    assert not talk.data_to_send(), "answers are in order"
+
+
+def test_who_has_gone_leaves_nothing_behind(harness: Harness) -> None:
+    for _ in range(3):
+        sent(harness, ("table", 0), ("table", 1)).owner.leave()  # type: ignore[attr-defined]
+    assert len(harness.broker.lot) == 0
+    assert not harness.broker.lot._by_key
+    rounds(harness, 6)
+    assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
+    assert len(harness.broker.cleaner._asked) == 0
+
+
+def test_a_stop_answers_who_waits(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0))
+    harness.broker.lot.complete_all()
+    assert harness.broker.lot.take_completed() == [waiting]
+    assert told(harness, waiting)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_thousands_who_ask_share_what_is_done(harness: Harness) -> None:
+    first = [sent(harness, ("table", 0)) for _ in range(1_000)]
+    step = begun(harness)
+    write(harness, "table")
+    later = [sent(harness, ("table", 0)) for _ in range(1_000)]
+    asked = harness.broker.cleaner._asked
+    assert (len(asked), len(asked._next)) == (1, 1)
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    completed: list[Parked[object]] = []
+    for _ in range(10):
+        rounds(harness)
+        completed += harness.broker.lot.take_completed()
+    assert completed == first + later
+    assert told(harness, first[0])[0].compacted_to == KEYS * TIMES
+    assert told(harness, later[0])[0].compacted_to == KEYS * TIMES * 2
+    assert harness.broker.cleaner.won.passes == 2
+    assert len(asked) == 0
+
+
+def test_what_is_written_meanwhile_does_not_make_it_longer(harness: Harness) -> None:
+    """A producer that never stops would have it never end."""
+    waiting = sent(harness, ("table", 0))
+    for _ in range(10):
+        rounds(harness)
+        write(harness, "table", times=1)
+        log_of(harness).log.roll(harness.now.wall)
+        flush_now(log_of(harness).log, harness.now.wall)
+        if waiting in harness.broker.lot.take_completed():
+            break
+    (won,) = told(harness, waiting)
+    assert won.compacted_to == KEYS * TIMES == log_of(harness).log.compaction.cleaned_to
+    assert won.bytes_after < won.bytes_before / (TIMES - 1)
+    assert log_of(harness).log.end_offset > won.compacted_to
+
+
+def test_a_pass_that_was_under_way_before_is_not_what_was_asked_for(harness: Harness) -> None:
+    make(harness, "dirty", min_cleanable_dirty_ratio="0")
+    write(harness, "dirty")
+    log = log_of(harness, "dirty").log
+    log.roll(harness.now.wall)
+    step = begun(harness)
+    waiting = sent(harness, ("dirty", 0))
+    assert steps(harness) == []
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.settle()
+    assert step.cleaning.dropped_records == KEYS * (TIMES - 1)
+    rounds(harness, 3)
+    assert harness.broker.lot.take_completed() == [waiting]
+    (won,) = told(harness, waiting)
+    assert (won.bytes_before, won.bytes_after, won.removed_records) == (log.size, log.size, 0)
+    assert won.compacted_to == KEYS * TIMES
+
+
+def test_a_topic_that_is_not_to_be_compacted_any_more(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0))
+    log = log_of(harness).log
+    log.config = replace(log.config, cleanup_compact=False)
+    rounds(harness)
+    assert harness.broker.lot.take_completed() == [waiting]
+    assert told(harness, waiting)[0].error_code == ErrorCode.INVALID_CONFIG
+    assert log.compaction.cleaned_to == 0
+
+
+def test_a_map_that_is_too_small_takes_several_passes(tmp_path: Path) -> None:
+    keys = 60_000
+    harness = Harness(tmp_path, log_cleaner_dedupe_buffer_size=str(1 << 20))
+    make(harness, "table", max_message_bytes=str(1 << 24))
+    write(harness, "table", keys=keys, times=3)
+    (won,) = compacted(harness, ("table", 0))
+    assert harness.broker.cleaner.won.passes > 1
+    assert (won.removed_records, won.compacted_to) == (2 * keys, 3 * keys)
+    assert won.bytes_after == log_of(harness).log.size
+
+
+def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0))
+    harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
+    make(harness, "table", 2)
+    rounds(harness)
+    assert harness.broker.lot.take_completed() == [waiting]
+    (gone,) = told(harness, waiting)
+    assert (gone.error_code, gone.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "table-0 is gone")
+
+
+def test_a_topic_that_is_deleted_amid_a_pass(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0))
+    step = begun(harness)
+    harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    rounds(harness)
+    assert harness.broker.lot.take_completed() == [waiting]
+    assert told(harness, waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_log_that_goes_offline_meanwhile(harness: Harness) -> None:
+    waiting = sent(harness, ("table", 0))
+    log_of(harness).take_offline()
+    rounds(harness)
+    assert harness.broker.lot.take_completed() == [waiting]
+    (offline,) = told(harness, waiting)
+    assert (offline.error_code, offline.error_message) == (
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        "the log of table-0 is offline",
+    )
+
+
+def test_it_goes_before_what_the_cleaner_would_do_by_itself(harness: Harness) -> None:
+    for number in range(3):
+        make(harness, f"dirty-{number}", min_cleanable_dirty_ratio="0")
+        write(harness, f"dirty-{number}")
+        log_of(harness, f"dirty-{number}").log.roll(harness.now.wall)
+    first = begun(harness)
+    sent(harness, ("table", 0))
+    for _ in range(4):  # Until it is synced.
+        assert steps(harness) == []
+    following = first
+    while following.partition is first.partition:
+        harness.broker.cleaned(following.run(lambda _: None), harness.now)
+        (following,) = harness.broker.take_effects()  # type: ignore[assignment]  # One thread, one pass.
+    assert following.partition is log_of(harness)
+
+
+def test_no_more_logs_are_rolled_in_a_slice_than_others_can_wait_for(harness: Harness) -> None:
+    """To roll one makes four files: a request that names a hundred would hold everybody up for a tenth of a second."""
+    many = 60
+    make(harness, "tables", many)
+    for index in range(many):
+        write(harness, "tables", index, times=1)
+    topics = [CompactPartitionsTopic(name="tables", partitions=[*range(many)])]
+    talk = harness.talk()
+    talk.receive_data(frame_of(CompactPartitionsRequest(topics=topics, timeout_ms=0), 0, 1, "c"))
+    rolled, has_more = [0], True
+    while has_more:
+        has_more = talk.step(harness.now, 0)
+        logs = (harness.broker.replica(TopicName("tables"), index).log for index in range(many))
+        rolled.append(sum(len(log.segments) > 1 for log in logs))
+    assert rolled[-1] == many
+    assert max(after - before for before, after in pairwise(rolled)) <= ROLLED_PER_SLICE_MAX
