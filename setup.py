@@ -39,8 +39,9 @@ ROOMS = {
     "core/replication": "follower follower_log replica_fetcher replica_fetcher_manager",
     "log/log": "durability log streaming_append",
     "log/segment": "index segment segment_slices",
-    "net": "answering connection descriptors door effects gathering heard listener outbox readers receiving secure"
-    " secure_outbox shell ticking traffic",
+    "net/clients": "acceptor client_connection listener receiving secure_connection secure_outbox",
+    "net/loop": "active_connections descriptors gathering readers ticking traffic",
+    "net/shell": "answering effect_executor outbox shell",
     "record": "batch",
     "wire": "budget connection request response template varint",
 }

@@ -207,7 +207,7 @@ def test_without_a_compiler_nothing_is_prepared_for_one(interpreted: Installed) 
 def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path, tmp_path: Path) -> None:
     """Python would import it, and not the source beside it."""
     ending = sysconfig.get_config_var("EXT_SUFFIX")
-    for module in ("odradek__mypyc", "odradek/net/readers", "odradek/record/kernels/runs"):
+    for module in ("odradek__mypyc", "odradek/net/loop/readers", "odradek/record/kernels/runs"):
         (source / "src" / f"{module}{ending}").touch()
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     finished(command, at=source, CC=compiler(tmp_path, NO_COMPILER))

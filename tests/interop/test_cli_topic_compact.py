@@ -14,7 +14,7 @@ from kafka_peer import REAL_KAFKA
 
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
-from odradek.net import shell
+from odradek.net.shell import shell
 from odradek.testing import Broker
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsRequest,

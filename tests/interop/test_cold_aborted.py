@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from odradek.log.files.log_file_names import TRANSACTION_INDEX
 from odradek.log.files.page_cache import is_absent
-from odradek.net.pools import Pool
+from odradek.net.loop.pools import Pool
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
 from odradek.testing import Broker

@@ -17,7 +17,7 @@ from odradek.coordination import layout
 from odradek.coordination.tree import Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.broker.effects import ConfigOwner
-from odradek.net.metadata import Metadata
+from odradek.net.cluster.tree_metadata import Metadata
 from support.config_watching import ALL, PASSWORD, SECRET, SET, Side, T, Watching, Writer
 from support.cuttable_line import CuttableLine
 

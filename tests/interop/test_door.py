@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from odradek.net.connection import ClientConnection
+from odradek.net.clients.client_connection import ClientConnection
 from odradek.testing import Broker
 from support.asking import LEADER, created, produced
 from support.raw_client import RawClient

@@ -1,6 +1,6 @@
 """Very many connections whose produces are written together: each is answered as if it were alone.
 
-The loop is held up while all of them send, so that it finds all of them waiting, in the set of net/readers.
+The loop is held up while all of them send, so that it finds all of them waiting, in the set of net/loop/readers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from odradek.app.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID
-from odradek.net import connection
-from odradek.net.connection import READ_BYTES_PER_TURN, ClientConnection
-from odradek.net.gathering import CONNECTIONS_MAX, REQUESTS_MAX
-from odradek.net.heard import Heard
-from odradek.net.readers import DIRECT_MAX
+from odradek.net.clients import client_connection as connection
+from odradek.net.clients.client_connection import READ_BYTES_PER_TURN, ClientConnection
+from odradek.net.loop.active_connections import Heard
+from odradek.net.loop.gathering import CONNECTIONS_MAX, REQUESTS_MAX
+from odradek.net.loop.readers import DIRECT_MAX
 from odradek.wire.client import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

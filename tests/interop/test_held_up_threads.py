@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from odradek.app.building import Running
-from odradek.net import syncs
-from odradek.net.pools import Pool
+from odradek.net.loop.pools import Pool
+from odradek.net.native import syncs
 from odradek.testing import Broker
 from support.asking import created, fetch_all, produced
 from support.held_up import SECONDS_MAX, HeldUp

@@ -20,8 +20,8 @@ from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
-from odradek.net import heard
-from odradek.net.movers import Movers
+from odradek.net.loop import active_connections as heard
+from odradek.net.native.movers import Movers
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.testing import Broker

@@ -113,11 +113,11 @@ def test_requests_that_are_not_understood(tmp_path: Path) -> None:
         with RawClient(broker.port) as client:
             client.send(raw_frame(3, 1, b"\xff\xff"))
             assert client.is_closed()
-        until(lambda: [event for event in events(broker) if event["logger"] == "odradek.net.connection"])
+        until(lambda: [event for event in events(broker) if event["logger"] == "odradek.net.clients.client_connection"])
         (request,) = requests(broker, "Metadata")
         assert (request["message"], request["client_id"]) == ("Metadata v1 was not handled", "raw")
         assert request["reason"] == "MetadataRequest is cut short"
-        (closed,) = [event for event in events(broker) if event["logger"] == "odradek.net.connection"]
+        (closed,) = [event for event in events(broker) if event["logger"] == "odradek.net.clients.client_connection"]
         assert closed["level"] == "WARNING"
         assert closed["connection"] == request["connection"]
         assert closed["listener"] == "PLAINTEXT"

@@ -44,7 +44,7 @@ from moved import Kafka, copy_under, dump_log_of, made
 
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.net.metadata import Metadata
+from odradek.net.cluster.tree_metadata import Metadata
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse

@@ -27,7 +27,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.configs.definition import ConfigError
-from odradek.net import shell
+from odradek.net.shell import shell
 from odradek.testing import BrokerFailed, Cluster, topics
 from odradek.testing.member import Member
 from odradek.wire.messages.incremental_alter_configs import (

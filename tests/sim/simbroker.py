@@ -25,8 +25,8 @@ from odradek.core.partition.storage import Storage, log_config
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed
-from odradek.net.lone_metadata import LoneMetadata
-from odradek.net.metadata import Membership, Metadata
+from odradek.net.cluster.single_broker_metadata import LoneMetadata
+from odradek.net.cluster.tree_metadata import Membership, Metadata
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
 from sim.simconnection import SimConnection
 from sim.simdisk import SimDisk

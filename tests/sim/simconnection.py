@@ -1,4 +1,4 @@
-"""A broker's side of one simulated connection: what net/connection is to asyncio's transports.
+"""A broker's side of one simulated connection: what net/clients/client_connection is to asyncio's transports.
 
 Reading pauses while received requests wait, while the peer does not take its answers, or while it is muted.  A turn is
 over after as many steps as the seed says, where the real one looks at a clock.

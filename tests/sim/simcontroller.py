@@ -42,7 +42,7 @@ from odradek.core.controller.controller import Controller
 from odradek.core.controller.controller_steps import Deposed, Steps, WriteStates
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr, TopicAssignment
-from odradek.net.controller_tree import ControllerTree
+from odradek.net.controller.controller_tree import ControllerTree
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
 from sim.simfound import Found
 from sim.simtree import SimTree, SimTreeServer

@@ -13,10 +13,10 @@ from odradek.base.units import BrokerId, ProducerId, TopicName
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.net.broker_asks import BrokerAsks
-from odradek.net.broker_channels import BrokerChannels
-from odradek.net.channel_requests import RequestBuilder
-from odradek.net.from_controller import Shell
+from odradek.net.channels.broker_channels import BrokerChannels
+from odradek.net.channels.channel_requests import RequestBuilder
+from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.controller_updates import Shell
 from sim.simreplicated import ReplicatedCluster, SimReplicated
 from sim.simrequests import SimServer
 

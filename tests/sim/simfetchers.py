@@ -15,9 +15,9 @@ from odradek.base.errors import ErrorCode
 from odradek.coordination.tree import Operation, Result, Tree
 from odradek.core.kernel.moment import Moment
 from odradek.core.replication.replica_fetcher_manager import ReplicaFetcher, Request
-from odradek.net.channel_requests import RequestBuilder
-from odradek.net.from_controller import Shell
-from odradek.net.replica_fetchers import FetcherConnections
+from odradek.net.channels.channel_requests import RequestBuilder
+from odradek.net.cluster.controller_updates import Shell
+from odradek.net.cluster.fetcher_connections import FetcherConnections
 from sim.simloop import SimLoop
 from support.at_once import done
 

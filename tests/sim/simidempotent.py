@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.net.channel_requests import RequestBuilder
+from odradek.net.channels.channel_requests import RequestBuilder
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.produce import ProduceResponse
 from sim.simclock import MILLISECOND_US

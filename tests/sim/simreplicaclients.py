@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.net.channel_requests import RequestBuilder
+from odradek.net.channels.channel_requests import RequestBuilder
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode

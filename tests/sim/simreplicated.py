@@ -19,10 +19,10 @@ from odradek.core.controller import events
 from odradek.core.controller.broker_request_batch import ToBroker
 from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.log.log.log import Log
-from odradek.net.channel_requests import RequestBuilder
-from odradek.net.from_controller import Shell
-from odradek.net.isr_changes import IsrChanges, Then
-from odradek.net.unclean_start import Doubt
+from odradek.net.channels.channel_requests import RequestBuilder
+from odradek.net.cluster.controller_updates import Shell
+from odradek.net.cluster.isr_changes import IsrChanges, Then
+from odradek.net.cluster.unclean_shutdown import Doubt
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.client import decode_response

@@ -24,10 +24,10 @@ from odradek.core.kernel.cluster_view import Endpoint
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.files.disk import FileSlice
-from odradek.net.effects import Effects, Writers
-from odradek.net.pools import Pool
-from odradek.net.ticking import Ticking
-from odradek.net.traffic import Latencies
+from odradek.net.loop.pools import Pool
+from odradek.net.loop.ticking import Ticking
+from odradek.net.loop.traffic import Latencies
+from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.connection import Connection
 from sim.simclock import MILLISECOND_US, SECOND_US, SimNode
 from sim.simloop import SimLoop

@@ -1,7 +1,7 @@
 """What a full disk does to the replicas of a simulated broker, beside what the controller says to it.
 
 The broker itself takes replicas offline that it can't write, or can't open, and has them back when there is room; what
-its member remembers of them follows here, and the controller is told as net/cluster_member.py tells it.
+its member remembers of them follows here, and the controller is told as net/cluster/cluster_member.py tells it.
 """
 
 from __future__ import annotations

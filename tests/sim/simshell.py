@@ -1,7 +1,8 @@
-"""The shell around the core in the simulation: what net/shell is to asyncio and threads.
+"""The shell around the core in the simulation: what net/shell/shell is to asyncio and threads.
 
-What the core asks for is carried out as net/effects has it, in simulated threads; who waits is answered, and time
-passes, as in net/answering and net/ticking.  Long work is done in slices, between which others have their turns.
+What the core asks for is carried out as net/shell/effect_executor has it, in simulated threads; who waits is answered,
+and time passes, as in net/shell/answering and net/loop/ticking.  Long work is done in slices, between which others
+have their turns.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.storage import NoDirectory
 from odradek.log.files.disk import FileSlice
-from odradek.net.answering import ANSWERING_SECONDS, Answering
-from odradek.net.effects import Effects, Writers
-from odradek.net.metadata import Metadata
-from odradek.net.pools import Pool
-from odradek.net.ticking import Ticking
-from odradek.net.traffic import Latencies
+from odradek.net.cluster.tree_metadata import Metadata
+from odradek.net.loop.pools import Pool
+from odradek.net.loop.ticking import Ticking
+from odradek.net.loop.traffic import Latencies
+from odradek.net.shell.answering import ANSWERING_SECONDS, Answering
+from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.request import Request
 from sim.simclock import Action, SimNode
 from sim.simconnection import SimConnection
@@ -112,7 +113,7 @@ class SimShell:
             self._gathered.remove(connection)
 
     def gathers(self, connection: SimConnection) -> bool:
-        """True if what the connection has staged is written later, with what others stage (net/gathering)."""
+        """True if what the connection has staged is written later, with what others stage (net/loop/gathering)."""
         if self.random.random() >= GATHERED_SHARE:
             return False
         if not self._gathered:

@@ -1,4 +1,5 @@
-"""What the controller tells a simulated broker: one request after the other, as net/from_controller takes them in.
+"""What the controller tells a simulated broker: one request after the other, as net/cluster/controller_updates takes
+them in.
 
 the start, or a change of the tree ──> requests ──> a thread reads and makes files ──> told, in slices ──> the next
 who waits for a change hears of its end behind the last of them

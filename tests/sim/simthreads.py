@@ -1,7 +1,7 @@
 """A broker's threads without threads: work that begins, is done at some moment, and is told of at its end.
 
-As in net/pools each kind of work has threads of its own, and what they can't take waits in the order it came.  What
-work finds, and what of it a crash leaves, depends on when it is done: at its beginning, at its end or in between.
+As in net/loop/pools each kind of work has threads of its own, and what they can't take waits in the order it came.
+What work finds, and what of it a crash leaves, depends on when it is done: at its beginning, at its end or in between.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from odradek.net.pools import THREADS_MAX, Pool
+from odradek.net.loop.pools import THREADS_MAX, Pool
 from sim.simclock import MILLISECOND_US, SimNode
 
 Result = TypeVar("Result")
 
-CHANGES = "changes"  # Of the metadata tree: one at a time, as net/shell has it.
+CHANGES = "changes"  # Of the metadata tree: one at a time, as net/shell/shell has it.
 DURATION_US = (200, 8 * MILLISECOND_US)
 LONG_DURATION_US = (8 * MILLISECOND_US, 400 * MILLISECOND_US)
 LONG_SHARE = 0.04

@@ -20,9 +20,9 @@ from odradek.core.controller.controller_steps import Steps
 from odradek.core.controller.leaders import Election, Leaders
 from odradek.core.controller.partition_leader_election import Elected, ElectionType
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.net import controller_tree
-from odradek.net.controller_changes import ControllerChanges
-from odradek.net.controller_tree import ControllerTree
+from odradek.net.controller import controller_tree
+from odradek.net.controller.controller_changes import ControllerChanges
+from odradek.net.controller.controller_tree import ControllerTree
 from sim.simcontroller import SESSION_MS, SimCluster, SimMember
 from support.seeds import seeds
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from odradek.coordination.tree import TreeFailed
 from odradek.core.kernel.moment import Moment
-from odradek.net.pools import Pool
-from odradek.net.threads import done_here
+from odradek.net.loop.pools import Pool
+from odradek.net.loop.threads import done_here
 
 T = TypeVar("T")
 

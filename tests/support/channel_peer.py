@@ -16,9 +16,9 @@ from typing import Any
 import uvloop
 
 from odradek.core.kernel.cluster_view import Endpoint
-from odradek.net.channel import Channel
-from odradek.net.channel_connection import ChannelConnection
-from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder
+from odradek.net.channels.channel import Channel
+from odradek.net.channels.channel_connection import ChannelConnection
+from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder
 from odradek.wire.compile import decode, encode
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -21,9 +21,9 @@ from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
 from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
 from odradek.log.files.log_config import LogConfig
-from odradek.net.config_changes import ConfigChanges
-from odradek.net.config_watch import ConfigWatch
-from odradek.net.metadata import Metadata
+from odradek.net.cluster.config_watch import ConfigWatch
+from odradek.net.cluster.config_writer import ConfigChanges
+from odradek.net.cluster.tree_metadata import Metadata
 from support.in_memory import US, Harness
 from support.tree_members import TopicsOfTree
 from support.waiting import until

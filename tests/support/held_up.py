@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from odradek.app.building import Running
-from odradek.net.pools import THREADS_MAX, Pool
+from odradek.net.loop.pools import THREADS_MAX, Pool
 from odradek.testing import Broker
 
 SECONDS_MAX = 60

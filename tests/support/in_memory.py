@@ -46,8 +46,8 @@ from odradek.core.partition.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import FileSlice, RealDisk
-from odradek.net.effects import Effects, Writers
-from odradek.net.traffic import Latencies
+from odradek.net.loop.traffic import Latencies
+from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
@@ -293,7 +293,7 @@ class Harness:
         self._shell.do(self.controller.changing(changed, self.now))
 
     def _altered(self, change: AlterConfigs, _: TimestampMs) -> Altered:
-        """As net/config_changes.py does it in the metadata tree."""
+        """As net/cluster/config_writer.py does it in the metadata tree."""
         topics: dict[TopicName, Mapping[str, str]] = {}
         refused: dict[ConfigOwner, Refused] = {}
         configs, dynamic = None, self.dynamic

@@ -18,10 +18,10 @@ from odradek.app.building import Running
 from odradek.app.config import settings
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
-from odradek.net import heard
-from odradek.net.connection import ClientConnection
-from odradek.net.intake import Intake
-from odradek.net.movers import Movers
+from odradek.net.clients.client_connection import ClientConnection
+from odradek.net.clients.large_produce_intake import Intake
+from odradek.net.loop import active_connections as heard
+from odradek.net.native.movers import Movers
 from odradek.testing.configuration import places
 from odradek.testing.host import Host
 from odradek.wire.client import decode_response
@@ -37,7 +37,7 @@ NEVER_MS = 1 << 40
 # For Serving: nobody is taken to be alone, so what is large is received by a mover.
 WITH_COMPANY = (
     "-c",
-    f"from odradek.net import heard; heard.ALONE_MS = {NEVER_MS}; from odradek.app.main import main; main()",
+    f"from odradek.net.loop import active_connections as a; a.ALONE_MS = {NEVER_MS}; from odradek.app.main import main; main()",
 )
 
 

@@ -11,9 +11,9 @@ from odradek.coordination.tree import Tree
 from odradek.core.broker.effects import Change, Changed, DeleteTopics
 from odradek.core.controller.controller_steps import Elect, ReadDeletions, RemoveTopics
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
-from odradek.net.controller_tree import ControllerTree
-from odradek.net.metadata import Metadata
-from odradek.net.metadata_changes import MetadataChanges
+from odradek.net.cluster.metadata_changes import MetadataChanges
+from odradek.net.cluster.tree_metadata import Metadata
+from odradek.net.controller.controller_tree import ControllerTree
 
 US = BrokerId(1)
 T = TopicName("t")

@@ -21,9 +21,9 @@ from odradek.base.units import SECOND_MS
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.configs.definition import ConfigError
-from odradek.net.budget_watch import BudgetWatch
-from odradek.net.listener import Listener
-from odradek.net.shell import Shell
+from odradek.net.clients.budget_watch import BudgetWatch
+from odradek.net.clients.listener import Listener
+from odradek.net.shell.shell import Shell
 
 if TYPE_CHECKING:
     from odradek.app.metrics import Metrics

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from threading import Thread
 
-from odradek.net.traffic import Traffic
+from odradek.net.loop.traffic import Traffic
 
 YOUNG_OBJECTS = 2_000  # 0.4 ms to look at; 2 in a request of very many elements, whose objects are all over the memory.
 YOUNG_COLLECTIONS = 1  # Between two collections of objects that survived one: 9,000 objects, 3 ms, or 6.

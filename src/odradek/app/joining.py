@@ -41,19 +41,19 @@ from odradek.core.partition.storage import NoDirectory, Storage
 from odradek.log.directory.directory_loading import make_durable_directory
 from odradek.log.files.disk import RealDisk
 from odradek.log.files.unsynced import UnsyncedDisk
-from odradek.net.cluster_member import ClusterMember
-from odradek.net.config_watch import ConfigWatch
-from odradek.net.listener import Listener
-from odradek.net.lone_metadata import LoneMetadata
-from odradek.net.metadata import AnotherBroker, Membership, Metadata
-from odradek.net.metadata_changes import MetadataChanges
-from odradek.net.shell import Shell
-from odradek.net.unclean_start import await_replacement
+from odradek.net.clients.listener import Listener
+from odradek.net.cluster.cluster_member import ClusterMember
+from odradek.net.cluster.config_watch import ConfigWatch
+from odradek.net.cluster.metadata_changes import MetadataChanges
+from odradek.net.cluster.single_broker_metadata import LoneMetadata
+from odradek.net.cluster.tree_metadata import AnotherBroker, Membership, Metadata
+from odradek.net.cluster.unclean_shutdown import await_replacement
+from odradek.net.shell.shell import Shell
 
 if TYPE_CHECKING:
     from odradek.core.controller.events import Event
-    from odradek.net.from_controller import Shell as MemberShell
-    from odradek.net.peers import Peers
+    from odradek.net.cluster.controller_updates import Shell as MemberShell
+    from odradek.net.cluster.peers import Peers
     from odradek.tls.contexts import Contexts
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def _metadata(settings: Settings, tree: RenewedTree, where: str) -> Metadata:
 
 def _reaches(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
     """Returns what makes the lines to other brokers, and opens their listener's gate to them.  Raises ConfigError."""
-    from odradek.net.peers import Peers  # A broker that is alone saves its time and memory.
+    from odradek.net.cluster.peers import Peers  # A broker that is alone saves its time and memory.
 
     listener = inter_broker_listener(settings.configs, settings.listeners)
     if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:

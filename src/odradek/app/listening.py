@@ -10,9 +10,9 @@ from odradek.app.listeners import Listener as ListenerSettings
 from odradek.app.listeners import inter_broker_listener
 from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.core.kernel.cluster_view import Endpoint
-from odradek.net.connection_quotas import ConnectionQuotas
-from odradek.net.listener import SYSTEM_DEFAULT, Listener
-from odradek.net.shell import Shell
+from odradek.net.clients.connection_quotas import ConnectionQuotas
+from odradek.net.clients.listener import SYSTEM_DEFAULT, Listener
+from odradek.net.shell.shell import Shell
 from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:

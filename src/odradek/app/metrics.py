@@ -17,9 +17,9 @@ from odradek.app.metrics_loop_lag import LoopLag
 from odradek.app.metrics_snapshot import Collection, Snapshot
 from odradek.base.extras import not_installed
 from odradek.core.configs.definition import ConfigError
-from odradek.net.cannot_listen import CannotListen, why_not
-from odradek.net.listener import Listener
-from odradek.net.shell import Shell
+from odradek.net.clients.listen_failure import CannotListen, why_not
+from odradek.net.clients.listener import Listener
+from odradek.net.shell.shell import Shell
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app

@@ -16,7 +16,7 @@ from odradek.app.metrics_kinds import Metric
 from odradek.app.metrics_replication import Led, Replication
 from odradek.app.metrics_snapshot import Histogram, OneLog, Snapshot
 from odradek.core.cleaner.cleaning_steps import Won
-from odradek.net.traffic import BUCKETS, MICROSECONDS
+from odradek.net.loop.traffic import BUCKETS, MICROSECONDS
 
 # Bucket n of Latencies ends at 2ⁿ µs.  Finer than 16 µs nobody asks, and the last has no end.
 FIRST_SHOWN, LAST_SHOWN = 4, BUCKETS - 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from odradek.net.traffic import Latencies
+from odradek.net.loop.traffic import Latencies
 
 TICK_SECONDS = 0.1
 WINDOW_SECONDS = 30

@@ -25,9 +25,9 @@ from odradek.core.groups.shard.group import CLASSIC, CONSUMER
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.partition.partition import Partition
 from odradek.core.transactions.transaction_states import TransactionState
-from odradek.net.listener import Listener
-from odradek.net.shell import Shell
-from odradek.net.traffic import Latencies
+from odradek.net.clients.listener import Listener
+from odradek.net.loop.traffic import Latencies
+from odradek.net.shell.shell import Shell
 
 PARTITIONS_PER_TURN = 200
 # These are told even with a count of 0, so that nobody takes one for a metric that does not exist.

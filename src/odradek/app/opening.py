@@ -24,10 +24,10 @@ from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.log_file_names import LOCK, META_PROPERTIES, parse_partition
 from odradek.log.files.meta_properties import WrongDirectory, check_identity, identity, noted_identity
-from odradek.net.config_changes import ConfigChanges
-from odradek.net.listener import Listener
-from odradek.net.metadata import Membership, Metadata
-from odradek.net.shell import Shell
+from odradek.net.clients.listener import Listener
+from odradek.net.cluster.config_writer import ConfigChanges
+from odradek.net.cluster.tree_metadata import Membership, Metadata
+from odradek.net.shell.shell import Shell
 
 
 def begin_configs(

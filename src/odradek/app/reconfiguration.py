@@ -15,8 +15,8 @@ from odradek.app.listener_tls import contexts_of, parse_tls
 from odradek.coordination.passwords import PasswordEncoder
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
-from odradek.net.listener import Listener
-from odradek.net.movers import Movers
+from odradek.net.clients.listener import Listener
+from odradek.net.native.movers import Movers
 
 if TYPE_CHECKING:
     from odradek.tls.config import TlsConfig

@@ -28,7 +28,7 @@ from odradek.base.errors import ErrorCode
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.net.shell import Shell
+from odradek.net.shell.shell import Shell
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.client import decode_response

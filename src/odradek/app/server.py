@@ -29,10 +29,10 @@ from odradek.coordination.tree import TreeFailed
 from odradek.core.partition.storage import NoDirectory
 from odradek.log.files.disk import DirectoryInUse, DiskFailed
 from odradek.log.files.meta_properties import WrongDirectory
-from odradek.net import processors
-from odradek.net.busy_poll import BusyPoll
-from odradek.net.cannot_listen import CannotListen
-from odradek.net.descriptors import grow_table
+from odradek.net.clients.listen_failure import CannotListen
+from odradek.net.loop.descriptors import grow_table
+from odradek.net.native import processors
+from odradek.net.native.busy_poll import BusyPoll
 
 log = logging.getLogger(__name__)
 

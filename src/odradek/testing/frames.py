@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from odradek.net.outbox import FileBytes
+from odradek.net.shell.outbox import FileBytes
 from odradek.wire.primitives import IN_MEMORY, Chunk
 
 

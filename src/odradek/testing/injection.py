@@ -24,7 +24,7 @@ from odradek.base.units import SECOND_MS, CorrelationId
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.net.shell import Shell
+from odradek.net.shell.shell import Shell
 from odradek.testing.error_answers import Answering, ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults
 from odradek.testing.topics_named import topics_of

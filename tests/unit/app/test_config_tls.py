@@ -46,7 +46,7 @@ def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
 
 def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
     code = "import sys, odradek.app.server as s; from odradek.app.config import settings; settings({}); "
-    code += "print([name for name in sys.modules if name.startswith(('odradek.tls', 'odradek.net.secure'))])"
+    code += "print([name for name in sys.modules if name.startswith(('odradek.tls', 'odradek.net.clients.secure_connection'))])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "[]\n"
 

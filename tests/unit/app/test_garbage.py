@@ -11,7 +11,7 @@ import sys
 START = """
 import asyncio, gc, weakref
 from odradek.app.garbage import CONNECTIONS, Garbage
-from odradek.net.traffic import Traffic
+from odradek.net.loop.traffic import Traffic
 
 class Node:
     pass
@@ -58,7 +58,7 @@ assert seen() is None
 def test_what_a_long_turn_leaves_is_not_looked_at() -> None:
     run("""
 from odradek.app.garbage import Unseen
-from odradek.net.turns import Turns
+from odradek.net.loop.turns import Turns
 kept = []
 def turn():
     gc.callbacks.append(note)

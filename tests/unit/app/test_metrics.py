@@ -11,7 +11,7 @@ from odradek.app.config import settings
 from odradek.app.listeners import Endpoint
 from odradek.app.metrics_snapshot import Histogram
 from odradek.core.configs.definition import ConfigError
-from odradek.net.traffic import Latencies
+from odradek.net.loop.traffic import Latencies
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 

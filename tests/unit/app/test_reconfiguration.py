@@ -11,8 +11,8 @@ from odradek.app.config import settings
 from odradek.app.reconfiguration import Reconfiguration
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
-from odradek.net.listener import Listener
-from odradek.net.movers import Movers
+from odradek.net.clients.listener import Listener
+from odradek.net.native.movers import Movers
 from support.certificates import PASSWORD, Authority, written
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from odradek.core.kernel.cluster_view import Endpoint
-from odradek.net.channel import Channel
-from odradek.net.channel_requests import Failed, Reason, RequestBuilder
+from odradek.net.channels.channel import Channel
+from odradek.net.channels.channel_requests import Failed, Reason, RequestBuilder
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from support.channel_peer import (
@@ -30,7 +30,7 @@ from support.channel_peer import (
     until,
 )
 
-LOGGER = "odradek.net.channel"
+LOGGER = "odradek.net.channels.channel"
 TIMEOUT_MS = 100  # For those who never answer.
 
 

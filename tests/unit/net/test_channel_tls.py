@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from odradek.core.kernel.cluster_view import Endpoint
-from odradek.net.channel import Channel
-from odradek.net.channel_requests import Failed, Reason, RequestBuilder
+from odradek.net.channels.channel import Channel
+from odradek.net.channels.channel_requests import Failed, Reason, RequestBuilder
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import Contexts, client_context, server_context
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -171,7 +171,7 @@ def test_plain_text_where_tls_is_spoken_and_the_other_way_round(authority: Autho
 def test_a_peer_that_stops_in_the_handshake_is_given_up_and_closed(
     authority: Authority, tmp_path: Path, says: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "odradek.net.channel")
+    caplog.set_level(logging.INFO, "odradek.net.channels.channel")
 
     async def work() -> None:
         closed = 0

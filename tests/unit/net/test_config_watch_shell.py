@@ -15,7 +15,7 @@ from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Unavailable
 from odradek.core.configs.broker_configs import BrokerConfigs
-from odradek.net.config_watch import ConfigWatch
+from odradek.net.cluster.config_watch import ConfigWatch
 from odradek.testing.broker import Broker
 from support.asking import created, produce
 from support.config_watching import ALL, SET, Line, Side, T

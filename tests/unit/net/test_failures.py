@@ -29,7 +29,7 @@ import sys
 from odradek.api.table import BY_KEY
 from odradek.app import server
 from odradek.core.kernel.parked import Parked
-from odradek.net.metadata_changes import MetadataChanges
+from odradek.net.cluster.metadata_changes import MetadataChanges
 
 class Condition:
     keys = ()

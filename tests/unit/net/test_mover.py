@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from odradek.net.movers import HAS_MOVER, Movers
+from odradek.net.native.movers import HAS_MOVER, Movers
 
 if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.log.files.page_cache import AHEAD_BYTES, is_absent
-from odradek.net.movers import HAS_MOVER
+from odradek.net.native.movers import HAS_MOVER
 
 if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)

@@ -17,8 +17,8 @@ from random import Random
 import pytest
 
 from odradek.log.files.page_cache import is_absent
-from odradek.net.movers import COLD_THREADS as MOVERS_COLD_THREADS
-from odradek.net.movers import HAS_MOVER, Movers
+from odradek.net.native.movers import COLD_THREADS as MOVERS_COLD_THREADS
+from odradek.net.native.movers import HAS_MOVER, Movers
 
 if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)

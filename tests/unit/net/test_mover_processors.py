@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.net import processors
-from odradek.net.movers import HAS_MOVER
+from odradek.net.native import processors
+from odradek.net.native.movers import HAS_MOVER
 
 if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.net.movers import HAS_MOVER, Movers
+from odradek.net.native.movers import HAS_MOVER, Movers
 
 if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)

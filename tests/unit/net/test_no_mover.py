@@ -14,7 +14,7 @@ import sys
 sys.modules["odradek.net.native.mover"] = None  # Importing it fails from here on.
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from odradek.net.movers import HAS_MOVER
+from odradek.net.native.movers import HAS_MOVER
 from odradek.testing import Broker
 
 assert not HAS_MOVER

@@ -9,7 +9,7 @@ from odradek.base.units import BrokerId
 from odradek.coordination.layout import BadZnodeError
 from odradek.core.broker.effects import TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.net.metadata import Metadata
+from odradek.net.cluster.tree_metadata import Metadata
 from odradek.testing import Broker
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.raw_client import RawClient

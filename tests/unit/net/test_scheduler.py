@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.net.pools import HAS_SCHEDULER, Pool, Pools
+from odradek.net.loop.pools import HAS_SCHEDULER, Pool, Pools
 
 if not HAS_SCHEDULER:  # pragma: no cover
     pytest.skip("built without a compiler", allow_module_level=True)

@@ -12,8 +12,8 @@ from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.broker.effects import Changed, CreateTopics
 from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
-from odradek.net.broker_asks import BrokerAsks
-from odradek.net.broker_channels import BrokerChannels
+from odradek.net.channels.broker_channels import BrokerChannels
+from odradek.net.cluster.broker_queries import BrokerAsks
 from odradek.wire.compile import encode
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from support.channel_peer import Asked, Peer, Writer, framed, run

@@ -3,7 +3,7 @@
     Leading.fetched, a timer ──> submit ──> take: the controller is asked ──> ended ──> the high watermark may advance
                                    ^────────── a pause, if the answer says nothing ────┘
 
-How it is asked, or before Kafka 2.7 the tree is written to, is in net/isr_changes.py.
+How it is asked, or before Kafka 2.7 the tree is written to, is in net/cluster/isr_changes.py.
 
 Each proposal has one attempt under way at a time: an answer that says "not applied" then speaks of all of them.
 """

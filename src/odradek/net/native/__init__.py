@@ -1,1 +1,2 @@
-"""Compiled modules, left out where there is no C compiler: net/movers.py and net/syncs.py then do without."""
+"""Compiled modules, left out where there is no C compiler: net/native/movers.py and net/native/syncs.py then do
+without."""

@@ -1,0 +1,1 @@
+"""Channels to other brokers."""

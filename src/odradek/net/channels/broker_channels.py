@@ -1,0 +1,90 @@
+"""Channels to other brokers for what a broker asks of them, one for each, found by what the controller has told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId
+from odradek.core.kernel.cluster_view import ClusterView, Endpoint
+from odradek.net.channels.channel import Channel, ChannelFull
+from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder, SocketSettings
+from odradek.net.channels.controller_channels import inter_broker_endpoint
+from odradek.tls.contexts import Contexts
+
+T = TypeVar("T")
+SYSTEM_SOCKETS = SocketSettings()
+
+
+class BrokerChannels:
+    """Those of one broker; all on the loop's thread.  A request that fails is not sent again here."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client_id: str,
+        view: ClusterView,
+        listener: str,
+        tls: Contexts | None,
+        *,
+        sockets: SocketSettings = SYSTEM_SOCKETS,
+    ) -> None:
+        self._loop = loop
+        self._view = view
+        self._listener = listener
+        self._tls = tls
+        self._config = ChannelConfig(
+            client_id=client_id,
+            retries=False,
+            request_timeout_ms=sockets.timeout_ms,
+            receive_buffer_bytes=sockets.receive_buffer_bytes,
+        )
+        self._channels: dict[BrokerId, tuple[Endpoint, Channel]] = {}
+
+    def ask(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
+        """Sends a request; `then` gets the response, or why there is none, on the loop and never at once."""
+        channel = self._channel(broker)
+        if channel is None:
+            self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not there"))
+            return
+
+        def ended(outcome: T | Failed) -> None:
+            then(_refused(outcome) if isinstance(outcome, Failed) else outcome)
+
+        try:
+            channel.send(request, ended)
+        except ChannelFull as full:
+            self._loop.call_soon(then, Refused(ErrorCode.NETWORK_EXCEPTION, str(full)))
+
+    def _channel(self, broker: BrokerId) -> Channel | None:
+        info = self._view.brokers.get(broker)
+        if info is None or not info.endpoints:
+            return None
+        at = inter_broker_endpoint(info, self._listener)
+        known = self._channels.get(broker)
+        if known is not None and known[0] == at:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        channel = Channel(self._loop, at, self._config, name=f"broker {broker}", tls=self._tls)
+        self._channels[broker] = at, channel
+        return channel
+
+    def close_gone(self) -> None:
+        """Closes the channels to brokers that are gone, or elsewhere; called when the view has changed."""
+        for broker, (at, channel) in list(self._channels.items()):
+            info = self._view.brokers.get(broker)
+            if info is None or not info.endpoints or inter_broker_endpoint(info, self._listener) != at:
+                del self._channels[broker]
+                channel.close()
+
+    def close(self) -> None:
+        for _, channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+
+def _refused(failed: Failed) -> Refused:
+    return Refused(ErrorCode.NETWORK_EXCEPTION, failed.text)

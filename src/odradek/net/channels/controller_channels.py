@@ -1,0 +1,99 @@
+"""What a controller tells the other brokers, over a channel to each: Kafka's ControllerChannelManager.
+
+Each broker is told in order, again and again until it answers; one that has registered anew, or is gone, is told
+nothing of what was meant for who it was before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from odradek.api.cluster.controller_requests import Response, Versions, errors, to_message, version_of
+from odradek.base.units import BrokerId
+from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
+from odradek.net.channels.channel import Channel
+from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder
+from odradek.tls.contexts import Contexts
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+_LOG = logging.getLogger(__name__)
+
+QUEUED_MAX = 1_000_000  # Who does not answer and lives on is told everything later, however much that is.
+
+_KINDS: Mapping[type, tuple[type, type[Response]]] = {
+    BecomeLeaderOrFollower: (LeaderAndIsrRequest, LeaderAndIsrResponse),
+    UpdateMetadata: (UpdateMetadataRequest, UpdateMetadataResponse),
+    StopReplicas: (StopReplicaRequest, StopReplicaResponse),
+}
+
+
+class ControllerChannels:
+    """The channels of one broker, which has any only while it is the controller.  All on the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: BrokerId,
+        listener: str,
+        tell: Callable[[events.Answered], None],
+        *,
+        versions: Versions,
+        tls: Contexts | None,
+    ) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._config = ChannelConfig(client_id=str(broker), retries=True, queued_max=QUEUED_MAX)
+        self._tell = tell
+        self._versions = versions
+        self._tls = tls
+        self._channels: dict[tuple[BrokerId, int], Channel] = {}  # By the broker's epoch, too.
+
+    def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
+        """Closes the channels to all brokers but these."""
+        for broker, epoch in list(self._channels):
+            live = alive.get(broker)
+            if live is None or live.epoch != epoch:
+                self._channels.pop((broker, epoch)).close()
+
+    def send(self, request: ToBroker, live: LiveBroker) -> None:
+        """Tells one broker."""
+        key = request.broker, live.epoch
+        channel = self._channels.get(key)
+        if channel is None:
+            at = inter_broker_endpoint(live.info, self._listener)
+            channel = Channel(self._loop, at, self._config, name=f"broker {request.broker}", tls=self._tls)
+            self._channels[key] = channel
+        channel.send(_builder(request, self._versions, self._listener), partial(self._ended, request))
+
+    def _ended(self, request: ToBroker, response: Response | Failed) -> None:
+        if isinstance(response, Failed):
+            _LOG.error("broker %d was not told by its controller: %s", request.broker, response.text)
+            return
+        failures = errors(request, response)
+        if failures is None:
+            _LOG.warning("broker %d refuses what its controller says: error %d", request.broker, response.error_code)
+        else:
+            self._tell(events.Answered(request, failures))
+
+    def close(self) -> None:
+        self.keep({})
+
+
+def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:
+    """Returns where other brokers find one; a broker without that listener is found at its first."""
+    return broker.endpoint(listener) or broker.endpoints[0]
+
+
+def _builder(request: ToBroker, versions: Versions, listener: str) -> RequestBuilder[Response]:
+    asked, answered = _KINDS[type(request.request)]
+    version = version_of(request, versions)
+    # Made into a message when it is written: what waits takes no more memory than the controller's own value.
+    return RequestBuilder(asked, answered, lambda _: to_message(request, versions, listener), version, version)

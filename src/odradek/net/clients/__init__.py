@@ -1,0 +1,1 @@
+"""Clients' connections: accepting, receiving and securing them."""

@@ -1,0 +1,223 @@
+"""Where connections come in: the listening sockets of one address, each accepted from until none waits.
+
+A loop's own server accepts one connection in each turn, and a turn is as long as all that is ready: of 2,000 clients
+that came at once the last waited for seconds.  And the system lets only so many wait: a client that finds the queue
+full tries again a second later.
+
+There must be a descriptor for each connection that is accepted, even for those that are turned away.  So a spare one is
+kept: if there is no other, and nobody makes room, it is given up for the moment that it takes to accept a connection
+and close it.  If the spare one is lost, nobody is accepted for a while; the loop would not sleep otherwise, as the
+waiting connections stay ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from odradek.net.loop.descriptors import STDERR
+
+log = logging.getLogger(__name__)
+
+ACCEPTING_SECONDS = 0.01  # In one turn; accepting one that comes with a request takes a tenth of a millisecond or two.
+PAUSE_SECONDS = 0.25
+SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
+
+NONE_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+# On Linux, accept reports errors that the connection had before it was accepted.
+HAS_GONE = {
+    errno.ECONNABORTED,
+    errno.EPROTO,
+    errno.EPERM,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
+    errno.ETIMEDOUT,
+}
+
+Address = tuple[Any, ...]
+
+
+def _make_no_room() -> bool:
+    """Returns False: nobody can make room."""
+    return False
+
+
+class Door:
+    """Accepts from non-blocking, bound sockets; `enter` gets each accepted socket with its address, and raises nothing.
+
+    `on_turned_away` is called for a peer that got no descriptor, `on_crowd` with whether some have to wait for
+    another turn.  `make_room` is asked for a descriptor if none is left; `around` gives the context manager of a turn.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: list[socket.socket],
+        enter: Callable[[socket.socket, Address], None],
+        on_turned_away: Callable[[Address], None],
+        on_crowd: Callable[[bool], None],
+        *,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
+        make_room: Callable[[], bool] = _make_no_room,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.sockets = sockets
+        self._loop = loop
+        self._enter = enter
+        self._on_turned_away = on_turned_away
+        self._on_crowd = on_crowd
+        self._clock = clock
+        self._around = around
+        self._make_room = make_room
+        self._spare = _spare()
+        self._pause: asyncio.TimerHandle | None = None
+
+    def open(self, backlog: int) -> None:
+        """Begins to listen.  Raises OSError if somebody else listens there by now."""
+        for one in self.sockets:
+            one.listen(backlog)
+        self._watch()
+
+    def close(self) -> None:
+        """Closes the sockets; the system tells clients that wait that nobody listens."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        for one in self.sockets:
+            self._loop.remove_reader(one.fileno())
+            one.close()
+        self.sockets = []
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
+    def _watch(self) -> None:
+        self._pause = None
+        if self._spare is None:
+            self._spare = _spare()
+        for one in self.sockets:
+            self._loop.add_reader(one.fileno(), self._accept_all, one)
+
+    def _accept_all(self, listening: socket.socket) -> None:
+        with self._around():
+            is_crowded = self._accept_some(listening)
+        self._on_crowd(is_crowded)
+
+    def _accept_some(self, listening: socket.socket) -> bool:
+        """Accepts until none waits or the turn is over; True if some may still wait."""
+        end = self._clock() + ACCEPTING_SECONDS
+        # As `socket.accept` does, which asks for these each time: 10 us where this takes 6.
+        family, kind, protocol = int(listening.family), int(listening.type), listening.proto
+        while self._clock() < end:
+            try:
+                descriptor, address = listening._accept()  # type: ignore[attr-defined]
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError as error:
+                if error.errno in HAS_GONE:
+                    continue
+                if error.errno == errno.EMFILE and self._make_room():
+                    continue
+                if error.errno not in NONE_LEFT or self._spare is None:
+                    self._rest(error)
+                    return False
+                if not self._turn_one_away(listening):
+                    return False
+                continue
+            accepted = socket.socket(family, kind, protocol, descriptor)
+            accepted.setblocking(False)
+            self._enter(accepted, address)
+        return True
+
+    def _turn_one_away(self, listening: socket.socket) -> bool:
+        """Accepts and closes one connection with the spare descriptor.
+
+        Returns False if none waits, which the system does not tell without a descriptor.
+        """
+        assert self._spare is not None
+        os.close(self._spare)
+        try:
+            accepted, address = listening.accept()
+        except OSError:
+            return False
+        else:
+            accepted.close()
+            self._on_turned_away(address)
+            return True
+        finally:
+            self._spare = _spare()
+
+    def _rest(self, error: OSError) -> None:
+        log.warning("nobody is let in for %d ms: %s", 1000 * PAUSE_SECONDS, error.strerror)
+        for one in self.sockets:
+            self._loop.remove_reader(one.fileno())
+        self._pause = self._loop.call_later(PAUSE_SECONDS, self._watch)
+
+
+async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Returns a bound socket, not listening yet, for each address of `host`; no host is all interfaces.
+
+    With port 0 the system chooses one, the same for all.  Raises OSError.
+    """
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                one = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # This system does not have the address's family.
+            sockets.append(one)
+            _bind(one, address, port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0))
+        if not sockets:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _bind(one: socket.socket, address: Address, port: int) -> None:
+    one.setblocking(False)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Accepted sockets inherit it.
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if one.family == socket.AF_INET6:
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own.
+    one.bind((address[0], port, *address[2:]))
+
+
+def _spare() -> int | None:
+    try:
+        return os.dup(STDERR)
+    except OSError:
+        return None
+
+
+@cache
+def tell_of_short_queue(wanted: int) -> None:
+    """Logs, once, that the system lets fewer clients wait than we ask for."""
+    try:
+        most = int(SOMAXCONN.read_text())
+    except (OSError, ValueError):
+        return
+    if most < wanted:
+        log.warning(
+            "net.core.somaxconn is %d: of more clients that come at once some wait a second; %d is enough",
+            most,
+            wanted,
+        )

@@ -1,0 +1,363 @@
+"""One client's connection: asyncio's callbacks on one side, its conversation on the other.
+
+No task and no coroutine: bytes that arrive are parsed, dispatched and answered before the callback returns, and what
+can't be answered yet is parked in the core.  Reading pauses while the peer does not take its answers, has too many
+requests waiting, or is muted, so a slow reader slows only itself.
+
+One read may bring thousands of requests, and their answers may be a thousand times as large.  So a connection stops in
+the middle when its turn is over or its answers take too much memory, and goes on when the loop comes round again or the
+peer has read.  The requests that wait lie in the receive buffer, which nobody touches while reading is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, cast
+
+from odradek.api.conversation import Conversation
+from odradek.api.request import log_fields
+from odradek.api.request.call import Peer
+from odradek.api.request.outcome import Staged
+from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
+from odradek.base.units import SECOND_MS
+from odradek.core.kernel.cluster_view import Endpoint
+from odradek.core.kernel.moment import Moment
+from odradek.net.clients.large_produce_intake import LEFT_BYTES_MIN, Intake, is_for_mover
+from odradek.net.loop.gathering import REQUESTS_MAX
+from odradek.net.shell.outbox import outbox_of, principal_of
+from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
+from odradek.wire.primitives import Buffer
+from odradek.wire.request import Request
+
+if TYPE_CHECKING:
+    from odradek.net.clients.listener import Listener
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.01  # How long a connection may keep the loop from the others,
+LONG_TURN_SECONDS = 0.002  # and one whose request takes many turns.
+READ_BYTES_PER_TURN = 1024 * 1024  # Then the other connections have their turn,
+SHARED_BYTES_PER_TURN = 128 * 1024  # where there are any: a follower's next fetch may be among what they ask.
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """One accepted connection on one listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._shell = listener.shell
+        share = listener.budget.join(self._balance, self._drop_slow_peer)
+        self._wire = Connection(listener.request_bytes_max, share=share)
+        self._intake: Intake | None = None
+        self._is_behind = False  # The peer was too far behind when the connection was last balanced.
+        self._is_reading_paused = False
+        self._read_in_turn = 0
+        self._space_bytes = 0  # Of the last read.
+        self._has_read_enough = False  # The loop would go on reading this socket while there is something in it.
+        self._is_going_on = False
+        self._unmute: asyncio.TimerHandle | None = None
+        self._is_closing = False  # Nothing more is read or handled.
+        self._has_left = False  # Nothing more is answered.
+        self._is_gathered = False  # What this connection staged is written together with what others stage.
+        self.last_active = 0
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._outbox = outbox_of(self._transport, self._shell, self._balance)
+        self._peer = _peer(self._transport, self._listener)
+        self._talk = Conversation(self._shell, self._peer, self._wire, self._follow_up)
+        self.last_active = self._shell.now().steady
+        self._listener.admitted(self, self._peer.address.rpartition(":")[0])
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_closing = self._has_left = True
+        self._shell.heard.forget(self)
+        self._drop_intake()
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._talk.leave()
+        self._outbox.drop()
+        self._listener.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._is_gathered:
+            self._shell.gathered.flush()  # The staged requests lie in the buffer.
+        space = self._wire.get_buffer(sizehint)
+        self._space_bytes = len(space)
+        return space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_closing:
+            return
+        self._shell.traffic.bytes_in += nbytes
+        # A read that does not fill its space has emptied the socket, and the others have their turns.
+        # A limit per turn must be reset with each turn: counted over its life, every connection would be paused once
+        # it had sent 1 MiB, and a client with one request in flight would run at 0.6 times the rate.
+        self._read_in_turn = self._read_in_turn + nbytes if nbytes == self._space_bytes else 0
+        if self._read_in_turn > SHARED_BYTES_PER_TURN and not self._has_read_enough and self._has_had_its_turn():
+            self._has_read_enough = True
+            self._shell.soon(self._next_turn)
+        requests = 0
+        try:
+            requests = self._talk.received(nbytes)
+            self._work()
+            if self._wire.missing_bytes >= LEFT_BYTES_MIN:
+                self._begin_intake()
+        except Malformed as reason:
+            self._give_up(reason)
+        except OSError:  # uvloop would close the connection without a word.
+            log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
+            self.abort()
+        self._shell.settle()
+        busy_poll = self._shell.busy_poll
+        if busy_poll is not None and requests == 1 and self._has_all_answers():
+            busy_poll.answered()
+
+    def _has_had_its_turn(self) -> bool:
+        return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.heard.is_one(self.last_active)
+
+    def eof_received(self) -> bool:
+        return False  # Nobody is there to read the rest.
+
+    # The shell's side.
+
+    def stop_reading(self) -> None:
+        """Handles nothing more, not even what was received; what was handled is still answered."""
+        self._is_closing = True
+        self._drop_intake()
+        self._talk.stop()
+        self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Sends the answers that are ready, then closes."""
+        self._close_after_answers()
+
+    def abort(self) -> None:
+        self._drop_intake()
+        self._outbox.drop()
+        self._transport.abort()
+
+    def close_if_idle(self, steady_before: int) -> None:
+        if self._outbox.take_progress() or (self._intake is not None and self._intake.take_progress()):
+            self.last_active = self._shell.now().steady
+        elif self.last_active < steady_before and not self._talk.is_waiting:
+            log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
+            if self._is_closing or self._outbox.is_backed_up:
+                self.abort()  # The peer has not read for as long.
+            else:
+                self.close()
+
+    # What was received, and what becomes of it.
+
+    def _work(self) -> None:
+        """Takes one turn: handles requests until none is left, the time is over, or the peer is too far behind."""
+        now, began = self._shell.now(), time.monotonic()
+        self.last_active = now.steady
+        shell, talk = self._shell, self._talk
+        shell.heard.hear(self, now.steady)
+        if self._is_behind:
+            self._outbox.look()
+        if not self._is_behind:
+            while talk.step(now, began):
+                spent = time.monotonic() - began
+                if spent > (LONG_TURN_SECONDS if talk.is_in_steps else TURN_SECONDS) or self._is_too_far_behind():
+                    break
+            if self._has_only_staged() and self._shell.gathered.takes(self, now, began):
+                self._is_gathered = True
+                return
+            talk.commit(now, began)
+        self._end_turn()
+
+    def commit(self, now: Moment, began: float) -> None:
+        """Commits what was staged and ends the turn; called when several connections' requests are written together."""
+        self._is_gathered = False
+        try:
+            self._talk.commit(now, began)
+            self._end_turn()
+        except OSError:
+            log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
+            self.abort()
+        except Exception as error:  # As the transport does with an error that escapes a turn.
+            context = {"message": "a commit failed", "exception": error, "transport": self._transport, "protocol": self}
+            self._shell.loop.call_exception_handler(context)
+            self.abort()
+
+    def _has_only_staged(self) -> bool:
+        """True if the turn is over but for the commit, on which it does not depend whether to read on."""
+        talk, wire = self._talk, self._wire
+        if not 0 < talk.staged <= REQUESTS_MAX or talk.has_unhandled or talk.ending is not None:
+            return False
+        return wire.failure is None and not wire.missing_bytes
+
+    def _end_turn(self) -> None:
+        talk = self._talk
+        if not talk.has_unhandled:
+            self._wire.all_looked_at()
+            if self._wire.failure is not None and talk.ending is None:
+                self._give_up(self._wire.failure)
+        self._follow_up()
+
+    def _is_too_far_behind(self) -> bool:
+        return self._outbox.is_backed_up or self._talk.is_too_far_ahead(
+            REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
+        )
+
+    def _has_all_answers(self) -> bool:
+        """True if the peer has the answers to all its requests."""
+        return not self._wire.in_flight and not self._outbox.is_backed_up and not self._is_closing
+
+    def _balance(self) -> None:
+        """Pauses or resumes reading, by how far the peer is behind."""
+        if self._is_closing:
+            return
+        too_far = self._is_behind = self._is_too_far_behind()
+        has_unhandled = self._talk.has_unhandled
+        if has_unhandled and not too_far and not self._is_going_on:
+            self._go_on_soon()
+        has_enough = self._has_read_enough or self._intake is not None or self._unmute is not None
+        # A peer that is behind and asks for nothing more is read from: pausing costs as much as a small request.
+        is_paused = has_unhandled or has_enough or self._wire.is_starved
+        if is_paused == self._is_reading_paused:
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _go_on_soon(self) -> None:
+        if self._talk.can_go_on(self._shell.now()):
+            self._is_going_on = True
+            if self._talk.is_in_steps:
+                self._shell.long_turns.wait(self._go_on)
+            else:
+                self._shell.loop.call_soon(self._go_on)
+
+    def _next_turn(self) -> None:
+        self._read_in_turn = 0
+        self._has_read_enough = False
+        self._balance()
+
+    def _follow_up(self) -> None:
+        """Sends the answers that are ready and follows what has changed: an ending, a mute, or more to be done."""
+        talk = self._talk
+        if talk.ending is not None and not self._has_left:
+            self._end()
+            return
+        chunks = talk.data_to_send()
+        if chunks:
+            self._outbox.makes_way = not self._peer.is_follower
+            self._outbox.put(chunks)
+        if self._is_closing:
+            return
+        self._balance()
+        if talk.mute_until and self._unmute is None:
+            self._mute(talk.mute_until - self._shell.now().steady)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if not self._is_closing:
+            self._work()
+            self._shell.settle()
+
+    def _mute(self, milliseconds: int) -> None:
+        """Neither reads nor handles anything for so long."""
+        self._unmute = self._shell.loop.call_later(milliseconds / SECOND_MS, self._unmuted)
+        self._balance()
+
+    def _unmuted(self) -> None:
+        self._unmute = None
+        left = self._talk.mute_until - self._shell.now().steady
+        if left > 0 and not self._is_closing:  # The timer's clock is finer than ours.
+            self._mute(left)
+        else:
+            self._balance()
+
+    # Large produce requests (large_produce_intake.py).
+
+    def _begin_intake(self) -> None:
+        """Lets a mover receive the rest of a request whose front has been received, if that is a large produce."""
+        self._shell.gathered.flush()  # A log with a staged batch can't begin a streaming append.
+        if self._is_closing or self._is_too_far_behind():
+            return
+        if not is_for_mover(self._shell, self._wire.missing_bytes, self.last_active):
+            return
+        if not self._outbox.is_bare:
+            return  # The records have to be decrypted.
+        large = self._talk.begin_large(self._shell.now())
+        if large is not None:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            self._intake = Intake.begin(self._shell, self._talk, large, descriptor, self)
+            self._balance()
+
+    def intake_done(self, request: Request, outcome: Staged) -> None:
+        self._intake = None
+        now, began = self._shell.now(), time.monotonic()
+        self.last_active = now.steady
+        self._talk.large_done(request, outcome, now, began)
+        self._follow_up()
+        self._shell.settle()
+
+    def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
+        self._intake = None
+        self._talk.hand_back(parts, size)
+        self._balance()
+
+    def intake_lost(self) -> None:
+        self._intake = None
+        self.abort()
+
+    def _drop_intake(self) -> None:
+        if self._intake is not None:
+            self._intake.drop()
+            self._intake = None
+
+    # The end.
+
+    def _drop_slow_peer(self) -> None:
+        """Aborts the connection: it holds memory that others wait for, and brings next to nothing."""
+        peer = self._peer
+        log.warning("%s is closed: slow, and others wait for its memory", peer.address, extra=log_fields.of_peer(peer))
+        self.abort()
+
+    def _end(self) -> None:
+        """Closes the connection when its conversation is over."""
+        ending = self._talk.ending
+        assert ending is not None
+        if ending.is_broken:
+            self.abort()
+        else:
+            self._give_up(ending.reason, ending.request)
+
+    def _give_up(self, reason: Exception, request: Request | None = None) -> None:
+        peer = self._peer
+        fields = log_fields.of_peer(peer) if request is None else log_fields.of_request(peer, request)
+        log.warning("%s (%s) is closed: %s", peer.address, peer.software, reason, extra=fields)
+        self._close_after_answers()
+
+    def _close_after_answers(self) -> None:
+        if self._has_left:
+            return
+        self._has_left = True
+        self.stop_reading()
+        self._outbox.put(self._talk.leave())
+        self._outbox.close_when_empty()
+
+
+def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
+    advertised = listener.advertised
+    # The address it came in on matters only if the listener is on every interface.
+    local = _local(transport, listener) if advertised is None else advertised
+    remote = transport.get_extra_info("peername")
+    address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
+    return Peer(listener.name, local, advertised, address, principal_of(transport))
+
+
+def _local(transport: asyncio.Transport, listener: Listener) -> Endpoint:
+    host, port = transport.get_extra_info("sockname")[:2]
+    return Endpoint(listener.name, host.removeprefix("::ffff:"), port)

@@ -1,0 +1,217 @@
+"""Where clients come in: one bound address, the connections on it, and how many there may be."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from odradek.base.units import SECOND_MS
+from odradek.core.kernel.cluster_view import Endpoint
+from odradek.net.clients.acceptor import Address, Door, bound, tell_of_short_queue
+from odradek.net.clients.client_connection import ClientConnection
+from odradek.net.clients.connection_quotas import ConnectionQuotas
+from odradek.net.clients.listen_failure import CannotListen, why_not
+from odradek.net.clients.receiving import Receiving
+from odradek.net.loop.descriptors import most_for_connections
+from odradek.net.loop.readers import Readers
+from odradek.net.shell.outbox import Loop
+from odradek.net.shell.shell import Shell
+from odradek.wire.budget import ReceiveBudget
+
+if TYPE_CHECKING:
+    from odradek.net.clients.secure_connection import Entrance, SecureFront
+    from odradek.tls.contexts import Contexts
+
+log = logging.getLogger(__name__)
+
+SYSTEM_DEFAULT = -1
+# Kafka's default of 50 is for a thread that does nothing but accept.  Here a burst may have to wait for a turn of the
+# loop, and a client that finds the queue full tries again a second later.  Linux has this number as its default limit.
+BACKLOG_MIN = 4096
+TOO_MANY_CONNECTIONS = "too many connections"
+TOO_MANY_FILES = "too many open files; the rest is kept for the logs (ulimit -n)"
+EVERY_INTERFACE = ("0.0.0.0", "::")
+
+
+class Listener:
+    """One listener of the broker.  `quotas`, which may be others' too, bound it; more are closed as they come."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        name: str,
+        advertised: Endpoint | None,
+        *,
+        request_bytes_max: int,
+        quotas: ConnectionQuotas,
+        backlog: int,
+        budget: ReceiveBudget | None = None,
+        receive_buffer_bytes: int = SYSTEM_DEFAULT,
+        send_buffer_bytes: int = SYSTEM_DEFAULT,
+        contexts: Contexts | None = None,
+    ) -> None:
+        self.shell = shell
+        self.name = name
+        self.advertised = advertised
+        self.request_bytes_max = request_bytes_max
+        self.budget = ReceiveBudget() if budget is None else budget
+        self.quotas = quotas
+        self._backlog = max(backlog, BACKLOG_MIN)
+        self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
+        # With one, connections speak TLS.
+        self.entrance = None if contexts is None else _entrance(contexts)
+        self._connections: dict[ClientConnection | SecureFront, str] = {}
+        self._turned_away = 0
+        self._is_stopping = False
+        self._next_warning = 0
+        self._descriptors_max = 0  # The limit of this turn.
+        self._readers = Readers(shell.loop, around=shell.gathered)
+        self._door: Door | None = None
+        self.host = ""
+        self.port = 0
+
+    async def bind(self, host: str, port: int) -> None:
+        """Binds without listening.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
+        self.host, self.port = host, port
+        try:
+            sockets = await bound(self.shell.loop, host, port)
+        except OSError as error:
+            raise self._cannot_listen(error) from error
+        for one in sockets:
+            for option, size in self._buffers.items():
+                if size != SYSTEM_DEFAULT:
+                    one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
+        self._door = Door(
+            self.shell.loop,
+            sockets,
+            self._enter,
+            self._found_no_descriptor,
+            self._readers.make_way,
+            around=self._around_entries,
+            make_room=self.shell.room.for_connection,
+        )
+        address, self.port = sockets[0].getsockname()[:2]
+        if self.advertised is None and host and address not in EVERY_INTERFACE:
+            self.advertised = Endpoint(self.name, host, self.port)
+
+    def secure(self, contexts: Contexts) -> None:
+        """Changes the certificates of a listener that speaks TLS; connections that are there go on by theirs."""
+        if self.entrance is None:
+            self.entrance = _entrance(contexts)
+        else:
+            self.entrance.contexts = contexts
+
+    def _protocol(self) -> ClientConnection | SecureFront:
+        connection = ClientConnection(self)
+        return connection if self.entrance is None else self.entrance.front(self, connection)
+
+    @property
+    def loop(self) -> Loop:
+        return self.shell
+
+    def now_ms(self) -> int:
+        return self.shell.now().steady
+
+    async def start(self) -> None:
+        """Lets clients in.  Raises CannotListen if somebody else has begun to listen there."""
+        assert self._door is not None
+        tell_of_short_queue(self._backlog)
+        try:
+            self._door.open(self._backlog)
+        except OSError as error:
+            raise self._cannot_listen(error) from error
+
+    def _cannot_listen(self, error: OSError) -> CannotListen:
+        return CannotListen(why_not(f"{self.name}://{self.host or '0.0.0.0'}:{self.port}", error, "listeners="))
+
+    def _enter(self, accepted: socket.socket, address: Address) -> None:
+        """Makes a connection of an accepted socket, or closes it at once; the peer then reads its end."""
+        reason = self._why_not(address[0])
+        if reason is None and accepted.fileno() >= self._descriptors_max:
+            accepted = self._lowered(accepted)
+            reason = None if accepted.fileno() < self._descriptors_max else TOO_MANY_FILES
+        if reason is not None:
+            accepted.close()
+            self._turn_away(address[0], reason)
+            return
+        self.shell.traffic.connections_accepted += 1
+        Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).begin()
+
+    @contextmanager
+    def _around_entries(self) -> Iterator[None]:
+        self._descriptors_max = most_for_connections()
+        with self.shell.around_entries, self.shell.gathered:
+            yield
+
+    def _lowered(self, accepted: socket.socket) -> socket.socket:
+        """Returns the same connection with a descriptor that idle logs have let go, if there is one."""
+        if not self.shell.room.for_connection():
+            return accepted
+        try:
+            lowered = accepted.dup()
+        except OSError:
+            return accepted
+        accepted.close()
+        return lowered
+
+    def _found_no_descriptor(self, address: Address) -> None:
+        self._turn_away(address[0], TOO_MANY_FILES)
+
+    def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
+        """Counts a connection until `forget`; one under TLS counts as its front until the handshake is complete."""
+        self._connections[connection] = address
+        self.quotas.add(address)
+
+    def _turn_away(self, address: str, reason: str) -> None:
+        """Counts and logs a refusal, one line a second at most: a client that is turned away comes back at once."""
+        self._turned_away += 1
+        self.shell.traffic.connections_refused += 1
+        now = self.shell.now().steady
+        if now >= self._next_warning:
+            self._next_warning = now + SECOND_MS
+            fields = {"connection": address, "listener": self.name}
+            log.warning("%s is turned away: %s (%d since the start)", address, reason, self._turned_away, extra=fields)
+
+    def _why_not(self, address: str) -> str | None:
+        if self._is_stopping:
+            return "the broker stops"
+        return None if self.quotas.has_room(address) else TOO_MANY_CONNECTIONS
+
+    def forget(self, connection: ClientConnection | SecureFront) -> None:
+        address = self._connections.pop(connection, None)
+        if address is not None:
+            self.quotas.remove(address)
+
+    def close_idle(self, steady_before: int) -> None:
+        for connection in list(self._connections):
+            connection.close_if_idle(steady_before)
+
+    def stop_accepting(self) -> None:
+        if self._door is not None:
+            self._door.close()
+
+    def stop_reading(self) -> None:
+        self._is_stopping = True
+        for connection in list(self._connections):
+            connection.stop_reading()
+
+    def close_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+
+    def abort_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+        self._readers.close()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+
+def _entrance(contexts: Contexts) -> Entrance:
+    from odradek.net.clients.secure_connection import Entrance  # A broker without TLS starts sooner.
+
+    return Entrance(contexts)

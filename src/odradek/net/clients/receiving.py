@@ -1,0 +1,161 @@
+"""The transport of a plain connection: it reads into its protocol's buffer, and leaves writing to net/shell/outbox.
+
+uvloop makes its own in a turn of the loop and tells of it in the next; this one is there, and has read what came with
+the connection, when its constructor's caller goes on.  net/loop/readers watches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import Any, cast
+
+from odradek.net.loop.readers import Readers
+
+_NOBODY = asyncio.BufferedProtocol()
+READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the same.
+
+
+class Receiving:
+    """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn.
+
+    It does not inherit from asyncio.Transport, whose instances have a slot where those of a compiled class have their
+    methods.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        readers: Readers,
+        accepted: socket.socket,
+        address: tuple[Any, ...],
+        protocol: asyncio.BufferedProtocol,
+    ) -> None:
+        self._loop = loop
+        self._readers = readers
+        self._socket = accepted
+        self._address = address
+        self._protocol = protocol
+        self._is_closing = False
+        self._is_paused = False
+        self._is_watched = False
+        self._is_new = True  # Not watched by the readers yet.
+
+    def begin(self) -> None:
+        """Tells the protocol of the connection, and of what the peer has sent already."""
+        self._protocol.connection_made(cast(asyncio.Transport, self))
+        if not self._is_new or not self.is_reading():
+            return
+        self._is_watched = True
+        has_sent = self._read()
+        if self._is_new and self._is_watched:
+            self._is_new = False
+            self._add(is_newcomer=not has_sent)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":
+            return self._socket
+        if name == "peername":
+            return self._address
+        if name == "sockname":
+            return self._socket.getsockname()
+        return default
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def is_reading(self) -> bool:
+        return not self._is_paused and not self._is_closing
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._watch()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._watch(is_again=True)
+
+    def write_eof(self) -> None:
+        """Tells the peer that nothing more comes; what it sends is still read."""
+        with suppress(OSError):  # The peer has gone already.
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._close(None)
+
+    def abort(self) -> None:
+        self._close(None)
+
+    def _watch(self, *, is_again: bool = False) -> None:
+        is_wanted = self.is_reading()
+        if is_wanted == self._is_watched:
+            return
+        self._is_watched, was_new, self._is_new = is_wanted, self._is_new, False
+        if is_wanted:
+            self._add(is_paused_at_times=is_again)
+        elif not was_new:
+            self._readers.remove(self._socket.fileno())
+
+    def _add(self, *, is_newcomer: bool = False, is_paused_at_times: bool = False) -> None:
+        try:
+            self._readers.add(
+                self._socket.fileno(), self._read, is_newcomer=is_newcomer, is_paused_at_times=is_paused_at_times
+            )
+        except OSError as error:  # The system watches no more for us.
+            self._is_watched = False
+            self._close(error)
+
+    def _read(self) -> bool:
+        """Reads until nothing is left for now; True if something came.
+
+        An error that escapes the protocol costs this connection alone, unless the loop's handler finds it worse.
+        """
+        try:
+            return self._receive()
+        except OSError as error:  # The socket's: it was reset, or the peer is unreachable.
+            self._close(error)
+        except Exception as error:
+            # Before all else: a handler that ends the broker lets nobody in before this peer can notice.
+            self._loop.call_exception_handler(
+                {
+                    "message": f"Fatal error: {type(self._protocol).__name__} failed",
+                    "exception": error,
+                    "transport": self,
+                    "protocol": self._protocol,
+                }
+            )
+            self._close(error)
+        return False
+
+    def _receive(self) -> bool:
+        protocol = self._protocol
+        for number in range(READS_PER_EVENT_MAX):
+            space: memoryview = protocol.get_buffer(-1)  # type: ignore[assignment]  # Ours gives views.
+            try:
+                received = self._socket.recv_into(space)
+            except BlockingIOError:
+                return number > 0
+            if not received:
+                if not protocol.eof_received():
+                    self._close(None)
+                return True
+            protocol.buffer_updated(received)
+            if received < len(space) or not self._is_watched:
+                return True
+        return True
+
+    def _close(self, error: Exception | None) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._watch()
+        self._loop.call_soon(self._end, error)
+
+    def _end(self, error: Exception | None) -> None:
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self._socket.close()  # Last: until then nobody else gets the descriptor.
+            # The protocol refers back to this transport: thousands of such cycles are much work for the collector.
+            self._protocol = _NOBODY

@@ -1,0 +1,317 @@
+"""A connection under TLS: a protocol of asyncio in front of the connection that speaks Kafka.
+
+    socket ─> SecureFront ─> Session ─> get_buffer, buffer_updated of the connection
+    socket <─ SecureOutbox <─ Session <─ put, send
+
+asyncio has TLS of its own, as fast as this one.  But it does not tell who failed in a handshake and why, nor lets us
+say how much is encrypted ahead, nor send an answer's slices without holding all of them.
+
+The connection behind it is told of nothing before the handshake is complete.  Whoever does not get that far costs a
+place among the connections, for HANDSHAKE_SECONDS_MAX at most, and a line in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from odradek.base.units import SECOND_MS
+from odradek.core.kernel.access import ANONYMOUS, USER, Principal
+from odradek.net.clients.secure_outbox import PIECE_BYTES, SecureOutbox
+from odradek.net.shell.outbox import Loop, TransportWithOutbox
+from odradek.tls.contexts import Contexts
+from odradek.tls.errors import TlsFailed
+from odradek.tls.session import Session
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_SECONDS_MAX = 30.0
+LINGER_SECONDS = 2  # For the peer to read why it is refused.
+# SSLObject.write takes, and read returns, one TLS record (16 KiB) at a time, however large the buffer is: a megabyte
+# takes 64 calls.  Received records are gathered before the connection is called.
+READ_BYTES = 256 * 1024
+FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as its largest piece.
+RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then the others have their turn.
+UNSENT_BYTES_MAX = 64 * 1024  # TLS answers a peer that asks for new keys, and the peer may not read that.
+REASONS_REMEMBERED_MAX = 100
+NOTHING = memoryview(b"")
+
+
+class Connection(Protocol):
+    """The connection behind the front, which speaks Kafka: an asyncio.BufferedProtocol."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+
+    def connection_lost(self, error: Exception | None, /) -> None: ...
+
+    def get_buffer(self, sizehint: int, /) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int, /) -> None: ...
+
+
+class Door(Protocol):
+    """The listener as a front sees it; it counts connections."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def entrance(self) -> Entrance | None: ...
+
+    def admitted(self, connection: SecureFront, address: str) -> None: ...
+
+    def forget(self, connection: SecureFront) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+
+class Entrance:
+    """The TLS state that a listener's connections share: certificates, buffers, and what the log was told."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts = contexts
+        # Shared: bytes read are decrypted, and bytes gathered encrypted, before the loop does anything else.
+        self.space = memoryview(bytearray(READ_BYTES))
+        self.gathering = memoryview(bytearray(PIECE_BYTES))
+        self.outgoing = ssl.MemoryBIO()
+        self._next_lines: dict[str, int] = {}
+        self._refused = 0
+
+    def front(self, door: Door, connection: Connection) -> SecureFront:
+        return SecureFront(door, self, connection)
+
+    def report(self, door: Door, address: str, reason: str, level: int = logging.WARNING) -> None:
+        """Logs a refusal, one line a second at most for each reason: a client that is refused comes back at once."""
+        self._refused += 1
+        now = door.now_ms()
+        if now < self._next_lines.get(reason, now):
+            return
+        if len(self._next_lines) >= REASONS_REMEMBERED_MAX:
+            self._next_lines.clear()
+        self._next_lines[reason] = now + SECOND_MS
+        fields = {"connection": address, "listener": door.name}
+        text = "%s is not let in by TLS: %s (%d since the start)"
+        log.log(level, text, address, reason, self._refused, extra=fields)
+
+
+class SecureFront(asyncio.BufferedProtocol):
+    """One accepted connection; `connection` gets a SecureTransport once the handshake is complete."""
+
+    def __init__(self, door: Door, entrance: Entrance, connection: Connection) -> None:
+        self._door = door
+        self._entrance = entrance
+        self._connection = connection
+        self._session = Session(entrance.contexts.context(), outgoing=entrance.outgoing)
+        self._transport: SecureTransport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._unfed = NOTHING  # Bytes received and not given to OpenSSL yet; only while `buffer_updated` runs.
+        self._records_left = 0  # TLS records that this turn may still decrypt.
+        self._is_resting = False  # Nothing is read before the connection's next turn.
+        self._is_reported = False
+        self._is_refused = False  # What the peer still sends is thrown away.
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast(asyncio.Transport, transport)
+        self._outbox = SecureOutbox(self._raw, self._session, self._door.loop, self._entrance.gathering)
+        remote = self._raw.get_extra_info("peername")
+        self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
+        self._door.admitted(self, self._address.rpartition(":")[0])
+        self._timer = self._door.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._time_out)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._entrance.space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_refused:
+            return
+        self._unfed = self._entrance.space[:nbytes]
+        try:
+            while self._unfed and not self._session.is_established:
+                self._feed()
+        except TlsFailed as reason:
+            self._refuse(reason)
+            return
+        if self._session.is_established and self._transport is None:
+            self._let_in()
+        self.deliver()
+
+    def eof_received(self) -> bool:
+        if self._transport is None and not self._is_refused:
+            self._report(self._session.unfinished("left"), logging.INFO)
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_timer()
+        self._outbox.drop()
+        if self._transport is not None:
+            self._connection.connection_lost(error)
+            return
+        self._door.forget(self)
+        self._report(self._session.unfinished("left"), logging.INFO)
+
+    # The listener's side, until the handshake is complete.
+
+    def stop_reading(self) -> None:
+        """Closes the connection, which has asked for nothing yet."""
+        self.close()
+
+    def close(self) -> None:
+        self._is_reported = True
+        self._raw.close()
+
+    def abort(self) -> None:
+        self._is_reported = True
+        self._raw.abort()
+
+    def close_if_idle(self, steady_before: int) -> None:
+        """Does nothing: the handshake's deadline comes sooner."""
+
+    # Between socket and connection.
+
+    def deliver(self) -> None:
+        """Hands on what was decrypted, unless the connection does not want to read now."""
+        transport = self._transport
+        self._records_left = RECORDS_PER_TURN
+        try:
+            while transport is not None and transport.is_reading() and (size := self._decrypt()):
+                self._connection.buffer_updated(size)
+            while self._unfed:  # The connection does not want to read now.
+                self._feed()
+        except TlsFailed as reason:
+            self._refuse(reason)
+            return
+        if self._session.bytes_to_send:
+            self._outbox.send()
+            if self._session.bytes_to_send > UNSENT_BYTES_MAX:
+                self._report("it does not read what TLS answers")
+                self._raw.abort()
+        if self._session.has_peer_closed and not self._raw.is_closing():
+            self._raw.close()
+        elif not self._records_left:
+            self._rest()
+
+    def _decrypt(self) -> int:
+        """Decrypts as much as the connection has room for: a record is small, and handing it on takes time."""
+        view = self._connection.get_buffer(-1)
+        filled = 0
+        while filled < len(view) and self._records_left:
+            size = self._session.read_into(view[filled:])
+            if size:
+                filled += size
+                self._records_left -= 1
+            elif self._unfed:
+                self._feed()
+            else:
+                break
+        return filled
+
+    def _feed(self) -> None:
+        piece, self._unfed = self._unfed[:FED_BYTES], self._unfed[FED_BYTES:]
+        self._session.receive(piece)
+
+    def _let_in(self) -> None:
+        self._stop_timer()
+        self._door.forget(self)  # From now on the connection counts for itself.
+        self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
+        self._connection.connection_made(cast(asyncio.Transport, self._transport))
+
+    def _go_on(self) -> None:
+        self._door.loop.soon(self._deliver_if_open)
+
+    def _rest(self) -> None:
+        if not self._raw.is_closing():
+            self._raw.pause_reading()
+            if not self._is_resting:
+                self._is_resting = True
+                self._door.loop.soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_resting = False
+        self._deliver_if_open()
+        if not self._is_resting and self._transport is not None and self._transport.is_reading():
+            self._raw.resume_reading()
+
+    def _deliver_if_open(self) -> None:
+        if not self._raw.is_closing() and not self._is_refused:
+            self.deliver()
+
+    def _refuse(self, reason: TlsFailed) -> None:
+        self._report(str(reason))
+        self._is_refused = True
+        self._unfed = NOTHING
+        self._stop_timer()
+        self._outbox.send()  # An alert.
+        if self._outbox.is_backed_up or self._raw.is_closing():
+            self._raw.abort()
+            return
+        # Closing while the peer still sends would take the alert back.
+        self._outbox.drop()
+        self._raw.write_eof()
+        self._raw.resume_reading()
+        self._timer = self._door.loop.loop.call_later(LINGER_SECONDS, self._raw.abort)
+
+    def _time_out(self) -> None:
+        self._report(self._session.unfinished("stopped"))
+        self._raw.abort()
+
+    def _report(self, reason: str, level: int = logging.WARNING) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._entrance.report(self._door, self._address, reason, level)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class SecureTransport(TransportWithOutbox):
+    """The transport of a connection under TLS, with what connections use of one; answers go out through its outbox."""
+
+    def __init__(
+        self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, go_on: Callable[[], None]
+    ) -> None:
+        super().__init__(ANONYMOUS if session.subject is None else Principal(USER, session.subject))
+        self._raw = raw
+        self._session = session
+        self._outbox = outbox
+        self._go_on = go_on
+        self._is_paused = False
+
+    def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
+        self._outbox.tell(drained)
+        return self._outbox
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._raw.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._raw.is_closing()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused and not self._raw.is_closing()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if not self._raw.is_closing():
+            self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if not self._raw.is_closing():
+            self._raw.resume_reading()
+            self._go_on()  # Something may have been decrypted before the pause.
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def abort(self) -> None:
+        self._raw.abort()

@@ -1,0 +1,118 @@
+"""What a connection under TLS still has to send: records of TLS, made no faster than the peer reads.
+
+As for any connection (outbox.py), but that all bytes pass through this process: slices of files are read from the page
+cache in small pieces, or in a thread from a cold disk, and never by a mover.  Only as much is encrypted as the socket
+may take, since what is encrypted can't be put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import cast
+
+from odradek.net.shell.outbox import FileBytes, Loop, Outbox
+from odradek.tls.errors import TlsFailed
+from odradek.tls.session import Session
+from odradek.wire.primitives import IN_MEMORY, Chunk
+
+PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
+
+
+class _Records:
+    """TLS records that the socket did not take yet; only ever the first chunk."""
+
+    def __init__(self, rest: memoryview) -> None:
+        self.rest = rest
+
+
+class SecureOutbox(Outbox):
+    """An outbox under TLS; it is there before its connection, as the handshake goes through it, too."""
+
+    is_bare = False
+
+    def __init__(self, transport: asyncio.WriteTransport, session: Session, loop: Loop, gathering: memoryview) -> None:
+        """`gathering` is space for a piece, which all outboxes of a loop may share."""
+        super().__init__(transport, loop, lambda: None)
+        self._session = session
+        self._gathering = gathering
+
+    def send(self) -> None:
+        closes, self._closes_when_empty = self._closes_when_empty, False
+        super().send()
+        self._closes_when_empty = closes
+        if self._is_dropped or self._chunks or self._is_busy:
+            return
+        if closes:
+            self._session.close()
+        if self._session.bytes_to_send:  # The handshake, an alert, or our close_notify.
+            self._chunks.append(cast(Chunk, _Records(memoryview(self._session.data_to_send()))))
+        super().send()
+
+    def _send_bytes(self) -> int:
+        return self._send_piece()
+
+    def _send_slice(self) -> int:
+        return self._send_piece()
+
+    def _send_piece(self) -> int:
+        first = self._chunks[0]
+        if isinstance(first, _Records):
+            self._chunks.popleft()
+            return self._send_records(first.rest)
+        data = self._gathered()
+        if not data:
+            return 0  # A thread reads it.
+        try:
+            self._session.write(data)
+        except TlsFailed as reason:
+            self._give_up(reason)
+            return 0
+        return self._send_records(memoryview(self._session.data_to_send()))
+
+    def _gathered(self) -> memoryview:
+        """Returns a piece of the next chunks, files and memory together, so that it is one write.
+
+        The piece is void once more is gathered.
+        """
+        chunks, space, filled = self._chunks, self._gathering, 0
+        first = chunks[0]
+        if isinstance(first, IN_MEMORY) and (len(chunks) == 1 or len(first) >= len(space)):
+            chunks.popleft()
+            self._put_back(first, min(len(first), len(space)))
+            return memoryview(first)[: len(space)]
+        while chunks and filled < len(space):
+            chunk = chunks[0]
+            if isinstance(chunk, IN_MEMORY):
+                size = min(len(chunk), len(space) - filled)
+                space[filled : filled + size] = chunk[:size]
+            else:
+                size = cast(FileBytes, chunk).read_cached(space[filled:])
+                if not size:
+                    if not filled:
+                        self._read(cast(FileBytes, chunks.popleft()))
+                    break
+            chunks.popleft()
+            self._put_back(chunk, size)
+            filled += size
+        return space[:filled]
+
+    def _put_back(self, chunk: Chunk, taken: int) -> None:
+        if isinstance(chunk, IN_MEMORY):
+            if taken < len(chunk):
+                self._chunks.appendleft(memoryview(chunk)[taken:])
+            return
+        records = cast(FileBytes, chunk)
+        if taken < records.size:
+            self._chunks.appendleft(cast(Chunk, records.part(taken, records.size - taken)))
+
+    def _send_records(self, records: memoryview) -> int:
+        try:
+            sent = os.write(self._descriptor, records)
+        except BlockingIOError:
+            sent = 0
+        self._took(sent)
+        if sent < len(records):
+            self._chunks.appendleft(cast(Chunk, _Records(records[sent:])))
+            self._wait_for_room()
+        return sent

@@ -1,0 +1,136 @@
+"""What a broker asks of the others: markers of its transactions and partitions of theirs.
+
+Of the controller it asks topics, other in-sync replicas of what it leads and, when it stops, that others lead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from odradek.api.cluster import alter_partition_requests as alter_partition_ask
+from odradek.api.cluster import controlled_shutdown
+from odradek.api.topics import auto_topic_creation as create_topics_ask
+from odradek.api.transactions import add_partitions_requests as add_partitions_ask
+from odradek.api.transactions import marker_requests as markers_ask
+from odradek.base.errors import Refused
+from odradek.base.units import NO_BROKER, BrokerId
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import Changed, CreateTopics, all_refused
+from odradek.core.controller.events import ShutDown
+from odradek.core.partition.alter_partition_manager import ProposedIsr
+from odradek.core.transactions.additions import AddPartitions
+from odradek.core.transactions.transaction_markers import WriteMarkers
+from odradek.net.channels.broker_channels import BrokerChannels
+from odradek.net.channels.channel_requests import RequestBuilder
+from odradek.net.cluster.controlled_shutdown_sender import Answer
+from odradek.net.cluster.controller_updates import Shell
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.wire.messages.alter_partition import AlterPartitionResponse
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse
+from odradek.wire.messages.create_topics import CreateTopicsResponse
+from odradek.wire.messages.write_txn_markers import WriteTxnMarkersResponse
+
+log = logging.getLogger(__name__)
+
+
+class BrokerAsks:
+    """Turns the effects of one broker into requests, and answers into their ends.  On the loop's thread."""
+
+    def __init__(self, shell: Shell, broker: Broker, channels: BrokerChannels) -> None:
+        self._shell = shell
+        self._broker = broker
+        self._protocol = broker.protocol
+        self._channels = channels
+        self._is_silence_told = False  # Of the controller, which is asked many times a second.
+
+    def take(self) -> None:
+        """Sends what the broker wants to ask."""
+        for markers in self._broker.take_markers():
+            self._write_markers(markers)
+        for additions in self._broker.take_additions():
+            self._add_partitions(additions)
+
+    def _write_markers(self, effect: WriteMarkers) -> None:
+        def ended(response: WriteTxnMarkersResponse | Refused) -> None:
+            outcome = response if isinstance(response, Refused) else markers_ask.outcome(response)
+            self._broker.markers_answered(effect, outcome, self._shell.now())
+            self._shell.settle()
+
+        message = markers_ask.to_message(effect)
+        version = self._protocol.write_txn_markers
+        self._channels.ask(effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, version), ended)
+
+    def _add_partitions(self, effect: AddPartitions) -> None:
+        def ended(response: AddPartitionsToTxnResponse | Refused) -> None:
+            outcome = response if isinstance(response, Refused) else add_partitions_ask.errors(effect, response)
+            self._broker.additions_answered(effect, outcome, self._shell.now())
+            self._shell.settle()
+
+        version = self._protocol.add_partitions_to_txn
+        assert version is not None, "brokers that can't be asked are not"
+        message = add_partitions_ask.to_message(effect, version)
+        request = RequestBuilder.of(message, AddPartitionsToTxnResponse, version)
+        self._channels.ask(effect.broker, request, ended)
+
+    def create_topics(self, controller: BrokerId, change: CreateTopics, then: Callable[[Changed], None]) -> None:
+        """Asks the controller for topics; `then` gets those that it has made, or that are there, and the refusals."""
+
+        def ended(response: CreateTopicsResponse | Refused) -> None:
+            if isinstance(response, Refused):
+                self._tell_of_silence(controller, response)
+                then(all_refused(change))
+                return
+            self._is_silence_told = False
+            refused = create_topics_ask.refusals(response)
+            made = {topic.name: topic for topic in change.topics if topic.name not in refused}
+            then(Changed(change.token, made, refused))
+
+        message, version = create_topics_ask.to_message(change), self._protocol.create_topics
+        self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
+
+    def _tell_of_silence(self, controller: BrokerId, refused: Refused) -> None:
+        # At its start a broker has heard of no topic and no controller: who looks for a coordinator asks again.
+        if controller != NO_BROKER and not self._is_silence_told:
+            log.warning("topics could not be made, since the controller can't be asked: %s", refused.detail)
+            self._is_silence_told = True
+
+    def alter_partitions(
+        self,
+        controller: BrokerId,
+        proposed: Sequence[ProposedIsr],
+        then: Callable[[Sequence[alter_partition_ask.Altered]], None],
+    ) -> None:
+        """Asks the controller for the ISRs that leaders here have proposed; `then` gets the answer to each."""
+        newest = self._protocol.alter_partition
+        assert newest is not None, "before Kafka 2.7 nobody is asked"
+        topic_ids = alter_partition_ask.topic_ids_of(proposed)
+        version = alter_partition_ask.version_for(proposed, topic_ids, newest)
+
+        def ended(response: AlterPartitionResponse | Refused) -> None:
+            if isinstance(response, Refused):
+                then([alter_partition_ask.Altered(response.code)] * len(proposed))
+            else:
+                then(alter_partition_ask.from_response(proposed, response, topic_ids, version))
+
+        epoch = self._broker.controlled.broker_epoch
+        message = alter_partition_ask.to_message(proposed, self._broker.id, epoch, topic_ids, version)
+        self._channels.ask(controller, RequestBuilder.of(message, AlterPartitionResponse, version), ended)
+
+    def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:
+        """Asks the controller to have others lead; `then` gets what is left, or why there is no answer."""
+
+        def ended(response: ControlledShutdownResponse | Refused) -> None:
+            if isinstance(response, Refused):
+                then(response)
+                return
+            try:
+                remaining = controlled_shutdown.from_response(response)
+            except Refused as refused:
+                then(refused)
+            else:
+                then(remaining)
+
+        message, version = controlled_shutdown.to_message(ask), self._protocol.controlled_shutdown
+        request = RequestBuilder.of(message, ControlledShutdownResponse, version)
+        self._channels.ask(controller, request, ended)

@@ -1,0 +1,309 @@
+"""One broker of its cluster, be it alone: what the controller tells it, what it says as one, what brokers ask.
+
+the tree ──> ControllerThread ──> ourselves ──┐
+                            └──> channels     ├──> told: one after the other, overrides read first, then in slices
+LeaderAndIsr, UpdateMetadata, StopReplica ────┘
+AlterPartition, ControlledShutdown ──> ControllerThread ──> answered
+markers, topics made on sight ──> channels to the brokers that they are for
+ISRs of what is led here ──> the controller, or the tree
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from odradek.base.errors import Refused
+from odradek.base.units import BrokerId, TimestampMs
+from odradek.coordination.renewed import RenewedTree
+from odradek.coordination.tree import TreeFailed
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.controller_queries import ControllerAsks
+from odradek.core.broker.effects import Change, Changed, CreateTopics
+from odradek.core.broker.replicas import Errors
+from odradek.core.broker.topic_purgatory import AwaitedChanges
+from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.core.kernel.cluster_view import BrokerInfo
+from odradek.net.cluster.config_watch import ConfigWatch
+from odradek.net.cluster.controlled_shutdown_sender import Answer, hand_over
+from odradek.net.cluster.controller_updates import FromController, Shell
+from odradek.net.cluster.delayed_deletions import Removals
+from odradek.net.cluster.tree_metadata import Metadata
+from odradek.net.controller.controller_thread import ControllerThread
+
+if TYPE_CHECKING:
+    from odradek.net.cluster.isr_changes import IsrChanges  # A broker that is alone has no followers.
+    from odradek.net.cluster.peers import Peers  # A broker that is alone saves its time and memory.
+
+log = logging.getLogger(__name__)
+
+Asked = events.ShutDown | events.AlterPartitions | events.ElectLeaders
+
+
+class ClusterMember:
+    """One broker's part in its cluster.  On the loop's thread, but for what says otherwise."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        broker: Broker,
+        tree: RenewedTree,
+        metadata: Metadata,
+        info: BrokerInfo,
+        *,
+        patience_ms: int,
+        configs: ConfigWatch,
+        reaches: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
+    ) -> None:
+        """`patience_ms` is how long our former self may be registered; `reaches` makes the lines to other brokers.
+
+        Without them it is alone, and answers nothing that only brokers ask.
+        """
+        self._shell = shell
+        self._broker = broker
+        self._tree = tree
+        self._metadata = metadata
+        self._info = info
+        self._patience_ms = patience_ms
+        self._configs = configs
+        self._asks = ControllerAsks(broker.lot, metadata.give_producer_ids)
+        if reaches is not None:
+            broker.controller_asks = self._asks
+        self._awaited = AwaitedChanges(broker.view)
+        self._storage = list(broker.storage)
+        self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
+        self._is_closed = False
+        self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
+        self._controller = Controller(
+            broker.id,
+            has_recovery=broker.protocol.has_leader_recovery,
+            new_topic_id=broker.entropy.new_uuid if broker.protocol.has_topic_ids else None,
+            imbalance_percentage=broker.configs.int("leader.imbalance.per.broker.percentage"),
+        )
+        self._thread = ControllerThread(
+            self._controller,
+            tree,
+            broker.id,
+            now=self._wall,
+            may_be_unclean=self._may_be_unclean,
+            send=self._send,
+            answered=lambda event: self._on_loop(self._answered, event),
+            failed=lambda error: self._on_loop(_raise, error),
+            is_alone=reaches is None,
+            rebalance_seconds=None if reaches is None else _rebalance_seconds(broker),
+        )
+        tree.renewed = self._renewed
+        self._peers = None if reaches is None else reaches(shell, broker, self._thread.tell)
+        self._isr_changes = None if self._peers is None else self._changes_of_isrs(self._peers)
+        self._removals = Removals(shell, metadata, self._unless_closed, broker.shown)
+        self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
+
+    # Coming and going.
+
+    @property
+    def informed(self) -> asyncio.Future[None]:
+        """Done when the controller has told what there is."""
+        return self._hearing.informed
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many leaders were elected from outside the ISR, since this broker is the controller."""
+        return self._controller.context.unclean_elections
+
+    def start(self) -> None:
+        """Takes part in the election of the controller, and hears what it says."""
+        self._thread.start()
+
+    def _renewed(self) -> None:
+        """Registers anew after the session had ended; called in a thread of the tree."""
+        epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
+        log.warning("the session of the metadata tree had ended: broker %d is registered anew", self._broker.id)
+        self._on_loop(self._enrolled, epoch)
+        self._thread.tell(events.ControllerChanged())
+        self._configs.renewed()
+
+    def _enrolled(self, epoch: int) -> None:
+        self._broker.registered(epoch)
+        self._hearing.renewed()
+
+    async def hand_over(self) -> None:
+        """Has others lead what this broker leads, where there are any: it is about to stop."""
+        await hand_over(self._broker, self._ask_to_shut_down)
+
+    def _ask_to_shut_down(self, then: Callable[[Answer], None]) -> None:
+        ask = events.ShutDown(self._broker.id, self._broker.controlled.broker_epoch)
+        controller = self._broker.view.controller
+        if controller != self._broker.id:
+            self._others.asks.shut_down(controller, ask, then)
+            return
+
+        def ended(_: events.Ask[Any]) -> None:
+            then(Refused(ask.error, "it is the controller no more") if ask.error else ask.answer or ())
+
+        self._ask_ourselves(ask, ended)
+
+    def _ask_ourselves(self, ask: Asked, ended: Callable[[events.Ask[Any]], None]) -> None:
+        """Asks our own controller, without a socket."""
+        self._asked[ask] = ended
+        self._thread.tell(ask)
+
+    def _changes_of_isrs(self, peers: Peers) -> IsrChanges:
+        from odradek.net.cluster.isr_changes import IsrChanges
+
+        asks = peers.asks.alter_partitions, self._ask_ourselves
+        return IsrChanges(self._shell, self._broker, self._tree, self._unless_closed, *asks)
+
+    def close(self) -> None:
+        """Says and hears nothing more; the tree stays open."""
+        self._is_closed = True
+        self._thread.close()
+        if self._peers is not None:
+            self._peers.close()
+
+    @property
+    def _others(self) -> Peers:
+        assert self._peers is not None, "a broker that is alone is its own controller"
+        return self._peers
+
+    def _updated(self) -> None:
+        if self._peers is not None:
+            self._peers.close_gone()
+
+    def _wall(self) -> TimestampMs:
+        return self._shell.now().wall
+
+    def _may_be_unclean(self, overrides: Mapping[str, str]) -> bool:
+        return self._broker.configs.for_topic(overrides).unclean_leader_election_enable
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        """Calls on the loop what another thread has to say; nothing once the broker stops."""
+        if not self._is_closed:
+            self._shell.loop.call_soon_threadsafe(self._unless_closed, call, *arguments)
+
+    def _unless_closed(self, call: Callable[..., None], *arguments: object) -> None:
+        if not self._is_closed:
+            call(*arguments)
+            self._shell.settle()
+
+    # The shell's side.
+
+    def take(self) -> None:
+        """Begins what the broker asks for; called after anything happened, and mostly there is nothing."""
+        if self._is_closed:
+            return
+        if self._peers is not None:
+            self._take_questions()
+            self._peers.asks.take()
+            self._peers.fetchers.take()
+        if self._isr_changes is not None:
+            self._isr_changes.take()
+        if self._broker.unclean_enabled:
+            self._tell_of_unclean()
+        if self._awaited.has_any:
+            for changed in self._awaited.take(self._shell.now().steady):
+                self._removals.add(changed)
+        self._tell_of_directories()
+        self._hearing.go_on()
+
+    def _take_questions(self) -> None:
+        """Takes what other brokers have asked; nobody asks one that is alone."""
+        for told in self._asks.told.take():
+            self._hearing.add(told.question, told.ended)
+        for asked in self._asks.asked.take():
+            assert isinstance(asked.question, Asked)
+            self._ask_ourselves(asked.question, asked.ended)
+
+    def forwards(self, change: Change) -> bool:
+        """Has the controller make topics that a client named here; False if this broker is the one to change it.
+
+        What a client asks the controller for, and not this broker, was refused before.
+        """
+        controller = self._broker.view.controller
+        if not isinstance(change, CreateTopics) or controller == self._broker.id:
+            return False
+        self._others.asks.create_topics(controller, change, partial(self._forwarded, change))
+        return True
+
+    def _forwarded(self, change: CreateTopics, changed: Changed) -> None:
+        self.changed(change, changed, any_id=True)
+        self._shell.settle()
+
+    def changed(self, change: Change, changed: Changed, *, any_id: bool = False) -> None:
+        """Takes in what the tree has made of a change: who asked is told when all of it can be seen here."""
+        if changed.topics:
+            self._awaited.add(change, changed, self._shell.now().steady, any_id=any_id)
+        else:
+            self._broker.shown(changed)
+
+    def _tell_of_unclean(self) -> None:
+        """Has the controller, if this broker is the one, elect where it may do so since a configuration was altered."""
+        enabled, self._broker.unclean_enabled = self._broker.unclean_enabled, {}
+        for name in enabled:
+            self._thread.tell(events.UncleanElectionEnabled(name))
+
+    def _tell_of_directories(self) -> None:
+        """Has the controller ask which replicas can be reached: a directory or a log has failed, or some are back."""
+        now = self._directories_now()
+        if now != self._directories:
+            work = partial(self._metadata.tell_directory_failed, self._broker.id)
+            self._shell.in_order(work, self._told_of_directory)
+        self._directories = now
+
+    def _directories_now(self) -> tuple[int, int]:
+        """Returns how many directories have failed, and how many replicas went or came back; both only grow."""
+        failed = 0
+        for one in self._storage:
+            if one.failure is not None:
+                failed += 1
+        return failed, self._broker.replicas.changes
+
+    def _told_of_directory(self, done: Future[None]) -> None:
+        failure = done.exception()
+        if isinstance(failure, TreeFailed):
+            log.warning("the controller can't be told of what became of data directories, and will be: %s", failure)
+            self._directories = None
+        elif failure is not None:
+            raise failure
+
+    # The controller's thread.
+
+    def _send(self, requests: Sequence[ToBroker]) -> None:
+        """Takes what the controller says, on its thread, and to whom."""
+        self._on_loop(self._sent, requests, dict(self._controller.context.brokers))
+
+    def _sent(self, requests: Sequence[ToBroker], alive: Mapping[BrokerId, LiveBroker]) -> None:
+        if self._peers is not None:
+            self._peers.keep(alive)
+        for request in requests:
+            if request.broker == self._broker.id:
+                self._hearing.add(request, partial(self._answer_controller, request))
+            else:
+                self._others.send(request, alive[request.broker])
+
+    def _answer_controller(self, request: ToBroker, answer: Errors | Refused) -> None:
+        if isinstance(answer, Refused):
+            log.info("what our controller said is over: %s", answer)
+        else:
+            self._thread.tell(events.Answered(request, answer))
+
+    def _answered(self, event: events.Ask[Any]) -> None:
+        ended = self._asked.pop(event, None)
+        if ended is not None:
+            ended(event)
+
+
+def _rebalance_seconds(broker: Broker) -> int | None:
+    if not broker.configs.bool("auto.leader.rebalance.enable"):
+        return None
+    return broker.configs.int("leader.imbalance.check.interval.seconds")
+
+
+def _raise(error: Exception) -> None:
+    raise error

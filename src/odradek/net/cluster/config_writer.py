@@ -1,0 +1,255 @@
+"""The configurations of topics and brokers in the metadata tree, where Apache Kafka has them under ZooKeeper.
+
+    /config/topics/flights, /config/brokers/1, /config/brokers/<default>
+    /config/changes/config_change_0000000007    whose configuration changed
+
+All calls block and are made in the thread that changes the tree.  A configuration is changed together with the notice
+of it; many are in one multi, since each multi is a sync of the disk.  What other brokers have changed is in
+config_watch.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import MINUTE_MS, BrokerId, TimestampMs, TopicName
+from odradek.coordination import layout
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.passwords import CannotEncode, PasswordEncoder
+from odradek.coordination.tree import (
+    Create,
+    DiskBroken,
+    MultiFailed,
+    NoRoom,
+    Operation,
+    SetData,
+    Tree,
+    TreeFailed,
+)
+from odradek.core.broker import config_log_lines as config_log
+from odradek.core.broker.effects import NOBODY, AlterConfigs, Altered, ConfigOwner
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.config_validation import Dynamic, altered_broker, altered_topic, started_with
+from odradek.core.configs.definition import ConfigError
+from odradek.core.configs.edits import ConfigEdit
+from odradek.net.cluster.dynamic_configs import DynamicConfigs, Problems, is_secret, stored
+
+OWNERS_PER_MULTI = 100
+NOTICE_KEPT_MS = 15 * MINUTE_MS  # As long as in Apache Kafka.
+
+# Makes ready what is around the core for new values, by what they were; returns what puts it in force.
+# Raises ConfigError.
+Prepare = Callable[[BrokerConfigs, BrokerConfigs], Callable[[], None]]
+NOTHING_SET = Dynamic({}, {})
+
+
+class Prepared(NamedTuple):
+    """A broker's values that are made ready, what they come from, and what puts in force what is around the core."""
+
+    configs: BrokerConfigs
+    dynamic: Dynamic
+    in_force: Callable[[], None]
+
+
+class Write(NamedTuple):
+    """One configuration to be written."""
+
+    owner: ConfigOwner
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    operations: list[Operation]
+
+
+class ConfigChanges:
+    """The door to the configurations.  `prepare` is called with the broker's new values before they are written."""
+
+    def __init__(
+        self, tree: Tree, broker_id: BrokerId, configs: BrokerConfigs, encoder: PasswordEncoder, prepare: Prepare
+    ) -> None:
+        self._tree = tree
+        self._configs = configs  # As they are written: the broker's own become so a moment later.
+        self._dynamic = NOTHING_SET  # What they come from.
+        self._stored_dynamic = DynamicConfigs(tree, broker_id, encoder)
+        self._broker_id = broker_id
+        self._encoder = encoder
+        self._prepare = prepare
+        self._problems = Problems()
+
+    def begin(self) -> tuple[BrokerConfigs, Callable[[], None]]:
+        """Returns what a starting broker's configuration is with what the tree has, and what puts it in force.
+
+        What can't be used, and certificates that can't be read, are told and left out.  Raises TreeFailed.
+        """
+        dynamic = self._read_dynamic()
+        prepared = self._prepared((dynamic, dynamic.without_certificates(), NOTHING_SET))
+        assert prepared is not None, "with nothing set dynamically nothing is to be made ready"
+        self._configs, self._dynamic = prepared.configs, prepared.dynamic
+        return prepared.configs, prepared.in_force
+
+    def reread(self) -> tuple[BrokerConfigs, Callable[[], None]] | None:
+        """Returns the values of a running broker by what the tree has now, as `begin`; None if they stay as they are.
+
+        Certificates that can't be read are told, and those before stay.  Raises TreeFailed, with nothing changed.
+        """
+        dynamic, before = self._read_dynamic(), self._dynamic
+        if dynamic == before:
+            return None
+        prepared = self._prepared((dynamic, dynamic.with_certificates_of(before)))
+        if prepared is None or prepared.dynamic == before:
+            return None
+        self._configs, self._dynamic = prepared.configs, prepared.dynamic
+        owners = ConfigOwner(is_topic=False, name=str(self._broker_id)), ConfigOwner(is_topic=False, name="")
+        for owner, old, new in zip(owners, before.usable(), prepared.dynamic.usable(), strict=True):
+            config_log.tell(owner, old, new, NOBODY)
+        return prepared.configs, prepared.in_force
+
+    def _prepared(self, wanted: Iterable[Dynamic]) -> Prepared | None:
+        """Returns the first of them that can be made ready; tells of what can't be used, the first time."""
+        problems: list[str] = []
+        prepared = None
+        for number, dynamic in enumerate(wanted):
+            configs, unused = started_with(self._configs, dynamic)
+            if number == 0:
+                problems += unused
+            try:
+                in_force = self._prepare(self._configs, configs)
+            except ConfigError as error:
+                problems.append(f"certificates of the dynamic configuration are not used: {error}")
+            else:
+                prepared = Prepared(configs, self._dynamic if configs is self._configs else dynamic, in_force)
+                break
+        self._problems.tell(problems)
+        return prepared
+
+    def _read_dynamic(self) -> Dynamic:
+        return self._stored_dynamic.read(self._dynamic)
+
+    def change(self, change: AlterConfigs, now: TimestampMs) -> Altered:
+        """Carries out the edits, or with `is_dry` only checks them; a refusal is in the result and never raised."""
+        result = _Result(change, self._configs, self._dynamic)
+        pending: list[Write] = []
+        for owner, edit in change.edits.items():
+            try:
+                write = self._topic(owner, edit) if owner.is_topic else self._broker(owner, edit, result)
+                pending.append(write)
+            except Refused as refused:
+                result.refused[owner] = refused
+            except (TreeFailed, BadZnodeError) as failed:
+                result.refused[owner] = _refusal(failed)
+            # A broker's two configurations are checked with each other, so that the first is written before the next.
+            if len(pending) >= OWNERS_PER_MULTI or not owner.is_topic:
+                self._write(pending, result)
+                pending = []
+        self._write(pending, result)
+        self._configs, self._dynamic = result.configs, result.dynamic
+        if not change.is_dry:
+            with suppress(TreeFailed):
+                self._forget_notices(now)
+        return result.altered()
+
+    def _topic(self, owner: ConfigOwner, edit: ConfigEdit) -> Write:
+        path = layout.config(layout.TOPIC_CONFIGS, owner.name)
+        before, version = stored(self._tree, path)
+        after = altered_topic(self._configs, before, edit)
+        if self._tree.exists(layout.topic(TopicName(owner.name))) is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{owner.name}' does not exist.")
+        return Write(owner, before, after, _operations(path, version, after))
+
+    def _broker(self, owner: ConfigOwner, edit: ConfigEdit, result: _Result) -> Write:
+        for_all = not owner.name
+        name = owner.name or layout.DEFAULT_ENTITY
+        path = layout.config(layout.BROKER_CONFIGS, name)
+        kept_before, version = stored(self._tree, path)
+        dynamic = self._read_dynamic()
+        before = dynamic.cluster if for_all else dynamic.broker
+        after, configs = altered_broker(result.configs, dynamic, edit, for_all=for_all)
+        texts = after.cluster if for_all else after.broker
+        try:
+            kept = {key: self._encoded(key, text, before, kept_before) for key, text in texts.items()}
+            in_force = self._prepare(result.configs, configs)
+        except (ConfigError, CannotEncode) as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+        # What could not be decrypted stays, unless all is replaced: the secret may come back.
+        unread = {} if edit.replaces_all else {key: text for key, text in kept_before.items() if key not in before}
+        removed = {one.name for one in edit.keys}
+        kept.update((key, text) for key, text in unread.items() if key not in removed)
+        result.prepared = Prepared(configs, after, in_force)
+        return Write(owner, before, texts, _operations(path, version, kept))
+
+    def _encoded(self, key: str, text: str, before: Mapping[str, str], kept: Mapping[str, str]) -> str:
+        if not is_secret(key):
+            return text
+        return kept[key] if before.get(key) == text else self._encoder.encode(text)
+
+    def _write(self, writes: list[Write], result: _Result) -> None:
+        """Writes all of them at once, or if that fails each by itself, so that one does not keep back the others."""
+        if not writes:
+            return
+        try:
+            if not result.change.is_dry:
+                self._tree.check_room()
+                self._tree.multi([operation for write in writes for operation in write.operations])
+        except TreeFailed as failed:
+            if len(writes) == 1:
+                result.refused[writes[0].owner] = _refusal(failed.error if isinstance(failed, MultiFailed) else failed)
+            else:
+                for write in writes:
+                    self._write([write], result)
+            return
+        for write in writes:
+            result.written(write)
+
+    def _forget_notices(self, now: TimestampMs) -> None:
+        for name in self._tree.children(layout.CONFIG_CHANGES):
+            path = f"{layout.CONFIG_CHANGES}/{name}"
+            stat = self._tree.exists(path)
+            if stat is not None and now - stat.ctime < NOTICE_KEPT_MS:
+                return  # They are in the order in which they were made.
+            self._tree.delete(path)
+
+
+class _Result:
+    """What has become of the edits so far."""
+
+    def __init__(self, change: AlterConfigs, configs: BrokerConfigs, dynamic: Dynamic) -> None:
+        self.change = change
+        self.configs = configs  # The broker's, as they are after what was written.
+        self.dynamic = dynamic
+        self.refused: dict[ConfigOwner, Refused] = {}
+        self.prepared: Prepared | None = None
+        self._topics: dict[TopicName, Mapping[str, str]] = {}
+        self._broker: BrokerConfigs | None = None
+        self._in_force: list[Callable[[], None]] = []
+
+    def written(self, write: Write) -> None:
+        if self.change.is_dry:
+            return
+        config_log.tell(write.owner, write.before, write.after, self.change.asker)
+        if write.owner.is_topic:
+            self._topics[TopicName(write.owner.name)] = write.after
+            return
+        assert self.prepared is not None
+        self.configs, self.dynamic, in_force = self.prepared
+        self._broker = self.configs
+        self._in_force.append(in_force)
+
+    def altered(self) -> Altered:
+        return Altered(self.change.token, self._topics, self._broker, self._in_force, self.refused)
+
+
+def _operations(path: str, version: int | None, texts: Mapping[str, str]) -> list[Operation]:
+    data = layout.encode_config(texts)
+    notice = layout.encode_config_change(path.removeprefix(f"{layout.CONFIG}/"))
+    return [
+        Create(path, data) if version is None else SetData(path, data, version),
+        Create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", notice, sequential=True),
+    ]
+
+
+def _refusal(error: TreeFailed | BadZnodeError) -> Refused:
+    if isinstance(error, NoRoom | DiskBroken):
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the configuration could not be changed: {error}")

@@ -1,0 +1,50 @@
+"""Who deletes topics is answered when their names are free: he often makes one anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+from odradek.base.units import TopicName
+from odradek.coordination.tree import TreeFailed
+from odradek.core.broker.effects import Changed
+from odradek.net.cluster.controller_updates import Shell
+from odradek.net.cluster.tree_metadata import Metadata
+
+REMOVED_MS_MAX = 1_000  # Not much later: a broker that is down may keep a name for days.
+LOOK_SECONDS = 0.005
+
+
+class Removals:
+    """Those of one broker.  On the loop's thread."""
+
+    def __init__(
+        self, shell: Shell, metadata: Metadata, unless_closed: Callable[..., None], shown: Callable[[Changed], None]
+    ) -> None:
+        """`shown` tells who waits; `unless_closed` is as of FromController."""
+        self._shell = shell
+        self._metadata = metadata
+        self._unless_closed = unless_closed
+        self._shown = shown
+
+    def add(self, changed: Changed) -> None:
+        """Takes a change that clients see here; one that deletes nothing is told at once."""
+        deleted = [name for name, topic in changed.topics.items() if topic is None]
+        if deleted:
+            self._look(changed, deleted, self._shell.now().steady + REMOVED_MS_MAX)
+        else:
+            self._shown(changed)
+
+    def _look(self, changed: Changed, deleted: Sequence[TopicName], until: int) -> None:
+        def looked(done: Future[bool]) -> None:
+            failure = done.exception()
+            if failure is not None and not isinstance(failure, TreeFailed):
+                raise failure
+            if failure is not None or not done.result() or self._shell.now().steady >= until:
+                self._shown(changed)
+            else:
+                self._shell.loop.call_later(LOOK_SECONDS, self._unless_closed, self._look, changed, deleted, until)
+
+        work = partial(self._metadata.are_being_deleted, deleted)
+        self._shell.in_order(work, partial(self._unless_closed, looked))

@@ -1,0 +1,177 @@
+"""What followers ask their leaders, over connections of their own: a fetch waits at the leader for records.
+
+broker.fetchers.take ──> a request on the channel to the leader ──> the answer, taken in by slices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from odradek.api.cluster import follower_requests as follower_ask
+from odradek.api.cluster.follower_requests import FetchSettings
+from odradek.api.fetch.list_offsets import EARLIEST, LATEST
+from odradek.base.errors import ErrorCode, Refused, error_code
+from odradek.base.units import TopicPartition
+from odradek.core.broker.broker import Broker
+from odradek.core.replication.replica_fetcher_manager import (
+    EpochsRequested,
+    FetchRequested,
+    OffsetsRequested,
+    ReplicaFetcher,
+    Request,
+)
+from odradek.net.channels.broker_channels import BrokerChannels
+from odradek.net.channels.channel_requests import SYSTEM_DEFAULT, RequestBuilder, SocketSettings
+from odradek.net.cluster.controller_updates import Shell
+from odradek.net.loop.slices import Slices
+from odradek.tls.contexts import Contexts
+from odradek.wire.messages.fetch import FetchResponse
+from odradek.wire.messages.list_offsets import ListOffsetsResponse
+from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+
+RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
+
+T = TypeVar("T")
+
+
+class FetcherConnections:
+    """Those of one broker; all on the loop's thread.  What is asked, and when again, the core decides."""
+
+    def __init__(self, shell: Shell, broker: Broker, listener: str, tls: Contexts | None) -> None:
+        self._shell = shell
+        self._broker = broker
+        configs = broker.configs
+        self._settings = FetchSettings(
+            broker.id,
+            -1,
+            configs.int("replica.fetch.wait.max.ms"),
+            configs.int("replica.fetch.min.bytes"),
+            configs.int("replica.fetch.response.max.bytes"),
+            configs.int("replica.fetch.max.bytes"),
+        )
+        self._slices = Slices(shell.loop, shell.settle)  # Records are not to wait for what else takes long.
+        self._listener = listener
+        self._tls = tls
+        self._sockets = SocketSettings(
+            configs.int("replica.socket.timeout.ms"),
+            # Kafka's default would keep the system from sizing it by itself, which it does better.
+            configs.int(RECEIVE_BUFFER) if configs.is_set(RECEIVE_BUFFER) else SYSTEM_DEFAULT,
+        )
+        self._channels: dict[int, BrokerChannels] = {}  # By fetcher number.
+
+    def take(self) -> None:
+        """Sends what is to be asked now."""
+        for fetcher, request in self._broker.fetchers.take():
+            if isinstance(request, FetchRequested):
+                self._fetch(fetcher, request)
+            elif isinstance(request, EpochsRequested):
+                self._ask_epochs(fetcher, request)
+            else:
+                self._ask_offsets(fetcher, request)
+
+    def _fetch(self, fetcher: ReplicaFetcher, asked: FetchRequested) -> None:
+        version = follower_ask.fetch_version(asked, self._broker.protocol.fetch)
+        settings = self._settings._replace(broker_epoch=self._broker.controlled.broker_epoch)
+        message = follower_ask.fetch_message(asked, settings, version)
+
+        def answered(response: FetchResponse) -> None:
+            if response.error_code:
+                self._failed(fetcher, asked, error_code(response.error_code))
+                return
+            answers = follower_ask.fetched(response, fetcher.topic_names, version)
+            risen = fetcher.fetched(asked, response.session_id, answers, self._shell.now())
+            self._take_in(fetcher, asked, self._told_of(risen))
+
+        self._ask(fetcher, asked, RequestBuilder.of(message, FetchResponse, version), answered)
+
+    def _told_of(self, risen: Iterable[TopicPartition | None]) -> Iterator[None]:
+        """Tells who waits here of each partition whose high watermark has risen."""
+        for name in risen:
+            if name is not None:
+                self._broker.lot.happened(name)
+            yield
+
+    def _ask_epochs(self, fetcher: ReplicaFetcher, asked: EpochsRequested) -> None:
+        message = follower_ask.epochs_message(asked, self._broker.id)
+        version = self._broker.protocol.offset_for_leader_epoch
+
+        def answered(response: OffsetForLeaderEpochResponse) -> None:
+            ends = follower_ask.epochs_ended(response)
+            self._take_in(fetcher, asked, fetcher.epochs_ended(asked, ends, self._shell.now()))
+
+        self._ask(fetcher, asked, RequestBuilder.of(message, OffsetForLeaderEpochResponse, version), answered)
+
+    def _ask_offsets(self, fetcher: ReplicaFetcher, asked: OffsetsRequested) -> None:
+        """Asks where the leader's logs end, then where they start: no partition may be in one request twice."""
+        version = self._broker.protocol.list_offsets
+
+        def ended(response: ListOffsetsResponse) -> None:
+            ends = {name: (error, end) for name, error, end in follower_ask.offsets(response)}
+
+            def answered(response: ListOffsetsResponse) -> None:
+                both = follower_ask.both_offsets(response, ends)
+                self._take_in(fetcher, asked, fetcher.offsets(asked, both, self._shell.now()))
+
+            ask(EARLIEST, answered)
+
+        def ask(timestamp: int, then: Callable[[ListOffsetsResponse], None]) -> None:
+            message = follower_ask.offsets_message(asked, self._broker.id, timestamp)
+            self._ask(fetcher, asked, RequestBuilder.of(message, ListOffsetsResponse, version), then)
+
+        ask(LATEST, ended)
+
+    def _ask(
+        self, fetcher: ReplicaFetcher, asked: Request, builder: RequestBuilder[T], answered: Callable[[T], None]
+    ) -> None:
+        def ended(response: T | Refused) -> None:
+            if isinstance(response, Refused):
+                self._failed(fetcher, asked, response.code)
+            else:
+                answered(response)
+            if not self._broker.fetchers.uses(fetcher.number):
+                self._close_unused()
+            self._shell.settle()
+
+        self._channels_of(fetcher.number).ask(fetcher.leader, builder, ended)
+
+    def _channels_of(self, number: int) -> BrokerChannels:
+        known = self._channels.get(number)
+        if known is None:
+            shell, broker = self._shell, self._broker
+            client_id = f"broker-{broker.id}-fetcher-{number}"
+            at, sockets = self._listener, self._sockets
+            known = BrokerChannels(shell.loop, client_id, broker.view, at, self._tls, sockets=sockets)
+            self._channels[number] = known
+        return known
+
+    def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
+        """Does it in slices; a bug in it stops one fetch, which is made again after a pause, and not the fetcher."""
+
+        def guarded() -> Iterator[None]:
+            try:
+                yield from work
+            except Exception:
+                self._failed(fetcher, asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+                raise
+
+        self._slices.add(guarded())
+
+    def _failed(self, fetcher: ReplicaFetcher, asked: Request, error: ErrorCode) -> None:
+        fetcher.failed(asked, error, self._shell.now())
+
+    def close_gone(self) -> None:
+        """Asks brokers that are gone, or elsewhere, nothing more; called when the view has changed."""
+        self._close_unused()
+        for channels in self._channels.values():
+            channels.close_gone()
+
+    def _close_unused(self) -> None:
+        """Closes what fetchers had whose numbers are not there any more, since num.replica.fetchers is another."""
+        for number in [one for one in self._channels if not self._broker.fetchers.uses(one)]:
+            self._channels.pop(number).close()
+
+    def close(self) -> None:
+        self._slices.drop()
+        for channels in self._channels.values():
+            channels.close()

@@ -1,0 +1,150 @@
+"""How the ISRs that leaders here propose reach the cluster: Kafka's AlterPartitionManager of either kind.
+
+    AlterPartitionManager ─┬─> AlterPartition, to the controller            since 2.7-IV2 (KIP-497)
+                           └─> the partition's state in the tree ──> /isr_change_notification, some seconds later
+
+inter.broker.protocol.version says which.  One request, or one change of the tree, is under way at a time: what is
+proposed meanwhile goes into the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from itertools import islice
+from typing import TypeAlias
+
+from odradek.api.cluster.alter_partition_requests import Altered, from_event, to_event
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, TopicPartition
+from odradek.coordination.isrs import notify, write
+from odradek.coordination.tree import Tree, TreeFailed
+from odradek.core.broker.broker import Broker
+from odradek.core.controller.events import AlterPartitions
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.partition.alter_partition_manager import ProposedIsr
+from odradek.core.partition.isr_notifications import IsrNotifications
+from odradek.net.cluster.controller_updates import Shell
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0  # Before the tree is written to again, which could not be reached.
+NAMED_MAX = 10  # Partitions in one line of the log.
+
+Then: TypeAlias = Callable[[Sequence[Altered]], None]
+AskOther: TypeAlias = Callable[[BrokerId, Sequence[ProposedIsr], Then], None]
+AskOurselves: TypeAlias = Callable[[AlterPartitions, Callable[[object], None]], None]
+Later: TypeAlias = Callable[..., None]
+
+
+class IsrChanges:
+    """The proposals of one broker.  On the loop's thread."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        shell: Shell,
+        broker: Broker,
+        tree: Tree,
+        unless_closed: Later,
+        ask_other: AskOther,
+        ask_ourselves: AskOurselves,
+    ) -> None:
+        """`ask_other` asks another broker as the controller, `ask_ourselves` our own; neither has an answer at once.
+
+        `unless_closed` calls its first argument with the others, unless the broker has stopped meanwhile.
+        """
+        self._shell = shell
+        self._broker = broker
+        self._manager = broker.alter_partition
+        self._ask_other = ask_other
+        self._ask_ourselves = ask_ourselves
+        self._in_tree = _InTree(shell, broker, tree, unless_closed) if broker.protocol.alter_partition is None else None
+        self._is_under_way = False
+
+    def take(self) -> None:
+        """Begins what the leaders want; called after anything happened, and mostly there is nothing."""
+        while self._manager.has_asked and not self._is_under_way:
+            proposed = self._manager.take()
+            if proposed:
+                self._is_under_way = True
+                (self._ask if self._in_tree is None else self._in_tree.write)(proposed, partial(self._ended, proposed))
+        if self._in_tree is not None:
+            self._in_tree.take()
+
+    def _ask(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
+        """Asks whoever is the controller."""
+        controller, ourselves = self._broker.view.controller, self._broker.id
+        if controller != ourselves:
+            self._ask_other(controller, proposed, then)
+            return
+        ask = to_event(proposed, ourselves, self._broker.controlled.broker_epoch)
+        self._ask_ourselves(ask, lambda _: then(from_event(proposed, ask)))
+
+    def _ended(self, proposed: Sequence[ProposedIsr], answers: Sequence[Altered]) -> None:
+        self._is_under_way = False
+        now = self._shell.now()
+        for one, answer in zip(proposed, answers, strict=True):
+            self._manager.ended(one, answer.error, answer.state, now)
+        _tell(proposed, answers)
+        self._shell.settle()
+
+
+class _InTree:
+    """What leaders write to the tree by themselves, in its thread, and what the controller is told of it."""
+
+    def __init__(self, shell: Shell, broker: Broker, tree: Tree, unless_closed: Later) -> None:
+        self._shell = shell
+        self._tree = tree
+        self._unless_closed = unless_closed
+        self._notifications = IsrNotifications(broker.timers, shell.now())
+
+    def write(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
+        states = {one.leading.name: one.proposal for one in proposed}
+        self._shell.in_order(partial(write, self._tree, states), partial(self._written, list(states), then))
+
+    def _written(
+        self, partitions: Sequence[TopicPartition], then: Then, done: Future[Mapping[TopicPartition, LeaderAndIsr]]
+    ) -> None:
+        failure = done.exception()
+        if isinstance(failure, TreeFailed):
+            log.warning("in-sync replicas of %d partitions can't be written, and will be: %s", len(partitions), failure)
+            # Not known: some or all of them may be written.
+            unknown = [Altered(ErrorCode.NETWORK_EXCEPTION)] * len(partitions)
+            self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, then, unknown)
+            return
+        if failure is not None:
+            raise failure
+        written = done.result()
+        if written:
+            self._notifications.changed(written, self._shell.now())
+        stale = Altered(ErrorCode.INVALID_UPDATE_VERSION)
+        then([Altered(ErrorCode.NONE, written[one]) if one in written else stale for one in partitions])
+
+    def take(self) -> None:
+        """Tells the controller, if that is due."""
+        if self._notifications.are_due:
+            partitions = self._notifications.take(self._shell.now())
+            self._shell.in_order(partial(notify, self._tree, partitions), partial(self._notified, partitions))
+
+    def _notified(self, partitions: Sequence[TopicPartition], done: Future[None]) -> None:
+        failure = done.exception()
+        if isinstance(failure, TreeFailed):
+            log.warning("the controller can't be told of changed in-sync replicas, and will be: %s", failure)
+            self._notifications.put_back(partitions, self._shell.now())
+            self._shell.settle()
+        elif failure is not None:
+            raise failure
+
+
+def _tell(proposed: Sequence[ProposedIsr], answers: Sequence[Altered]) -> None:
+    """Writes to the log which ISRs have changed, and which proposals were for a state that is over."""
+    changed = [(one, answer.state) for one, answer in zip(proposed, answers, strict=True) if answer.state is not None]
+    if changed:
+        named = [f"{one.leading.name} {[*state.isr]}" for one, state in islice(changed, NAMED_MAX)]
+        more = f" and of {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
+        log.info("in-sync replicas are now: %s%s", ", ".join(named), more)
+    for one, answer in zip(proposed, answers, strict=True):
+        if answer.state is None:
+            log.debug("the in-sync replicas of %s can't be %s: %s", one.leading.name, one.proposal.isr, answer.error)

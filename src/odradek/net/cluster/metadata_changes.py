@@ -1,0 +1,134 @@
+"""Topics are made, grown and deleted in the tree by the broker that is the controller, as a client has asked it.
+
+They are written as Apache Kafka writes them under ZooKeeper: their assignment and configuration; the controller, who
+watches them, elects the leaders.  A topic is marked for deletion, and goes when all of its replicas have.
+
+Each topic is changed by one multi, so that it is there whole or not at all, and another broker that was faster shows as
+NodeExists or BadVersion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.base.uuids import Uuid
+from odradek.coordination import layout
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.tree import (
+    Check,
+    Create,
+    Delete,
+    DiskBroken,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NoRoom,
+    Operation,
+    SessionExpired,
+    SetData,
+    Tree,
+    TreeFailed,
+)
+from odradek.core.broker.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.kernel.cluster_view import TopicInfo
+from odradek.net.cluster.tree_metadata import Metadata, decoded
+
+_LOG = logging.getLogger(__name__)
+
+
+class MetadataChanges:
+    """One broker's, which changes something only while it is the controller."""
+
+    def __init__(self, tree: Tree, metadata: Metadata) -> None:
+        self._tree = tree
+        self._metadata = metadata
+
+    def change(self, change: Change) -> Changed:
+        """Carries out a change, topic by topic; a topic's refusal is in the result and never raised."""
+        changed: dict[TopicName, TopicInfo | None] = {}
+        refused: dict[TopicName, Refused] = {}
+        for name, operations in self._operations(change).items():
+            try:
+                self._write(operations())
+                changed[name] = None if isinstance(change, DeleteTopics) else self._metadata.topic(name)
+            except MultiFailed as failed:
+                refused[name] = _refusal(name, failed.error)
+            except TreeFailed as failed:
+                refused[name] = _refusal(name, failed)
+            except BadZnodeError as bad:
+                _LOG.error("topic %s can't be changed: %s", name, bad)
+                refused[name] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(bad))
+            except Refused as refusal:
+                refused[name] = refusal
+        return Changed(change.token, changed, refused)
+
+    def _write(self, operations: list[Operation]) -> None:
+        if not operations:
+            return
+        try:
+            self._tree.multi([Check(layout.CONTROLLER_EPOCH, self._metadata.check_controller()), *operations])
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise Refused(ErrorCode.NOT_CONTROLLER) from failed
+            raise
+
+    def _operations(self, change: Change) -> Mapping[TopicName, Callable[[], list[Operation]]]:
+        """Returns each topic's operations apart, since one that is gone must not keep the others from being changed."""
+        match change:
+            case CreateTopics():
+                return {topic.name: partial(self._creation, topic) for topic in change.topics}
+            case GrowTopics():
+                return {name: partial(self._growth, name, growth) for name, growth in change.topics.items()}
+            case DeleteTopics():
+                return {name: partial(self._deletion, name, topic_id) for name, topic_id in change.topics.items()}
+
+    def _growth(self, name: TopicName, growth: Growth) -> list[Operation]:
+        self._tree.check_room()
+        data, stat = self._tree.get(layout.topic(name))
+        assignment = decoded(layout.topic(name), layout.decode_topic, data)
+        first = len(assignment.partitions)
+        # If it grew after this was planned, the first of them exist already.
+        added = growth.added[first - growth.first :] if first >= growth.first else ()
+        if not added:
+            raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has {first} partitions by now.")
+        more = {first + place: info.replicas for place, info in enumerate(added)}
+        grown = assignment._replace(partitions={**assignment.partitions, **more})
+        return [SetData(layout.topic(name), layout.encode_topic(grown), stat.version)]
+
+    def _deletion(self, name: TopicName, topic_id: Uuid) -> list[Operation]:
+        if self._metadata.read(layout.topic(name), layout.decode_topic).topic_id != topic_id:
+            raise NoNode(layout.topic(name), "It is another topic of the same name.")
+        mark = layout.delete_topic(name)
+        return [] if self._tree.exists(mark) is not None else [Create(mark)]
+
+    def _creation(self, topic: TopicInfo) -> list[Operation]:
+        self._tree.check_room()
+        replicas = {index: info.replicas for index, info in enumerate(topic.partitions)}
+        config = layout.config(layout.TOPIC_CONFIGS, topic.name)
+        # A configuration may have been left by a topic of this name, or set before there was one.
+        stat = self._tree.exists(config)
+        data = layout.encode_config(topic.configs)
+        mark = layout.delete_topic(topic.name)
+        return [
+            # Fails while a topic of this name is being deleted, though its own node may have gone.
+            Create(mark),
+            Delete(mark),
+            Create(config, data) if stat is None else SetData(config, data, stat.version),
+            Create(layout.topic(topic.name), layout.encode_topic(layout.TopicAssignment(replicas, topic.id))),
+        ]
+
+
+def _refusal(name: TopicName, error: TreeFailed) -> Refused:
+    if isinstance(error, NodeExists):
+        return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if isinstance(error, NoNode):
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if isinstance(error, SessionExpired):  # Who was the controller is not any more.
+        return Refused(ErrorCode.NOT_CONTROLLER)
+    if isinstance(error, NoRoom | DiskBroken):
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")

@@ -1,0 +1,56 @@
+"""One broker's lines to the others of its cluster, of which a broker that is alone has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from odradek.api.cluster.controller_requests import versions_of
+from odradek.base.units import BrokerId
+from odradek.core.broker.broker import Broker
+from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.controller_context import LiveBroker
+from odradek.net.channels.broker_channels import BrokerChannels
+from odradek.net.channels.controller_channels import ControllerChannels
+from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.controller_updates import Shell
+from odradek.net.cluster.fetcher_connections import FetcherConnections
+from odradek.tls.contexts import Contexts
+
+
+class Peers:
+    """What is told to others as the controller, and what is asked of them.  On the loop's thread."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        broker: Broker,
+        tell: Callable[[events.Event], None],
+        *,
+        listener: str,
+        tls: Contexts | None,
+    ) -> None:
+        """`tell` has the controller hear answers; `listener` is where brokers find each other."""
+        versions = versions_of(broker.protocol)
+        self._told = ControllerChannels(shell.loop, broker.id, listener, tell, versions=versions, tls=tls)
+        self._asked = BrokerChannels(shell.loop, f"broker-{broker.id}", broker.view, listener, tls)
+        self.asks = BrokerAsks(shell, broker, self._asked)
+        self.fetchers = FetcherConnections(shell, broker, listener, tls)
+
+    def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
+        """Tells nobody anything more but these brokers."""
+        self._told.keep(alive)
+
+    def send(self, request: ToBroker, live: LiveBroker) -> None:
+        """Tells one broker, behind all that it was told before."""
+        self._told.send(request, live)
+
+    def close_gone(self) -> None:
+        """Asks brokers that are gone, or elsewhere, nothing more; called when the view has changed."""
+        self._asked.close_gone()
+        self.fetchers.close_gone()
+
+    def close(self) -> None:
+        self._told.close()
+        self._asked.close()
+        self.fetchers.close()

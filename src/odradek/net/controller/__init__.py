@@ -1,0 +1,1 @@
+"""The controller's thread, and its access to the metadata tree."""

@@ -1,0 +1,200 @@
+"""Large transfers beside the loop: threads move bytes between sockets and files without the interpreter's lock.
+
+What is large takes long in the kernel, and the loop has other connections meanwhile.  Threads begin with the first
+transfer.  `num.network.threads` says how many receive, and at most as many send, each for some of the processors.  What
+is not in the page cache others send, who wait for the disk: nobody else does.
+Where the package was built without a compiler there is no mover, every request for a transfer is declined, and the loop
+moves everything itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.net.native import processors
+
+if TYPE_CHECKING:
+    from odradek.net.native.mover import Transfer
+try:
+    from odradek.net.native.mover import Mover
+except ImportError:  # pragma: no cover
+    HAS_MOVER = False
+else:
+    HAS_MOVER = True
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+THREADS_MAX = 32  # The mover has slots for twice as many.
+COLD_THREADS = 4  # So many reads of a disk are waited for at once, and each has had it begin with what follows.
+
+
+class File(Protocol):
+    """A file that stays open as long as somebody refers to it."""
+
+    def fileno(self) -> int: ...
+
+
+class Movers:
+    """Runs transfers in threads; a transfer's `done` is called on the loop.  A socket has at most one at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        self._loop = loop
+        self._threads_max = min(threads, THREADS_MAX) if HAS_MOVER else 0
+        self._threads: list[threading.Thread] = []
+        self._mover: Mover | None = None
+        self._retired: list[Mover] = []  # With as many threads as there were; their last transfers are under way.
+        self._look: asyncio.TimerHandle | None = None
+
+    @property
+    def can_store(self) -> bool:
+        return self._threads_max > 0 and Mover.can_store
+
+    def resize(self, threads: int) -> None:
+        """Has other threads do what begins from now on, `threads` as in `num.network.threads`."""
+        threads = min(threads, THREADS_MAX)
+        if not self._threads_max or threads == self._threads_max:
+            return
+        self._threads_max = threads
+        if self._mover is not None:
+            self._retired.append(self._mover)
+            self._mover, self._threads = None, []
+            self._dismiss()
+            self._look_soon()
+
+    def send(
+        self,
+        socket: int,
+        head: bytes,
+        file: File,
+        position: int,
+        size: int,
+        *,
+        after: bytes = b"",
+        is_quiet: bool,
+        done: Callable[[Transfer], None],
+    ) -> Transfer | None:
+        """Sends `head`, `size` bytes of a file, and `after`; returns None if no mover can do it now.
+
+        A quiet transfer wakes nobody when it has ended well: its owner can `ask`, and is told within a second.
+        """
+        mover = self._mover or self._begin()
+        if mover is None:
+            return None
+        if is_quiet:
+            self._look_soon()
+        return mover.send(socket, head, file, position, size, after, is_quiet, done)
+
+    def store(
+        self,
+        socket: int,
+        file: File,
+        position: int,
+        size: int,
+        *,
+        crc: int,
+        tail_bytes: int,
+        done: Callable[[Transfer], None],
+    ) -> Transfer | None:
+        """Writes `size` received bytes to a file, as they come; up to 16 bytes after them are the transfer's `tail`.
+
+        `crc` is the checksum (CRC-32C) of what comes before them; the finished transfer has that of all.
+        """
+        mover = self._mover or self._begin()
+        return None if mover is None else mover.store(socket, file, position, size, crc, tail_bytes, done)
+
+    def moved(self, transfer: Transfer) -> int:
+        """Returns how many bytes of the file were moved so far."""
+        return max((mover.moved(transfer) for mover in self._movers()), default=transfer.moved)
+
+    def ask(self, transfer: Transfer) -> bool:
+        """True if the transfer has ended, and `done` is not called; if not, `done` is called as soon as it has."""
+        return any(mover.ask(transfer) for mover in self._movers())
+
+    def cancel(self, transfer: Transfer) -> int:
+        """Ends the transfer and returns how many bytes of the file were moved.
+
+        Its descriptors are free afterwards, and `done` is not called.
+        """
+        for mover in self._movers():
+            mover.cancel(transfer)  # Those that do not have it do nothing.
+        return transfer.moved
+
+    def stop(self) -> None:
+        """Ends all transfers and threads."""
+        self._threads_max = 0
+        movers = self._movers()
+        self._mover, self._retired = None, []
+        if self._look is not None:
+            self._look.cancel()
+        for mover in movers:
+            self._end(mover)
+        for thread in self._threads:
+            thread.join()
+
+    def _begin(self) -> Mover | None:
+        if not self._threads_max:
+            return None
+        groups = processors.groups(self._threads_max)
+        try:
+            mover = Mover(self._threads_max, groups)
+            for number, kept_to in enumerate([processors.usable()] * self._threads_max + groups):
+                self._start(f"{number}", partial(mover.run, number), kept_to)
+            for number in range(COLD_THREADS):
+                self._start(f"cold-{number}", mover.run_cold, processors.usable())
+        except (OSError, RuntimeError) as error:  # No descriptors, or no threads, are left.
+            log.warning("large transfers go through the loop from now on: %s", error)
+            self._threads_max = 0
+            if self._threads:
+                mover.stop()
+            return None
+        self._loop.add_reader(mover.fileno(), self._some_ended)
+        self._mover = mover
+        return mover
+
+    def _start(self, name: str, run: Callable[[], None], kept_to: set[int]) -> None:
+        thread = threading.Thread(target=_run, args=(run, kept_to), name=f"odradek-mover-{name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _movers(self) -> list[Mover]:
+        return self._retired if self._mover is None else [self._mover, *self._retired]
+
+    def _dismiss(self) -> None:
+        """Ends the threads of the retired that have nothing left to do."""
+        for mover in [one for one in self._retired if not one.is_busy]:
+            self._retired.remove(mover)
+            self._end(mover)
+
+    def _end(self, mover: Mover) -> None:
+        self._loop.remove_reader(mover.fileno())
+        mover.stop()
+
+    def _look_soon(self) -> None:
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
+
+    def _look_for_quiet(self) -> None:
+        self._look = None
+        self._some_ended()
+        self._dismiss()
+        if any(mover.is_busy for mover in self._movers()):
+            self._look_soon()
+
+    def _some_ended(self) -> None:
+        for transfer in [one for mover in self._movers() for one in mover.finished()]:
+            try:
+                if transfer.done is not None:
+                    transfer.done(transfer)
+            except Exception:
+                log.exception("the end of a transfer failed here")
+
+
+def _run(run: Callable[[], None], kept_to: set[int]) -> None:
+    processors.keep_to(kept_to)
+    run()

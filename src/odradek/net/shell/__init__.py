@@ -1,0 +1,1 @@
+"""The shell around the core: effects, answers, and the outbox."""

@@ -1,0 +1,245 @@
+"""Carries out what the core asks for (core/broker/effects.py), and brings the end of each back to the broker.
+
+    take_effects() ──> start ──> a thread: run() ──> the loop: an event of the broker's, then settle
+                         └──> a change ──> the thread of the metadata tree ──> the member, who waits until it is seen
+
+Whose threads, loop and clock these are is not said here: the shell's are real, those of simulated brokers are not, and
+all else is the same for both.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from odradek.base.units import TimestampMs
+from odradek.core.broker import topic_log_lines as topic_log
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.config_handlers import put_in_force
+from odradek.core.broker.effects import (
+    AlterConfigs,
+    Altered,
+    Change,
+    Changed,
+    Chores,
+    DiskWait,
+    Effect,
+    TakeProducerIds,
+    Work,
+    all_refused,
+    none_altered,
+)
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.coordinators.shards import Load, Loaded
+from odradek.core.disks.flushes import Sync, Synced
+from odradek.core.disks.log_dir_moves import Copying
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.log_starts import WriteStarts, WroteStarts
+from odradek.core.partition.lookups import LookedUp, Lookup
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.net.loop.descriptors import has_run_out
+from odradek.net.loop.pools import Pool
+from odradek.net.loop.traffic import Latencies
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Shell(Protocol):
+    """Whose threads, loop and clock the effects are carried out with."""
+
+    def now(self) -> Moment: ...
+
+    def settle(self) -> None:
+        """Called after the end of each effect."""
+
+    def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
+        """Does work beside the loop; `then` gets its future, done, back on the loop."""
+
+    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        """As in_thread, in the thread of the metadata tree, behind all that it has to do."""
+
+    def add_slices(self, work: Iterator[None]) -> None: ...
+
+
+class Member(Protocol):
+    """The broker's part in its cluster."""
+
+    def forwards(self, change: Change) -> bool:
+        """Has another broker make the change; False if this one does."""
+
+    def changed(self, change: Change, changed: Changed) -> None:
+        """Takes in what became of a change, for who asked for it."""
+
+
+class Writers(NamedTuple):
+    """What writes to the metadata tree, in a thread."""
+
+    change: Callable[[Change], Changed]
+    take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None]
+    alter_configs: Callable[[AlterConfigs, TimestampMs], Altered]
+
+
+class Effects:
+    """The effects of one broker that are under way."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        broker: Broker,
+        member: Member,
+        writers: Writers,
+        *,
+        clean: Callable[[Clean], Cleaned],
+        syncs: Latencies,
+    ) -> None:
+        """`clean` does a step of the log cleaner, in a thread; `syncs` counts how long the disk takes."""
+        self._shell = shell
+        self._broker = broker
+        self._member = member
+        self.writers = writers
+        self._clean = clean
+        self._syncs = syncs
+        # Begins a sync that takes no thread of a pool, and calls `synced` at its end; False: it takes one.
+        self.begin_sync: Callable[[Sync], bool] = _takes_thread
+        self._changes_under_way = 0
+        self._lacks_descriptors = False  # The last chores found none left, and it was logged.
+
+    @property
+    def are_changing(self) -> bool:
+        """True while a change of the metadata tree, or a block of producer ids, is under way."""
+        return self._changes_under_way > 0
+
+    def start(self, effect: Effect) -> None:
+        """Begins to carry it out."""
+        shell = self._shell
+        match effect:
+            case Sync():
+                if not self.begin_sync(effect):
+                    shell.in_thread(lambda: _timed(effect), lambda done: self.synced(*done.result()), Pool.SYNCS)
+            case Chores():
+                shell.in_thread(effect.run, self._chores_ended, Pool.CHORES)
+            case Work():
+                pool = Pool.READS if isinstance(effect, DiskWait) else Pool.WORK
+                shell.in_thread(effect.run, lambda _: self._worked(effect), pool)
+            case Load():
+                shell.in_thread(effect.run, self._load_ended, Pool.LOADS)
+            case Lookup():
+                shell.in_thread(effect.run, self._looked_up, Pool.READS)
+            case Clean():
+                shell.in_thread(lambda: self._clean(effect), self._cleaned, Pool.CLEANER)
+            case Copying():
+                shell.in_thread(effect.run, self._copied, Pool.MOVES)
+            case WriteStarts():
+                shell.in_thread(effect.run, self._wrote_starts, Pool.SYNCS)
+            case _:
+                self._start_change(effect)
+
+    def _start_change(self, effect: TakeProducerIds | Change | AlterConfigs) -> None:
+        self._changes_under_way += 1
+        shell, writers = self._shell, self.writers
+        match effect:
+            case TakeProducerIds():
+                shell.in_thread(lambda: writers.take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
+            case AlterConfigs():
+                work = partial(self._alter, effect)
+                shell.in_order(work, partial(self._alter_ended, effect))
+            case _ if self._member.forwards(effect):
+                self._changes_under_way -= 1
+            case _:
+                shell.in_order(lambda: self._change(effect), partial(self._change_ended, effect))
+
+    # In threads.
+
+    def _change(self, change: Change) -> Changed:
+        changed = self.writers.change(change)
+        topic_log.tell(change, changed)
+        return changed
+
+    def _alter(self, change: AlterConfigs) -> Altered:
+        return self.writers.alter_configs(change, self._shell.now().wall)
+
+    # The end of each.
+
+    def synced(self, synced: Synced, seconds: float) -> None:
+        """Takes in the end of a sync, and how long the disk took."""
+        self._syncs.add(seconds)
+        self._broker.synced(synced, self._shell.now())
+        self._shell.settle()
+
+    def _chores_ended(self, done: Future[list[OSError]]) -> None:
+        """Logs errors of chores, which the next round does again; that descriptors have run out is logged once."""
+        lacked, self._lacks_descriptors = self._lacks_descriptors, False
+        for failed in done.result():
+            is_lack = has_run_out(failed)
+            if not (is_lack and (lacked or self._lacks_descriptors)):
+                log.warning("housekeeping failed and will be tried again: %s", failed)
+            self._lacks_descriptors |= is_lack
+        self._broker.chores_ended(self._shell.now())
+        self._shell.settle()
+
+    def _worked(self, work: Work) -> None:
+        work.ended()
+        self._shell.settle()
+
+    def _load_ended(self, done: Future[Loaded]) -> None:
+        self._broker.loaded(done.result(), self._shell.now())
+        self._shell.settle()
+
+    def _looked_up(self, done: Future[LookedUp]) -> None:
+        self._broker.looked_up(done.result())
+        self._shell.settle()
+
+    def _cleaned(self, done: Future[Cleaned]) -> None:
+        self._broker.cleaned(done.result(), self._shell.now())
+        self._shell.settle()
+
+    def _copied(self, done: Future[Copying]) -> None:
+        self._broker.copied(done.result(), self._shell.now())
+        self._shell.settle()
+
+    def _wrote_starts(self, done: Future[WroteStarts]) -> None:
+        self._shell.add_slices(self._broker.wrote_starts(done.result(), self._shell.now()))
+
+    def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
+        self._changes_under_way -= 1
+        failure = done.exception()
+        if failure is not None:  # Waiting requests are told so, and the next one asks again.
+            log.error("no producer ids can be had: %s", failure)
+        self._broker.took_ids(None if failure is not None else done.result())
+        self._shell.settle()
+
+    def _change_ended(self, change: Change, done: Future[Changed]) -> None:
+        changed = self._ended(change, done) or all_refused(change)
+        self._member.changed(change, changed)
+        self._shell.settle()
+
+    def _alter_ended(self, change: AlterConfigs, done: Future[Altered]) -> None:
+        altered = self._ended(change, done) or none_altered(change)
+        self._shell.add_slices(put_in_force(self._broker, altered, self._shell.now()))
+
+    def _ended(self, change: Change | AlterConfigs, done: Future[T]) -> T | None:
+        """Returns the end of a change; None if it failed here, for a reason that is no client's fault."""
+        self._changes_under_way -= 1
+        failure = done.exception()
+        if isinstance(failure, AssertionError):
+            raise failure
+        if failure is not None:
+            log.error("%s failed here", type(change).__name__, exc_info=failure)
+            return None
+        return done.result()
+
+
+def _takes_thread(_: Sync) -> bool:
+    return False
+
+
+def _timed(sync: Sync) -> tuple[Synced, float]:
+    """Does a round of syncs; returns its result and how long the disk took."""
+    began = time.monotonic()
+    return sync.run(), time.monotonic() - began

@@ -1,0 +1,270 @@
+"""The shell around the core: it owns the loop, the clock and the threads, and carries out what the core asks.
+
+    bytes ──> Connection ──> dispatch ──> Broker
+                                            │ take_effects(): syncs and changes, done in threads (effects.py)
+    answers <── Connection <── settle() <───┘ take_completed(): requests that can be answered now (answering.py)
+
+Everything but the effects happens on the loop's thread, so the core needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek.api.conversation import Dispatch
+from odradek.api.dispatch import dispatch
+from odradek.api.request.gate import Gate, OpenGate
+from odradek.base.tuples import new_tuple
+from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.effects import AlterConfigs, Altered, Change, Changed, TakeProducerIds
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.kernel.moment import Moment
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.net.cluster.config_watch import ConfigWatch, WatchedConfigs
+from odradek.net.loop.active_connections import Heard
+from odradek.net.loop.descriptor_room import Room
+from odradek.net.loop.descriptors import are_short
+from odradek.net.loop.gathering import Gathered
+from odradek.net.loop.pools import Pool
+from odradek.net.loop.slices import Slices
+from odradek.net.loop.threads import Threads
+from odradek.net.loop.ticking import Ticking
+from odradek.net.loop.traffic import Traffic
+from odradek.net.loop.turns import Turns
+from odradek.net.native.busy_poll import BusyPoll
+from odradek.net.native.movers import Movers
+from odradek.net.native.syncs import Syncs
+from odradek.net.shell.answering import Answering
+from odradek.net.shell.cleaner_throttle import CleanerThrottle
+from odradek.net.shell.effect_executor import Effects, Writers
+from odradek.net.shell.outbox import Copies
+
+if TYPE_CHECKING:
+    from odradek.net.cluster.cluster_member import ClusterMember
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_MS = SECOND_MS
+# By then a request has no client any more: request.timeout.ms is 30 s by default.
+FINISH_SECONDS_MAX = 30
+CLOSING_THREADS_MAX = 8
+MOVERS_DEFAULT = 3  # num.network.threads
+
+Result = TypeVar("Result")
+
+
+class Shell:
+    """The loop's side of one broker.  Listeners are bound before there is a broker; `run` gives it.
+
+    `dispatch` may be replaced by a wrapper: a request log, a fault that a test injects.  Large requests pass it by
+    (large_produce_intake.py), except for APIs for which `wants_each` is True.
+    """
+
+    broker: Broker
+    member: ClusterMember  # Set before `run`.
+    effects: Effects
+    _answering: Answering
+    _ticking: Ticking
+    _syncs: Syncs
+    _cleaner_throttle: CleanerThrottle
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, movers: int = MOVERS_DEFAULT) -> None:
+        self.loop = loop
+        self.movers = Movers(loop, movers)
+        self.long_turns = Turns(loop)
+        self.gathered = Gathered(self.settle)
+        self.dispatch: Dispatch = dispatch
+        self.wants_each: Callable[[int], bool] = _wants_none
+        self.gate: Gate = OpenGate()
+        self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
+        self.busy_poll: BusyPoll | None = None  # Set in a process that has nothing else to do.
+        self.heard = Heard()
+        self.traffic = Traffic()
+        self.answered = self.traffic.answered
+        self.copies = Copies()
+        self.room = Room(loop, self._release_files)
+        self._threads = Threads(loop)
+        self._slices = Slices(loop, self.settle)
+        self._housekeeping = Slices(loop, self.settle)  # Apart from `_slices`: neither waits for the other.
+        self._watched_configs: WatchedConfigs | None = None
+        self._is_running = self._is_stopped = False
+        self._all_finished: asyncio.Future[None] | None = None  # Set while the broker stops.
+
+    def run(
+        self,
+        broker: Broker,
+        change_metadata: Callable[[Change], Changed],
+        take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None],
+        alter_configs: Callable[[AlterConfigs, TimestampMs], Altered],
+    ) -> None:
+        """Takes the broker and begins to work; the others write to the metadata tree, in a thread."""
+        self.broker = broker
+        self._cleaner_throttle = CleanerThrottle(lambda: broker.configs.float("log.cleaner.io.max.bytes.per.second"))
+        writers = Writers(change_metadata, take_ids, alter_configs)
+        self.effects = Effects(self, broker, self.member, writers, clean=self._clean, syncs=self.traffic.syncs)
+        self._syncs = Syncs(self.loop, self.effects.synced)
+        self.effects.begin_sync = self._syncs.begin
+        self._answering = Answering(broker.lot, self.now, self.settle, soon=self.soon, around=self.copies)
+        self._ticking = Ticking(
+            self.loop, broker, self.now, self.settle, keep_house=self._keep_house, housekeeping_ms=HOUSEKEEPING_MS
+        )
+        self._is_running = True
+        self.settle()
+        self._threads.load_code()
+
+    def watch_configs(self, watch: ConfigWatch) -> None:
+        """Puts in force what other brokers change in the configurations, from now on until the broker stops."""
+        self._watched_configs = WatchedConfigs(self, self.broker, watch)
+
+    def now(self) -> Moment:
+        # As Moment(...), in half of the time: every turn begins with it.
+        return new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
+
+    def settle(self) -> None:
+        """Called after anything happened: answers completed requests, starts the core's effects, sets the timer."""
+        if self.gathered.is_waited_for:
+            self.gathered.flush_if_many()
+            return  # Called again when the gathered connections are answered.
+        if not self._is_stopped:
+            self.member.take()
+        completed = self.broker.lot.take_completed()
+        if completed:
+            self._answering.answer(completed)
+        if self._is_stopped:
+            return  # Threads take nothing more.
+        for effect in self.broker.take_effects():
+            self.effects.start(effect)
+        self._ticking.set()
+        if self._all_finished is not None and not (self._is_finishing or self._all_finished.done()):
+            self._all_finished.set_result(None)
+
+    def in_thread(
+        self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
+    ) -> None:
+        """Does slow work beside the loop; `then` gets its future, done, back on the loop."""
+        self._threads.in_thread(work, then, pool)
+
+    def in_order(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
+        """Does work in the thread of the metadata tree, behind all that it has to do; `then` is as of `in_thread`."""
+        self._threads.in_order(work, then)
+
+    def add_slices(self, work: Iterator[None]) -> None:
+        """Does long work of the core in slices, behind other such work."""
+        self._slices.add(work)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Calls `work` when everybody else has had a turn."""
+        self.loop.call_soon(work)
+
+    def _release_files(self, count: int, below: int) -> int:
+        if not self._is_running:
+            return 0
+        released = self.broker.release_files(count, below)
+        self.soon(self.settle)  # Some may have to be synced first.
+        return released
+
+    def read_failed(self, path: str, error: OSError) -> None:
+        """Takes the partition of this file offline, unless it was cut since; requests that wait for it are told."""
+        directory = path.rpartition("/")[0]
+        for name, partition in self.broker.partitions.items():
+            if partition.is_online and partition.log.directory == directory:
+                if partition.was_cut_since(path, error):
+                    return
+                log.error("%s goes offline, it can't be read: %s", name, error)
+                partition.take_offline(error)
+                self.broker.lot.happened(name)
+                self.soon(self.settle)
+
+    async def hand_over(self) -> None:
+        """Has other brokers of the cluster lead what this one leads; it serves meanwhile."""
+        await self.member.hand_over()
+
+    async def finish_writing(self) -> None:
+        """Returns when all that was written is synced, all changes of the metadata have ended, and both are answered.
+
+        Nothing new may be taken in any more.  A broker that stops sooner tells an idempotent producer to send again
+        what the next start finds in the log.  It gives up when a disk hangs.
+        """
+        # Logs that come from Kafka know only the last batch of each producer after their first start, as its snapshots
+        # contain no more.  So the responses must be sent before the connections close.
+        self._all_finished = self.loop.create_future()
+        self.settle()
+        await asyncio.wait([self._all_finished], timeout=FINISH_SECONDS_MAX)
+        if not self._all_finished.done():
+            log.error("%d s were not enough to sync what was written; who waits for it is told so", FINISH_SECONDS_MAX)
+
+    @property
+    def _is_finishing(self) -> bool:
+        is_writing = self.effects.are_changing or self._slices.is_under_way or self.broker.is_writing
+        return is_writing or self._answering.is_under_way
+
+    def leave(self) -> None:
+        """Hears and says nothing more as a member of a cluster."""
+        self.member.close()
+
+    def stop_answering(self) -> None:
+        """Completes all parked requests with what is known now."""
+        self._slices.finish()
+        self._housekeeping.drop()
+        self._stop_working()
+        self._answering.finish()
+
+    def _stop_working(self) -> None:
+        if self._watched_configs is not None:
+            self._watched_configs.stop()
+        self._is_stopped = True
+        self._threads.close()
+        self.room.stop()
+        self._ticking.stop()
+
+    def stop(self) -> None:
+        """Waits for all threads, then closes the logs.  The loop may end afterwards."""
+        self.movers.stop()
+        self._syncs.stop()
+        self._stop_cleaner()
+        self._threads.stop()
+        now = self.now()
+        if are_short():  # Each log opens some files as it closes.
+            self.broker.release_files(len(self.broker.partitions), INT32_MAX)
+        with ThreadPoolExecutor(CLOSING_THREADS_MAX, thread_name_prefix="odradek-closing") as threads:
+            closings = [closing for directory in self.broker.storage for closing in directory.begin_close(now.wall)]
+            for _ in threads.map(lambda closing: closing.run(), closings):
+                pass
+        for problem in self.broker.stop(now):
+            log.error("not stopped cleanly: %s", problem)
+
+    def _stop_cleaner(self) -> None:
+        self.broker.cleaner.stop()
+        self._cleaner_throttle.stop()
+
+    def abandon(self) -> None:
+        """Ends without a word to anybody: threads finish what they have begun, and the logs are left as they are."""
+        self._stop_working()
+        self._answering.stop()
+        self.movers.stop()
+        self._syncs.stop()
+        self._stop_cleaner()
+        self._slices.drop()
+        self._housekeeping.drop()
+        self._threads.stop(cancels=True)
+        for directory in self.broker.storage:
+            directory.abandon()
+
+    def _clean(self, step: Clean) -> Cleaned:
+        return step.run(self._cleaner_throttle)
+
+    def _keep_house(self, now: Moment) -> None:
+        self.room.look()
+        if not self._housekeeping.is_under_way:
+            self._housekeeping.add(self.broker.keep_house(now))
+
+
+def _wants_none(api_key: int) -> bool:
+    return False

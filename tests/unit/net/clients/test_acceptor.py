@@ -1,0 +1,276 @@
+"""Nobody waits at the door: counted in turns of the loop, not in seconds, and on both loops that a broker may have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from odradek.net.clients import acceptor as doors
+from odradek.net.clients.acceptor import ACCEPTING_SECONDS, Door, bound
+from support.crowd import need_files
+
+WAITING = 400
+HOLD = 1000  # Some work in each turn, so that none is short.
+BACKLOG = 4096
+PER_TURN = 150  # As many as the house's clock lets in.
+LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+
+
+class Counting(socket.socket):
+    """A listening socket that counts how often it was asked."""
+
+    asked = 0
+
+    def _accept(self) -> tuple[int, Any]:
+        self.asked += 1
+        accepted: tuple[int, Any] = super()._accept()  # type: ignore[misc]
+        return accepted
+
+
+class House:
+    """Who was let in, and in which turn; who was turned away."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.turn = 0
+        self.entered: list[tuple[int, socket.socket]] = []
+        self.turned_away = 0
+        self.listening = Counting()
+        self.listening.bind(("127.0.0.1", 0))
+        self.listening.setblocking(False)
+        self.crowded: list[bool] = []
+        self.now = 0.0
+        self.entering_seconds = 0.0  # How long it takes to let one in.
+        self.door = Door(
+            loop, [self.listening], self._enter, self._turned_away, self.crowded.append, clock=lambda: self.now
+        )
+        self.door.open(BACKLOG)
+
+    def connected(self, count: int) -> list[socket.socket]:
+        """They wait: the loop does not run meanwhile."""
+        return [socket.create_connection(self.listening.getsockname()) for _ in range(count)]
+
+    def run_until(self, is_enough: Callable[[], bool]) -> None:
+        """The loop is busy all the time: in every turn there is something else to do, and it never sleeps."""
+
+        def one_turn() -> None:
+            self.turn += 1
+            sum(range(HOLD))
+            if is_enough():
+                self.loop.stop()
+            else:
+                self.loop.call_soon(one_turn)
+
+        self.loop.call_soon(one_turn)
+        self.loop.run_forever()
+
+    def close(self) -> None:
+        self.door.close()
+        for _, one in self.entered:
+            one.close()
+
+    def _enter(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
+        assert accepted.gettimeout() == 0
+        assert address == accepted.getpeername()
+        self.entered.append((self.turn, accepted))
+        self.now += self.entering_seconds
+
+    def _turned_away(self, address: tuple[Any, ...]) -> None:
+        self.turned_away += 1
+
+
+@pytest.fixture(params=LOOPS.values(), ids=LOOPS)
+def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
+    with closing(request.param()) as running:
+        yield running
+
+
+@pytest.fixture
+def house(loop: asyncio.AbstractEventLoop) -> Iterator[House]:
+    need_files(3 * WAITING)
+    with closing(House(loop)) as one:
+        yield one
+
+
+def close_all(clients: list[socket.socket]) -> None:
+    for one in clients:
+        one.close()
+
+
+def test_all_who_wait_are_accepted_in_one_turn(house: House) -> None:
+    clients = house.connected(WAITING)
+    house.run_until(lambda: len(house.entered) == WAITING)
+    assert len({turn for turn, _ in house.entered}) == 1
+    assert house.crowded == [False]
+    close_all(clients)
+
+
+def test_a_flood_leaves_turns_for_those_inside(house: House) -> None:
+    house.entering_seconds = ACCEPTING_SECONDS / (PER_TURN - 0.5)
+    clients = house.connected(WAITING)
+    house.run_until(lambda: len(house.entered) == WAITING and house.crowded[-1:] == [False])
+    turns = [turn for turn, _ in house.entered]
+    assert turns.count(turns[0]) == PER_TURN
+    assert turns[-1] <= turns[0] + WAITING // PER_TURN + 1
+    assert house.crowded == [True, True, False], "those inside are told while some wait"
+    close_all(clients)
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The next would be the one that is lowest now, and it may not be given out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free(), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def lowest_free() -> int:
+    one = os.dup(2)
+    os.close(one)
+    return one
+
+
+def alone(check: Callable[[House], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Runs it where no thread of another test, a client's say, takes a descriptor or gives one back."""
+    process = multiprocessing.get_context("spawn").Process(target=_in_a_house, args=(check, new_loop))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, "what failed is in its output"
+
+
+def _in_a_house(check: Callable[[House], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    need_files(3 * WAITING)
+    with closing(new_loop()) as loop, closing(House(loop)) as house:
+        check(house)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
+def test_who_finds_no_descriptor_is_told_at_once(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    alone(_is_told_at_once, new_loop)
+
+
+def _is_told_at_once(house: House) -> None:
+    clients = house.connected(WAITING)
+    asked_in_turn: dict[int, int] = {}
+
+    def is_over() -> bool:
+        asked_in_turn[house.turn] = house.listening.asked
+        return house.turn == 50
+
+    with ExitStack() as limits:
+        # On the loop: to begin to run, uvloop needs some itself.
+        house.loop.call_soon(limits.enter_context, no_descriptor_left())
+        house.run_until(is_over)
+    assert house.turned_away == WAITING
+    assert not house.entered
+    assert house.listening.asked <= 2 * WAITING + 2, "each time without a descriptor, and with the spare one"
+    assert asked_in_turn[10] == asked_in_turn[50], "when nobody waits, nobody is asked for"
+    for one in clients:
+        assert one.recv(1) == b""
+    with closing(house.connected(1)[0]):
+        house.run_until(lambda: len(house.entered) == 1)
+    close_all(clients)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
+def test_without_a_spare_descriptor_the_loop_does_not_spin(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    alone(_does_not_spin, new_loop)
+
+
+def _does_not_spin(house: House) -> None:
+    clients = house.connected(1)
+    spare = house.door._spare
+    assert spare is not None
+    os.close(spare)
+    house.door._spare = None  # As if a log had been quicker to take it.
+    doors.PAUSE_SECONDS = 3600  # type: ignore[misc]
+    told: list[logging.LogRecord] = []
+    doors.log.addFilter(told.append)  # type: ignore[arg-type]
+    with ExitStack() as limits:
+        house.loop.call_soon(limits.enter_context, no_descriptor_left())
+        house.run_until(lambda: house.turn == 50)
+    assert house.listening.asked == 1
+    assert not house.entered
+    assert not house.turned_away
+    assert "nobody is let in" in told[0].getMessage()
+    house.door._watch()  # When the time is over.
+    house.run_until(lambda: len(house.entered) == 1)
+    assert house.door._spare is not None
+    close_all(clients)
+
+
+def test_an_error_of_one_connection_keeps_nobody_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def accept(one: Counting) -> tuple[int, Any]:
+        one.asked += 1
+        if one.asked == 1:
+            raise ConnectionAbortedError(103, "it has gone")
+        accepted: tuple[int, Any] = socket.socket._accept(one)  # type: ignore[attr-defined]
+        return accepted
+
+    monkeypatch.setattr(Counting, "_accept", accept)
+    with closing(house.connected(1)[0]):
+        house.run_until(lambda: len(house.entered) == 1)
+    assert house.listening.asked == 3
+
+
+def test_a_closed_door_takes_nobody(house: House) -> None:
+    address = house.listening.getsockname()
+    house.door.close()
+    house.door.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+
+
+def test_what_is_accepted_sends_without_delay(loop: asyncio.AbstractEventLoop) -> None:
+    (one,) = loop.run_until_complete(bound(loop, "127.0.0.1", 0))
+    with one:
+        one.listen()
+        with socket.create_connection(one.getsockname()), one.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists(), reason="there is no IPv6 here")
+def test_no_host_is_every_interface_on_one_port(loop: asyncio.AbstractEventLoop) -> None:
+    sockets = loop.run_until_complete(bound(loop, "", 0))
+    assert {one.family for one in sockets} == {socket.AF_INET, socket.AF_INET6}
+    assert len({one.getsockname()[1] for one in sockets}) == 1
+    close_all(sockets)
+
+
+def test_nothing_stays_open_when_an_address_is_not_to_be_had(loop: asyncio.AbstractEventLoop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        before = lowest_free()
+        with pytest.raises(OSError, match="in use"):
+            loop.run_until_complete(bound(loop, "127.0.0.1", taken.getsockname()[1]))
+    assert lowest_free() <= before
+
+
+def test_a_short_queue_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "somaxconn"
+    monkeypatch.setattr(doors, "SOMAXCONN", path)
+    doors.tell_of_short_queue.cache_clear()
+    doors.tell_of_short_queue(4000)  # It is not there: another system.
+    path.write_text("128\n")
+    doors.tell_of_short_queue(128)
+    assert not caplog.records
+    for _ in range(2):
+        doors.tell_of_short_queue(4096)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "somaxconn is 128" in caplog.text
+    doors.tell_of_short_queue.cache_clear()

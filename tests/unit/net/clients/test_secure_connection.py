@@ -1,0 +1,377 @@
+"""TLS in front of a connection, on real sockets: what the connection is told, and what becomes of others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from odradek.core.kernel.moment import Moment
+from odradek.log.files.disk import FileSlice, RealDisk
+from odradek.net.clients import secure_connection as secure
+from odradek.net.clients.secure_connection import Entrance, SecureFront, SecureTransport
+from odradek.net.loop.active_connections import Heard
+from odradek.net.loop.traffic import Traffic
+from odradek.net.shell.outbox import outbox_of
+from odradek.tls.config import TlsConfig
+from odradek.tls.contexts import Contexts, client_context, server_context
+from odradek.wire.primitives import Chunk
+from support.certificates import Authority, Known
+
+pytestmark = pytest.mark.slow
+
+SECONDS_MAX = 60
+
+
+class Shell:
+    """What outboxes need of one."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.traffic = Traffic()
+        self.movers: Any = None
+        self.heard = Heard()
+        self._pool = ThreadPoolExecutor(1)
+
+    def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:
+        self._pool.submit(work).add_done_callback(lambda done: self.loop.call_soon_threadsafe(then, done))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.loop.call_soon(work)
+
+    def now(self) -> Moment:
+        return Moment(0, int(self.loop.time() * 1000))
+
+    def read_failed(self, path: str, error: OSError) -> None: ...
+
+
+class Door:
+    """A listener that counts."""
+
+    name = "SSL"
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.loop = Shell()
+        self.entrance = Entrance(contexts)
+        self.inside: set[object] = set()
+        self.made: list[Told] = []
+
+    def admitted(self, connection: object, address: str) -> None:
+        self.inside.add(connection)
+
+    def forget(self, connection: object) -> None:
+        self.inside.discard(connection)
+
+    def now_ms(self) -> int:
+        return int(self.loop.loop.time() * 1000)
+
+    def accepted(self) -> SecureFront:
+        self.made.append(Told())
+        return SecureFront(self, self.entrance, self.made[-1])  # type: ignore[arg-type]  # Shell has what it takes.
+
+
+class Told(asyncio.BufferedProtocol):
+    """A connection: what came to it, in a buffer of a size that is no record's."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.calls: list[str] = []
+        self.sizes: list[int] = []
+        self.turns: list[int] = []  # In which turn of the loop each came.
+        self._turn = 0
+        self._space = memoryview(bytearray(50_001))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.calls.append("made")
+        self.transport = cast(SecureTransport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.calls.append("lost")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += self._space[:nbytes]
+        self.sizes.append(nbytes)
+        self.turns.append(self._turn)
+        asyncio.get_running_loop().call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._turn = len(self.turns)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def known(authority: Authority) -> Known:
+    return authority.known()
+
+
+@pytest.fixture
+def contexts(authority: Authority, known: Known) -> Contexts:
+    chain, key = known.chain, known.key
+    pem = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+    return Contexts(TlsConfig.parse(pem), server_context)
+
+
+@pytest.fixture
+def outer(authority: Authority) -> ssl.SSLContext:
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem}
+    return client_context(TlsConfig.parse(trust))
+
+
+def run(contexts: Contexts, work: Callable[[Door, int], Any]) -> None:
+    """`work` gets the listener and its port, on a loop of uvloop."""
+
+    async def on_a_loop() -> None:
+        door = Door(contexts)
+        server = await door.loop.loop.create_server(door.accepted, "127.0.0.1", 0)
+        try:
+            await asyncio.wait_for(work(door, server.sockets[0].getsockname()[1]), SECONDS_MAX)
+        finally:
+            server.close()
+
+    uvloop.run(on_a_loop())
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.005)
+
+
+@contextmanager
+def talking(port: int, outer: ssl.SSLContext, talk: Callable[[ssl.SSLSocket], None]) -> Iterator[threading.Thread]:
+    """A client in a thread."""
+
+    def go() -> None:
+        plain = socket.create_connection(("127.0.0.1", port), SECONDS_MAX)
+        with outer.wrap_socket(plain, server_hostname="localhost") as stream:
+            talk(stream)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    yield thread
+
+
+async def ended(thread: threading.Thread) -> None:
+    await until(lambda: not thread.is_alive())
+
+
+def test_what_is_said_arrives_and_the_end_too(contexts: Contexts, outer: ssl.SSLContext) -> None:
+    said = os.urandom(1_000_000)
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, lambda stream: stream.sendall(said)) as thread:
+            await ended(thread)
+            await until(lambda: door.made[0].calls == ["made", "lost"])
+            assert door.made[0].received == said
+            assert not door.inside
+
+    run(contexts, work)
+
+
+def test_records_of_one_byte_keep_nobody_waiting(contexts: Contexts, outer: ssl.SSLContext) -> None:
+    """Each takes as long as one of 16 KiB nearly, and 10,000 fit into what a socket gives at once."""
+    said = os.urandom(40_000)
+
+    def say(stream: ssl.SSLSocket) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = outer.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        plain = socket.create_connection(stream.getpeername(), SECONDS_MAX)
+        while True:
+            try:
+                session.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                plain.sendall(outgoing.read())
+                incoming.write(plain.recv(65_536))
+        for byte in said:
+            session.write(bytes([byte]))
+        plain.sendall(outgoing.read())
+        plain.close()
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, say) as thread:
+            await ended(thread)
+            await until(lambda: len(door.made) == 2 and door.made[1].calls == ["made", "lost"])
+            assert door.made[1].received == said
+            assert max(door.made[1].sizes) <= secure.RECORDS_PER_TURN
+            assert len(set(door.made[1].turns)) >= len(said) / secure.RECORDS_PER_TURN / 2
+
+    run(contexts, work)
+
+
+class ColdSlice(FileSlice):
+    """Never in the page cache."""
+
+    def read_cached(self, space: memoryview) -> int:
+        return 0
+
+    def part(self, start: int, size: int) -> ColdSlice:
+        return ColdSlice(self.file, self.position + start, min(size, self.size - start))
+
+
+@pytest.mark.parametrize("kind", [FileSlice, ColdSlice])
+def test_answers_arrive_in_order_from_memory_and_from_files(
+    contexts: Contexts, outer: ssl.SSLContext, tmp_path: Path, kind: type[FileSlice]
+) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+    file = RealDisk().open(str(tmp_path / "log"))
+    heard = bytearray()
+
+    def listen(stream: ssl.SSLSocket) -> None:
+        while data := stream.recv(30_000):
+            heard.extend(data)
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, listen) as thread:
+            await until(lambda: bool(door.made and door.made[0].calls))
+            outbox = outbox_of(door.made[0].transport, door.loop, lambda: None)  # type: ignore[arg-type]
+            chunks = [b"front", kind(file, 10, 2_500_000), b"end", b"x" * 200_000, kind(file, 0, 100), b""]
+            outbox.put([cast(Chunk, chunk) for chunk in chunks])
+            outbox.put([b"last"])
+            outbox.close_when_empty()
+            await ended(thread)
+
+    run(contexts, work)
+    assert heard == b"front" + content[10:2_500_010] + b"end" + b"x" * 200_000 + content[:100] + b"last"
+
+
+def test_no_more_is_encrypted_than_a_slow_reader_takes(
+    contexts: Contexts, outer: ssl.SSLContext, tmp_path: Path
+) -> None:
+    size = 64 * 1024 * 1024
+    (tmp_path / "log").write_bytes(bytes(size))
+    file = RealDisk().open(str(tmp_path / "log"))
+    goes_on, received = threading.Event(), []
+
+    def listen(stream: ssl.SSLSocket) -> None:
+        goes_on.wait(SECONDS_MAX)
+        total = 0
+        while total < size:
+            total += len(stream.recv(1 << 20))
+        received.append(total)
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, listen) as thread:
+            await until(lambda: bool(door.made and door.made[0].calls))
+            drained: list[bool] = []
+            outbox = outbox_of(door.made[0].transport, door.loop, lambda: drained.append(True))  # type: ignore[arg-type]
+            outbox.put([cast(Chunk, FileSlice(file, 0, size))])
+            sent = -1
+            while door.loop.traffic.bytes_out != sent:  # Until the socket takes no more.
+                sent = door.loop.traffic.bytes_out
+                await asyncio.sleep(0.1)
+            assert outbox.is_backed_up
+            assert sent < size / 2
+            goes_on.set()
+            await ended(thread)
+            assert not outbox.is_backed_up
+            assert drained
+
+    run(contexts, work)
+    assert received == [size]
+
+
+def test_who_lets_tls_answer_and_does_not_read_is_ended(contexts: Contexts, outer: ssl.SSLContext) -> None:
+    may_end, goes_on = threading.Event(), threading.Event()
+
+    def ask(stream: ssl.SSLSocket) -> None:
+        goes_on.wait(SECONDS_MAX)
+        stream.sendall(b"more")
+        may_end.wait(SECONDS_MAX)
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, ask) as thread:
+            await until(lambda: bool(door.made and door.made[0].calls))
+            told = door.made[0]
+            outbox = outbox_of(told.transport, door.loop, lambda: None)  # type: ignore[arg-type]
+            outbox.put([b"x" * 60_000_000])
+            assert outbox.is_backed_up
+            # As a peer's requests for new keys leave it, which Python has no call for.
+            told.transport._session._to_send += b"y" * (secure.UNSENT_BYTES_MAX + 1)
+            goes_on.set()
+            await until(lambda: told.calls == ["made", "lost"])
+            may_end.set()
+            await ended(thread)
+
+    run(contexts, work)
+
+
+def test_a_connection_that_does_not_read_gets_nothing_and_all_of_it_later(
+    contexts: Contexts, outer: ssl.SSLContext
+) -> None:
+    async def work(door: Door, port: int) -> None:
+        said = os.urandom(500_000)
+        with talking(port, outer, lambda stream: (stream.sendall(said), stream.recv(1))) as thread:  # type: ignore[arg-type,return-value,func-returns-value]
+            await until(lambda: bool(door.made and door.made[0].calls))
+            told = door.made[0]
+            told.transport.pause_reading()
+            before = len(told.received)
+            await asyncio.sleep(0.1)
+            assert len(told.received) == before
+            told.transport.resume_reading()
+            await until(lambda: told.received == said)
+            told.transport.close()
+            await ended(thread)
+
+    run(contexts, work)
+
+
+def test_a_handshake_has_an_end(
+    contexts: Contexts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secure, "HANDSHAKE_SECONDS_MAX", 0.1)
+
+    async def work(door: Door, port: int) -> None:
+        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        streams[1][1].write(b"\x16\x03\x01")
+        for reader, _ in streams:
+            assert await reader.read() == b""
+        await until(lambda: not door.inside)
+        assert [told.calls for told in door.made] == [[], [], []], "the connection behind never knew of it"
+
+    run(contexts, work)
+    lines = [record.getMessage() for record in caplog.records if record.name == secure.__name__]
+    assert [line.partition(" is not let in by TLS: ")[2].partition(" (")[0] for line in lines] == [
+        "it stopped before it said anything",
+        "it stopped in the TLS handshake",
+    ], "each reason once a second"
+
+
+def test_an_alert_arrives_though_the_peer_goes_on_sending(contexts: Contexts, known: Known) -> None:
+    stranger = ssl.create_default_context()  # It trusts those that the system trusts.
+    said: list[str] = []
+
+    def refuse(port: int) -> None:
+        try:
+            stranger.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost")
+        except ssl.SSLCertVerificationError as error:
+            said.append(error.verify_message)
+
+    async def work(door: Door, port: int) -> None:
+        await asyncio.to_thread(refuse, port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00" + b"\x00" * 100_000)
+        answer = await reader.read()
+        assert answer[:1] == b"\x15", "an alert, and not a reset connection"
+        writer.close()
+        await until(lambda: not door.inside)
+
+    run(contexts, work)
+    assert len(said) == 1

@@ -1,0 +1,198 @@
+"""What the controller says waits while the metadata tree does not answer, and no longer; a failure stops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.coordination.tree import TreeFailed
+from odradek.core.broker.replicas import Errors
+from odradek.core.controller.broker_request_batch import (
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    ToBroker,
+    UpdateMetadata,
+)
+from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.moment import Moment
+from odradek.net.cluster import controller_updates as from_controller
+from odradek.net.cluster.controller_updates import FromController
+from odradek.net.cluster.tree_metadata import Metadata
+from odradek.net.loop.threads import done_here
+from support.at_once import AtOnce
+from support.in_memory import US, Harness
+from support.waiting import SECONDS_MAX
+
+TOPIC = TopicName("t")
+
+
+class Shell(AtOnce):
+    """Does all at once, but for what the loop is asked for."""
+
+    def __init__(self, now: Moment) -> None:
+        super().__init__(lambda: now, nullcontext)
+        self.loop = asyncio.get_running_loop()
+
+    def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
+        """What a thread fails with comes back in its future, as in a broker."""
+        self._tell(done_here(work), then)
+
+
+class Unanswered:
+    """A tree that does not answer until its session has been begun anew."""
+
+    def __init__(self) -> None:
+        self.has_session = False
+
+    def check_controller_epoch(self, epoch: int) -> None:
+        """Every epoch that is named here has had a controller."""
+
+    def overrides(self, name: TopicName) -> Mapping[str, str]:
+        if not self.has_session:
+            raise TreeFailed(f"/config/topics/{name}", "there is no session")
+        return {"retention.ms": "1"}
+
+
+def update(controller_epoch: int, broker_epoch: int) -> ToBroker:
+    state = LeaderAndIsr(US, LeaderEpoch(0), (US,))
+    told = {TopicPartition(TOPIC, 0): PartitionMetadata(state, (US,), ())}
+    request = UpdateMetadata(told, {TOPIC: Uuid(bytes(range(16)))}, (), is_full=False)
+    return ToBroker(US, broker_epoch, US, controller_epoch, request)
+
+
+def test_it_is_taken_in_at_once_when_there_is_a_session_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_controller, "RETRY_SECONDS", 2 * SECONDS_MAX)
+    harness = Harness(tmp_path)
+    broker, tree = harness.broker, Unanswered()
+    before = broker.controlled.broker_epoch
+    ends: list[Errors | Refused] = []
+
+    async def play() -> None:
+        shell = Shell(harness.now)
+        told = FromController(
+            shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), updated=lambda: None
+        )
+        told.add(update(5, before), ends.append)
+        told.add(update(6, before + 1), ends.append)
+        told.go_on()
+        assert not ends, "the tree does not answer"
+        tree.has_session = True
+        broker.registered(before + 1)
+        told.renewed()
+        told.go_on()
+        told.renewed()  # Nothing waits.
+
+    asyncio.run(play())
+    stale, taken = ends
+    assert isinstance(stale, Refused) and stale.code == ErrorCode.STALE_BROKER_EPOCH
+    assert taken == {}
+    assert broker.view.topics[TOPIC].configs == {"retention.ms": "1"}
+    assert before != NO_EPOCH
+
+
+# A failure.
+
+
+class Tree(Unanswered):
+    """A tree that answers; the latest controller epoch is 7."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.has_session = True
+        self.failure = failure
+
+    def overrides(self, name: TopicName) -> Mapping[str, str]:
+        if self.failure is not None:
+            raise self.failure
+        return {}
+
+    def check_controller_epoch(self, epoch: int) -> None:
+        if epoch > 7:
+            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"{epoch}")
+
+
+def ends_of(harness: Harness, tree: Tree, *sent: ToBroker) -> list[Errors | Refused]:
+    """Return how requests end that follow one another."""
+    ends: list[Errors | Refused] = []
+
+    async def play() -> None:
+        shell = Shell(harness.now)
+        told = FromController(
+            shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), updated=lambda: None
+        )
+        for one in sent:
+            told.add(one, ends.append)
+        for _ in sent:
+            told.go_on()
+            await asyncio.sleep(0)
+            while shell.slices:
+                shell.do(shell.slices.popleft())
+
+    asyncio.run(play())
+    return ends
+
+
+def code_of(end: Errors | Refused) -> ErrorCode:
+    return end.code if isinstance(end, Refused) else ErrorCode.NONE
+
+
+UNKNOWN = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("failure", [ValueError("odd"), OSError("no such file"), RuntimeError("anything")])
+def test_a_thread_that_fails_costs_its_request_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    harness = Harness(tmp_path)
+    epoch = harness.broker.controlled.broker_epoch
+    known = update(5, epoch)
+    tree = Tree(failure)
+    empty = known._replace(request=cast(UpdateMetadata, known.request)._replace(partitions={}))
+    ends = ends_of(harness, tree, known, empty)
+    assert [code_of(end) for end in ends] == [UNKNOWN, ErrorCode.NONE]
+    (record,) = [one for one in caplog.records if one.exc_info]
+    assert str(failure) in str(record.exc_info) and "UpdateMetadata" in record.getMessage()
+
+
+def test_a_slice_that_fails_costs_its_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness(tmp_path)
+    broker, epoch = harness.broker, harness.broker.controlled.broker_epoch
+    put = broker.view.put
+
+    def fails_once(topic: object) -> None:
+        monkeypatch.undo()
+        raise IndexError(f"while {topic} is taken in")
+
+    monkeypatch.setattr(type(broker.view), "put", lambda _, topic: fails_once(topic))
+    ends = ends_of(harness, Tree(), update(5, epoch), update(6, epoch))
+    assert put and [code_of(end) for end in ends] == [UNKNOWN, ErrorCode.NONE]
+    assert TOPIC in broker.view.topics
+
+
+def test_an_epoch_that_no_controller_has_does_not_make_the_broker_deaf(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    epoch = harness.broker.controlled.broker_epoch
+    ends = ends_of(harness, Tree(), *(update(one, epoch) for one in (6, 8, 2**31 - 1, 7, 6)))
+    stale = ErrorCode.STALE_CONTROLLER_EPOCH
+    assert [code_of(end) for end in ends] == [ErrorCode.NONE, stale, stale, ErrorCode.NONE, stale]
+    assert harness.broker.controlled.controller_epoch == 7
+
+
+def test_a_stale_request_makes_no_files(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    state = AssignedState(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), is_new=True)
+    become = BecomeLeaderOrFollower({TopicPartition(TOPIC, 0): state}, {TOPIC: Uuid(bytes(range(16)))}, ())
+    stale = ToBroker(US, 0, US, 5, become)
+    ends = ends_of(harness, Tree(), stale)
+    assert [code_of(end) for end in ends] == [ErrorCode.STALE_BROKER_EPOCH]
+    assert sorted(tmp_path.iterdir()) == before

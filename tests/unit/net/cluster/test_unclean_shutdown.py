@@ -1,0 +1,126 @@
+"""A broker that may have lost records waits until no ISR has it beside others, if somebody is there to change that."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.coordination import layout
+from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.tree import ensure_paths
+from odradek.net.cluster import unclean_shutdown as unclean_start
+from odradek.net.cluster.unclean_shutdown import await_replacement
+
+US, OTHER = BrokerId(1), BrokerId(2)
+NAMES = [TopicPartition(TopicName("t"), index) for index in range(2)]
+GONE = TopicPartition(TopicName("gone"), 0)
+PATIENCE_MS = 600_000
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[SqliteTree]:
+    tree = SqliteTree(tmp_path / "metadata.sqlite", durable=False)
+    layout.ensure_startup_paths(tree)
+    ensure_paths(tree, [layout.broker(OTHER)])
+    yield tree
+    tree.close()
+
+
+def in_sync(tree: SqliteTree, name: TopicPartition, *isr: BrokerId) -> None:
+    data = layout.encode_partition_state(layout.PartitionState(isr[0], LeaderEpoch(0), 0, isr, 0))
+    ensure_paths(tree, [layout.partition_state(*name)])
+    tree.set(layout.partition_state(*name), data)
+
+
+def wait(*arguments: Any, **keywords: Any) -> None:
+    asyncio.run(await_replacement(*arguments, **keywords))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object]) -> None:
+    """Has something happen each time that it waits, instead of time."""
+
+    async def sleep(seconds: float) -> None:
+        happens(seconds)
+
+    monkeypatch.setattr(unclean_start.asyncio, "sleep", sleep)
+
+
+def test_it_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        in_sync(tree, name, US, OTHER)
+    looks = iter(NAMES)
+    meanwhile(monkeypatch, lambda _: in_sync(tree, next(looks), OTHER))
+    wait(tree, US, [*NAMES, GONE], PATIENCE_MS)
+    assert next(looks, None) is None, "it looked until the last had changed"
+
+
+def never(_: float) -> None:
+    raise AssertionError("it waits")
+
+
+@pytest.mark.parametrize("isr", [(US,), (OTHER,)])
+def test_it_does_not_wait_where_it_counts_alone_or_not_at_all(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, isr: tuple[BrokerId, ...]
+) -> None:
+    in_sync(tree, NAMES[0], *isr)
+    meanwhile(monkeypatch, never)
+    wait(tree, US, NAMES, PATIENCE_MS)
+
+
+def test_it_does_not_wait_for_what_is_being_deleted(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    ensure_paths(tree, [layout.delete_topic(NAMES[0].topic)])
+    meanwhile(monkeypatch, never)
+    wait(tree, US, NAMES, PATIENCE_MS)
+
+
+def test_the_first_of_those_that_were_lost_together_does_not_wait(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    meanwhile(monkeypatch, lambda _: tree.delete(layout.broker(OTHER)))
+    wait(tree, US, NAMES, PATIENCE_MS)
+
+
+def test_it_starts_all_the_same_if_nobody_does_anything(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    wait(tree, US, NAMES, patience_ms=0)
+    assert "nobody takes broker 1 out of the ISRs of 1 partitions: it starts" in caplog.messages
+
+
+def test_who_knows_what_it_lacks_gives_others_time_to_come(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    tree.delete(layout.broker(OTHER))
+    steps = iter((lambda: ensure_paths(tree, [layout.broker(OTHER)]), lambda: in_sync(tree, NAMES[0], OTHER)))
+    meanwhile(monkeypatch, lambda _: next(steps)())
+    wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES[:1])
+    assert next(steps, None) is None, "another one came, and leads"
+
+
+@pytest.mark.parametrize("lacking", [[], NAMES[1:]])
+def test_who_is_alone_and_lacks_nothing_that_counts_does_not_wait(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, lacking: list[TopicPartition]
+) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    tree.delete(layout.broker(OTHER))
+    meanwhile(monkeypatch, never)
+    wait(tree, US, NAMES, PATIENCE_MS, lacking)
+
+
+def test_who_lacks_something_does_not_wait_for_ever_for_others(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    tree.delete(layout.broker(OTHER))
+    times = itertools.count(0, PATIENCE_MS / 1000 / 8)
+    monkeypatch.setattr(unclean_start, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    meanwhile(monkeypatch, lambda _: None)
+    wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES)
+    assert next(times) < PATIENCE_MS / 1000, "a quarter"

@@ -1,0 +1,201 @@
+"""The controller's thread: a tree that goes away and comes back in the middle of a step, and sessions that end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, TimestampMs, TopicName
+from odradek.base.uuids import Uuid
+from odradek.coordination import layout
+from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.tree import Create, SessionExpired, SessionListener, SessionState, Unavailable
+from odradek.core.controller import events
+from odradek.core.controller.broker_request_batch import ToBroker, UpdateMetadata
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.controller_steps import Steps
+from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, TopicAssignment
+from odradek.net.controller import controller_thread
+from odradek.net.controller.controller_thread import ControllerThread
+from odradek.net.controller.controller_tree import ControllerTree
+
+ME = BrokerId(0)
+NOW = TimestampMs(1_700_000_000_000)
+SECONDS_MAX = 30
+
+
+class Network:
+    """A tree that may be out of reach, and says so as one over a network does."""
+
+    def __init__(self, tree: SqliteTree) -> None:
+        self.tree = tree
+        self.is_down = self.is_over = False
+        self.asked = SimpleQueue[str]()  # What was asked for while it was down.
+        self.listeners: list[SessionListener] = []
+
+    def on_session(self, listener: SessionListener) -> None:
+        self.listeners.append(listener)
+
+    def say(self, state: SessionState) -> None:
+        for listener in self.listeners:
+            listener(state)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.tree, name)
+        if not callable(found):
+            return found
+
+        def called(*arguments: object, **named: object) -> object:
+            if self.is_over:
+                raise SessionExpired
+            if self.is_down:
+                self.asked.put(name)
+                raise Unavailable(detail="the network is down")
+            return found(*arguments, **named)
+
+        return called
+
+
+class Running:
+    """A controller in its thread, with what it says."""
+
+    def __init__(self, path: Path, *, rebalance_seconds: int | None = None) -> None:
+        self.network = Network(SqliteTree(path, durable=False))
+        layout.ensure_startup_paths(self.network)
+        info = BrokerInfo(ME, (Endpoint("PLAINTEXT", "localhost", 9092),))
+        self.network.create(layout.broker(ME), layout.encode_broker(info, NOW), ephemeral=True)
+        self.sent = SimpleQueue[Sequence[ToBroker]]()
+        self.answered = SimpleQueue[events.Ask[Any]]()
+        self.failures = SimpleQueue[Exception]()
+        self.controller = Controller(ME)
+        self.thread = ControllerThread(
+            self.controller,
+            self.network,
+            ME,
+            now=lambda: NOW,
+            may_be_unclean=lambda config: False,
+            send=self.sent.put,
+            answered=self.answered.put,
+            failed=self.failures.put,
+            rebalance_seconds=rebalance_seconds,
+        )
+
+    def create(self, name: str) -> None:
+        topic = TopicName(name)
+        assignment = TopicAssignment({0: (ME,)}, Uuid(name.encode().ljust(16, b"-")))
+        self.network.tree.multi([Create(layout.topic(topic), layout.encode_topic(assignment))])
+
+    def await_all(self, *names: str) -> None:
+        """Waits until brokers are told everything, and that is these topics."""
+        found: set[str] | None = None
+        while found != set(names):
+            for request in self.sent.get(timeout=SECONDS_MAX):
+                if isinstance(request.request, UpdateMetadata) and request.request.is_full:
+                    found = {partition.topic for partition in request.request.partitions}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    made = Running(tmp_path / "tree")
+    made.create("first")
+    made.thread.start()
+    made.await_all("first")
+    yield made
+    made.network.is_down = False
+    made.thread.close()
+    made.network.tree.close()
+    assert made.failures.empty()
+
+
+def test_a_step_is_done_when_the_tree_is_there_again(running: Running) -> None:
+    running.network.is_down = True
+    running.network.say(SessionState.SUSPENDED)
+    running.create(
+        "second"
+    )  # By somebody who reaches the tree; the watch for it is told all the same, as this tree has it.
+    running.network.asked.get(timeout=SECONDS_MAX)
+    assert running.sent.empty()
+    running.network.is_down = False
+    running.network.say(SessionState.CONNECTED)
+    running.await_all("first", "second")
+    assert running.controller.epoch == 1
+
+
+def test_what_happened_meanwhile_is_seen_without_a_watch(running: Running) -> None:
+    running.network.say(SessionState.SUSPENDED)
+    running.network.say(SessionState.CONNECTED)
+    running.await_all("first")
+
+
+def test_a_session_that_ends_deposes(running: Running) -> None:
+    running.network.is_over = True
+    running.network.say(SessionState.EXPIRED)
+    ask = events.ShutDown(ME, -1)
+    running.thread.tell(ask)
+    assert running.answered.get(timeout=SECONDS_MAX) is ask
+    assert (ask.answer, ask.error) == (None, ErrorCode.NOT_CONTROLLER)
+    assert not running.controller.is_active
+
+
+def test_questions_are_answered_in_their_order(running: Running) -> None:
+    asks = [events.ShutDown(ME, epoch) for epoch in (-1, 0, -1)]
+    for ask in asks:
+        running.thread.tell(ask)
+    assert [running.answered.get(timeout=SECONDS_MAX) for _ in asks] == asks
+    assert [ask.error for ask in asks] == [ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+
+
+def test_it_can_be_closed_while_it_waits(running: Running) -> None:
+    running.network.is_down = True
+    running.thread.tell(events.TopicsChanged())
+    running.network.asked.get(timeout=SECONDS_MAX)
+    running.thread.close()
+    assert running.sent.empty()
+
+
+def test_an_error_of_our_own_is_told(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(tree: object, step: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(ControllerTree, "carry_out", broken)
+    running.thread.tell(events.TopicsChanged())
+    assert isinstance(running.failures.get(timeout=SECONDS_MAX), KeyError)
+
+
+@pytest.mark.parametrize("rebalance_seconds", [1, None])
+def test_preferred_replicas_come_to_lead_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebalance_seconds: int | None
+) -> None:
+    """Again and again, however much else happens; not where auto.leader.rebalance.enable is false."""
+    monkeypatch.setattr(controller_thread, "FIRST_REBALANCE_SECONDS", 0.01)
+    running = Running(tmp_path / "tree", rebalance_seconds=rebalance_seconds)
+    due = SimpleQueue[events.Event]()
+    handle = running.controller.handle
+
+    def noted(event: events.Event) -> Steps:
+        if isinstance(event, events.RebalanceDue):
+            due.put(event)
+        running.thread.tell(events.DeletionsChanged())  # There is always something to do.
+        return handle(event)
+
+    monkeypatch.setattr(running.controller, "handle", noted)
+    running.thread.start()
+    running.await_all()
+    if rebalance_seconds is not None:
+        for _ in range(2):
+            assert due.get(timeout=SECONDS_MAX) == events.RebalanceDue()
+    running.network.is_over = True
+    running.network.say(SessionState.EXPIRED)
+    ask = events.ShutDown(ME, -1)
+    running.thread.tell(ask)
+    assert running.answered.get(timeout=SECONDS_MAX) is ask
+    assert not running.controller.is_active and running.thread._rebalance_at is None
+    running.thread.close()
+    running.network.tree.close()
+    assert running.failures.empty()
+    assert rebalance_seconds is not None or due.empty()

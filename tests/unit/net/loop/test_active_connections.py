@@ -1,0 +1,39 @@
+"""Who is alone: whose requests are almost all that come."""
+
+from __future__ import annotations
+
+from odradek.net.loop.active_connections import ALONE_MS, CHANGES_MAX, Heard
+
+CONSUMER, OTHER = object(), object()
+
+
+def take_turns(heard: Heard, since: int, changes: int, every_ms: int = 1) -> int:
+    """Hears the two in turn; returns when the last one was heard."""
+    now = since
+    for number in range(changes):
+        now = since + number * every_ms
+        heard.hear((OTHER, CONSUMER)[number % 2], now)
+    return now
+
+
+def test_one_is_alone_however_much_it_sends() -> None:
+    heard = Heard()
+    for now in range(1_000, 2_000):
+        heard.hear(CONSUMER, now)
+        assert heard.is_one(now)
+
+
+def test_two_that_take_turns_are_not() -> None:
+    heard = Heard()
+    now = take_turns(heard, since=1_000, changes=CHANGES_MAX)
+    assert not heard.is_one(now)
+    assert not heard.is_one(1_000 + ALONE_MS - 1)
+    assert heard.is_one(1_000 + ALONE_MS), "one of the two is silent since"
+
+
+def test_long_polls_that_end_now_and_then_change_nothing() -> None:
+    """Each is a change to another connection and one back."""
+    heard = Heard()
+    for start in range(1_000, 10_000, 100):
+        now = take_turns(heard, since=start, changes=2)
+        assert heard.is_one(now)

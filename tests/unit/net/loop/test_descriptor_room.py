@@ -1,0 +1,130 @@
+"""Whoever finds descriptors short asks logs to let go of some: at a limit that this process is given for the moment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.base.limits import SHORT_LIVED_FILES
+from odradek.log.files.disk import DiskFailed, RealDisk, check_may_stay
+from odradek.net.loop import descriptors
+from odradek.net.loop.descriptor_room import Room
+
+STDERR = 2
+
+
+@contextmanager
+def limited_to(free: int) -> Iterator[int]:
+    """The lowest number that is free, and so many from it on; those that are open leave no gaps below it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(one.name) for one in Path("/dev/fd").iterdir())
+    with ExitStack() as fillers:
+        while (lowest := descriptors.lowest_free()) is not None and lowest < highest:
+            fillers.callback(os.close, os.dup(STDERR))
+        assert lowest is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, before[1]))
+        try:
+            yield lowest
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Logs:
+    """What was asked of them, and how many they let go."""
+
+    def __init__(self, released: int = 1) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.released = released
+
+    def release(self, count: int, below: int) -> int:
+        self.asked.append((count, below))
+        return self.released
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    with closing(asyncio.new_event_loop()) as running:
+        yield running
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def test_a_file_with_one_of_the_last_descriptors(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    logs = Logs()
+    disk = RealDisk(Room(loop, logs.release).opened)
+    disk.create(f"{tmp_path}/f")
+    turn(loop)
+    assert not logs.asked
+    with limited_to(3) as lowest:
+        for _ in range(5):
+            disk.open(f"{tmp_path}/f")
+        assert not logs.asked, "nothing is let go in the middle of something else"
+        turn(loop)
+        assert logs.asked == [(descriptors.spare_of(lowest + 3), lowest + 3)]
+
+
+def test_a_file_without_one(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    logs = Logs()
+    disk = RealDisk(Room(loop, logs.release).opened)
+    disk.create(f"{tmp_path}/f")
+    with limited_to(0):
+        with pytest.raises(DiskFailed) as failed:
+            disk.open(f"{tmp_path}/f")
+        assert failed.value.is_out_of_files
+        turn(loop)
+        assert len(logs.asked) == 1
+
+
+def test_a_file_that_is_to_stay_leaves_some_to_those_that_are_not(tmp_path: Path) -> None:
+    disk = RealDisk()
+    disk.create(f"{tmp_path}/f")
+    with limited_to(SHORT_LIVED_FILES + 1):
+        kept = [disk.open(f"{tmp_path}/f")]
+        check_may_stay(kept[0])
+        kept.append(disk.open(f"{tmp_path}/f"))
+        with pytest.raises(DiskFailed) as failed:
+            check_may_stay(kept[1])
+        assert failed.value.is_out_of_files
+
+
+def test_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
+    logs = Logs()
+    room = Room(loop, logs.release)
+    room.look()
+    assert not logs.asked
+    with limited_to(3):
+        room.look()
+        assert len(logs.asked) == 1
+
+
+def test_a_connection_is_only_helped_by_what_is_below_those_of_the_logs(loop: asyncio.AbstractEventLoop) -> None:
+    logs = Logs()
+    room = Room(loop, logs.release)
+    limit = descriptors.limit()
+    assert limit is not None
+    assert room.for_connection()
+    assert logs.asked == [(descriptors.spare_of(limit), limit - descriptors.reserved_of(limit))]
+    logs.released = 0
+    assert not room.for_connection()
+    assert not room.for_connection()
+    assert len(logs.asked) == 2, "who finds nothing looks again after a while"
+
+
+def test_nobody_is_asked_any_more(loop: asyncio.AbstractEventLoop) -> None:
+    logs = Logs()
+    room = Room(loop, logs.release)
+    room.opened(-1)
+    room.stop()
+    room.opened(-1)
+    turn(loop)
+    assert not room.for_connection()
+    assert not logs.asked

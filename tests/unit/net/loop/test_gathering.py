@@ -1,0 +1,75 @@
+"""Those who are gathered are answered before the run of turns is over, in the order in which they came."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.base.units import TimestampMs
+from odradek.core.kernel.moment import Moment
+from odradek.net.loop.gathering import CONNECTIONS_MAX, Gathered
+
+NOW = Moment(TimestampMs(1), 2)
+
+
+class Staging:
+    def __init__(self, answered: list[object], gathered: Gathered) -> None:
+        self._answered = answered
+        self._gathered = gathered
+
+    def commit(self, now: Moment, began: float) -> None:
+        assert (now, began) == (NOW, 3.0)
+        self._gathered.flush()  # It may want others to be written: they are.
+        self._answered.append(self)
+
+
+@pytest.fixture
+def answered() -> list[object]:
+    return []
+
+
+@pytest.fixture
+def gathered(answered: list[object]) -> Gathered:
+    return Gathered(lambda: answered.append("settled"))
+
+
+def test_nobody_waits_outside_of_a_run(gathered: Gathered, answered: list[object]) -> None:
+    assert not gathered.takes(Staging(answered, gathered), NOW, 3.0)
+    with gathered:
+        pass
+    assert not gathered.takes(Staging(answered, gathered), NOW, 3.0)
+    assert not answered and not gathered.is_waited_for
+
+
+def test_all_are_answered_at_its_end(gathered: Gathered, answered: list[object]) -> None:
+    those = [Staging(answered, gathered) for _ in range(3)]
+    with gathered:
+        assert all(gathered.takes(one, NOW, 3.0) for one in those)
+        assert gathered.is_waited_for
+        gathered.flush_if_many()
+        assert not answered
+    assert answered == [*those, "settled"]
+    assert not gathered.is_waited_for
+
+
+def test_even_if_something_escapes(gathered: Gathered, answered: list[object]) -> None:
+    with pytest.raises(RuntimeError), gathered:
+        gathered.takes(Staging(answered, gathered), NOW, 3.0)
+        raise RuntimeError
+    assert answered[-1] == "settled"
+    with gathered:
+        assert gathered.takes(Staging(answered, gathered), NOW, 3.0)
+
+
+def test_many_do_not_wait_for_each_other(gathered: Gathered, answered: list[object]) -> None:
+    with gathered:
+        for _ in range(CONNECTIONS_MAX):
+            assert not answered
+            gathered.takes(Staging(answered, gathered), NOW, 3.0)
+            gathered.flush_if_many()
+        assert len(answered) == CONNECTIONS_MAX + 1
+        assert gathered.takes(Staging(answered, gathered), NOW, 3.0), "and others after them"
+
+
+def test_a_run_is_within_no_other(gathered: Gathered) -> None:
+    with gathered, pytest.raises(AssertionError), gathered:
+        raise NotImplementedError

@@ -1,0 +1,88 @@
+"""One timer for all of a broker's deadlines, on a simulated clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from odradek.core.kernel.moment import Moment
+from odradek.net.loop.ticking import LATE_MS, Ticking
+from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
+from sim.simloop import SimLoop
+from support.in_memory import Harness
+
+HOUSEKEEPING_MS = 1_000
+
+
+class Ticked:
+    """A broker whose loop is simulated, and what has happened to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.broker = Harness(directory).broker
+        self.clock = SimClock()
+        self.node = SimNode(self.clock, "one", Random(0))
+        self.rounds: list[int] = []
+        self.happened: list[int] = []
+        self.ticking = Ticking(
+            SimLoop(self.node),
+            self.broker,
+            self.node.now,
+            self._settle,
+            keep_house=lambda now: self.rounds.append(now.steady),
+            housekeeping_ms=HOUSEKEEPING_MS,
+        )
+
+    def _settle(self) -> None:
+        self.ticking.set()
+
+    def at(self, ms: int) -> int:
+        """Has the broker do something in so many milliseconds; returns when."""
+        due = self.node.now().steady + ms
+        self.broker.timers.at(due, self._happens)
+        self.ticking.set()
+        return due
+
+    def _happens(self, now: Moment) -> None:
+        self.happened.append(now.steady)
+
+
+@pytest.fixture
+def ticked(tmp_path: Path) -> Ticked:
+    return Ticked(tmp_path)
+
+
+def test_what_is_due_happens_in_time_whatever_was_asked_for_first(ticked: Ticked) -> None:
+    late, early = ticked.at(700), ticked.at(20)
+    ticked.clock.run_until(SECOND_US // 2)
+    assert ticked.happened == [early]
+    ticked.clock.run_until(SECOND_US)
+    assert ticked.happened == [early, late]
+
+
+def test_a_round_of_the_periodic_tasks_begins_at_once_and_when_the_last_is_long_enough_ago(ticked: Ticked) -> None:
+    ticked.ticking.set()
+    ticked.clock.run_until(10 * MILLISECOND_US)
+    (first,) = ticked.rounds
+    ticked.clock.run_until(2 * SECOND_US + SECOND_US // 2)
+    assert ticked.rounds == [first, first + HOUSEKEEPING_MS, first + 2 * HOUSEKEEPING_MS]
+
+
+def test_a_timer_that_is_late_lets_others_have_a_turn_first(ticked: Ticked) -> None:
+    """What came while the loop was held up is read before a session ends for its silence."""
+    ticked.at(20)
+    ticked.node.pause()
+    ticked.clock.run_until((20 + 2 * LATE_MS) * MILLISECOND_US)
+    ticked.node.go_on()
+    seen: list[int] = []
+    ticked.node.soon(lambda: seen.extend(ticked.happened))
+    ticked.clock.run_until((20 + 3 * LATE_MS) * MILLISECOND_US)
+    assert seen == [] and len(ticked.happened) == 1
+
+
+def test_nothing_happens_once_it_is_stopped(ticked: Ticked) -> None:
+    ticked.at(20)
+    ticked.ticking.stop()
+    ticked.clock.run_until(SECOND_US)
+    assert not ticked.happened and not ticked.rounds

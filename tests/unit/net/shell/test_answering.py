@@ -1,0 +1,109 @@
+"""Requests that were parked are answered in the order in which they were completed, in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+
+from odradek.api.request.outcome import Encoded
+from odradek.base.units import TimestampMs
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked, ParkingLot
+from odradek.net.shell.answering import ANSWERING_SECONDS, ANSWERS_PER_LOOK, Answering
+
+NOW = Moment(TimestampMs(1), 1)
+
+
+class Never:
+    """A condition that nothing fulfils."""
+
+    keys: Iterable[str] = ("key",)
+
+    def fulfilled_by(self, key: object, news: object) -> bool:
+        return False
+
+
+class Owner:
+    """Whose requests wait."""
+
+    def __init__(self, desk: Desk, number: int) -> None:
+        self.desk = desk
+        self.number = number
+
+    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
+        self.desk.answered.append(self.number)
+
+    def send(self) -> None:
+        self.desk.sent.append(self.number)
+
+
+class Desk:
+    """Answering with a clock that a test moves and later turns that it gives."""
+
+    def __init__(self, seconds_per_look: float) -> None:
+        self.lot = ParkingLot()
+        self.answered: list[int] = []
+        self.sent: list[int] = []
+        self.turns: list[Callable[[], None]] = []
+        self.settled = 0
+        self._per_look = seconds_per_look
+        self._seconds = 0.0
+        self.answering = Answering(
+            self.lot, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._look
+        )
+
+    def _look(self) -> float:
+        self._seconds += self._per_look
+        return self._seconds
+
+    def _settle(self) -> None:
+        self.settled += 1
+
+    def park(self, count: int) -> None:
+        for number in range(count):
+            parked: Parked[object] = Parked(Never(), 10_000, lambda: None)
+            parked.owner = Owner(self, number)
+            self.lot.park(parked)
+
+    def complete(self) -> None:
+        self.lot.complete_all()
+        self.answering.answer(self.lot.take_completed())
+
+
+def test_all_are_answered_at_once_while_there_is_time() -> None:
+    desk = Desk(0.0)
+    desk.park(100)
+    desk.complete()
+    assert desk.answered == desk.sent == list(range(100))
+    assert not desk.turns and not desk.answering.is_under_way
+
+
+def test_when_the_time_is_over_the_rest_has_later_turns() -> None:
+    desk = Desk(2 * ANSWERING_SECONDS)
+    desk.park(2 * ANSWERS_PER_LOOK + 1)
+    desk.complete()
+    assert desk.sent == list(range(ANSWERS_PER_LOOK)) and len(desk.turns) == 1
+    while desk.turns:
+        assert desk.answering.is_under_way
+        desk.turns.pop()()
+    assert desk.answered == desk.sent == list(range(2 * ANSWERS_PER_LOOK + 1))
+    assert desk.settled == 2 and not desk.answering.is_under_way
+
+
+def test_at_the_end_all_are_answered_whatever_the_time() -> None:
+    desk = Desk(2 * ANSWERING_SECONDS)
+    desk.park(3 * ANSWERS_PER_LOOK)
+    desk.complete()
+    desk.answering.finish()
+    assert desk.sent == list(range(3 * ANSWERS_PER_LOOK))
+    desk.turns.pop()()
+    assert desk.settled == 0
+
+
+def test_who_waits_when_it_is_stopped_has_no_answer() -> None:
+    desk = Desk(2 * ANSWERING_SECONDS)
+    desk.park(2 * ANSWERS_PER_LOOK)
+    desk.complete()
+    desk.answering.stop()
+    desk.turns.pop()()
+    assert desk.sent == list(range(ANSWERS_PER_LOOK)) and desk.settled == 0
