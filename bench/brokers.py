@@ -117,7 +117,7 @@ class Broker:
             time.sleep(POLL_SECONDS)
 
     def answers(self) -> bool:
-        from odradek.client.errors import ClientError
+        from odradek.client.connection.client_errors import ClientError
         from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 
         try:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode
-from odradek.client.config import ClientConfig
-from odradek.client.connection import Connection
-from odradek.client.errors import ClientError
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import ClientError
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -28,9 +28,9 @@ from typing import NamedTuple
 from clusters import BROKERS, CLUSTERS, Cluster, until
 from growth import Numbers, show
 
-from odradek.client.config import ClientConfig
-from odradek.client.connection import Connection
-from odradek.client.errors import ClientError
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import ClientError
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 

@@ -32,7 +32,7 @@ from cases import GROUPS, TARGETS, Case, cases
 from kinds import KINDS
 from work import Budget, Numbers, Target
 
-from odradek.client.errors import ClientError
+from odradek.client.connection.client_errors import ClientError
 
 MB = 1_000_000
 SYSTEMS = ("odradek", "kafka", "bound")

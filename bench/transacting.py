@@ -14,8 +14,8 @@ from load import LoadFailed
 from sequences import of_producer
 
 from odradek.base.errors import ErrorCode
-from odradek.client.config import ClientConfig
-from odradek.client.connection import Connection
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_config import ClientConfig
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
-from odradek.client.config import ClientConfig
+from odradek.client.connection.client_config import ClientConfig
 from odradek.testing import Broker
 
 

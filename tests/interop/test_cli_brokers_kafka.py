@@ -21,13 +21,13 @@ from kafka_peer import REAL_KAFKA
 from odradek.app.commands.cluster import UNAVAILABLE
 from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.group_offsets import Committed, commit_offsets
-from odradek.client.produce import produce
-from odradek.client.producer import Producer, now_ms
-from odradek.client.replicas import log_ends, min_insync_replicas
-from odradek.client.sequences import Sequences
-from odradek.client.transactional import TransactionalProducer
+from odradek.client.admin.replica_status import log_ends, min_insync_replicas
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.consumer.group_offsets import Committed, commit_offsets
+from odradek.client.producer.delivery import produce
+from odradek.client.producer.idempotence import Sequences
+from odradek.client.producer.producer import Producer, now_ms
+from odradek.client.producer.transactional import TransactionalProducer
 from odradek.record.builder import encode_batch
 from support.terminals import own
 from support.waiting import SECONDS_MAX, until

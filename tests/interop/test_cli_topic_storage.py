@@ -16,9 +16,9 @@ from client_peers import BROKERS, STARTERS
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.log_dirs import replicas_of
+from odradek.client.admin.log_dir_description import replicas_of
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
 from support.asking import produce, produced
 from support.raw_client import RawClient
 from support.serving import Serving, serving

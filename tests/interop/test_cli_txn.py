@@ -17,12 +17,12 @@ from kafka_peer import KafkaBroker
 
 from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ErrorAnswer
-from odradek.client.produce import produce
-from odradek.client.producer import now_ms
-from odradek.client.sequences import Sequences
-from odradek.client.transactional import TransactionalProducer
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.producer.delivery import produce
+from odradek.client.producer.idempotence import Sequences
+from odradek.client.producer.producer import now_ms
+from odradek.client.producer.transactional import TransactionalProducer
 from odradek.record.builder import encode_batch
 from odradek.testing import Broker
 from support.terminals import own

@@ -16,7 +16,7 @@ from kafka import TopicPartition as PyTopicPartition
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID
-from odradek.client.admin import (
+from odradek.client.admin.admin import (
     NewTopic,
     create_partitions,
     create_topics,
@@ -25,13 +25,13 @@ from odradek.client.admin import (
     describe_topic_configs,
     describe_topics,
 )
-from odradek.client.cluster import Cluster
-from odradek.client.config import READ_COMMITTED
-from odradek.client.errors import ErrorAnswer, OffsetOutOfRange, TopicRecreated, UnknownTopic
-from odradek.client.fetch import EARLIEST, LATEST, MAX_TIMESTAMP, Fetcher, list_offsets
-from odradek.client.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE, produce
-from odradek.client.producer import Producer
-from odradek.client.seen import wait_until_seen
+from odradek.client.admin.seen import wait_until_seen
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import READ_COMMITTED
+from odradek.client.connection.client_errors import ErrorAnswer, OffsetOutOfRange, TopicRecreated, UnknownTopic
+from odradek.client.consumer.fetcher import EARLIEST, LATEST, MAX_TIMESTAMP, Fetcher, list_offsets
+from odradek.client.producer.delivery import ACKS_ALL, ACKS_LEADER, ACKS_NONE, produce
+from odradek.client.producer.producer import Producer
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.records import Record, decode

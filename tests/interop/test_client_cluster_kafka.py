@@ -19,15 +19,15 @@ from kafka_peer import REAL_KAFKA
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.client.admin import NewTopic, create_topics, delete_topics
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ErrorAnswer
-from odradek.client.fetch import EARLIEST, list_offsets
-from odradek.client.group_consumer import GroupConsumer
-from odradek.client.group_member import GroupMember
-from odradek.client.group_offsets import Committed, Membership
-from odradek.client.seen import wait_until_seen
-from odradek.client.transactional import TransactionalProducer
+from odradek.client.admin.admin import NewTopic, create_topics, delete_topics
+from odradek.client.admin.seen import wait_until_seen
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.consumer.fetcher import EARLIEST, list_offsets
+from odradek.client.consumer.group_consumer import GroupConsumer
+from odradek.client.consumer.group_member import GroupMember
+from odradek.client.consumer.group_offsets import Committed, Membership
+from odradek.client.producer.transactional import TransactionalProducer
 from odradek.record.records import decode
 
 pytestmark = [*REAL_KAFKA, pytest.mark.slow, pytest.mark.timeout(600)]

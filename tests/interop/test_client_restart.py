@@ -12,11 +12,11 @@ import pytest
 from client_peers import quick_config
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.admin import NewTopic, create_topics
-from odradek.client.cluster import Cluster
-from odradek.client.fetch import LATEST, Fetcher, list_offsets
-from odradek.client.producer import Producer
-from odradek.client.sequences import idempotent
+from odradek.client.admin.admin import NewTopic, create_topics
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.consumer.fetcher import LATEST, Fetcher, list_offsets
+from odradek.client.producer.idempotence import idempotent
+from odradek.client.producer.producer import Producer
 from odradek.record.records import decode
 from support.serving import Serving
 

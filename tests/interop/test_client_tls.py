@@ -15,9 +15,9 @@ from kafka_peer import REAL_KAFKA
 from tls_brokers import EXPIRED, MUTUAL, OPEN, Secured, apache_kafka, behind_proxies, keystore, trusting
 
 from odradek.app.main import main
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.errors import TlsRefused
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import TlsRefused
 from support.certificates import PASSWORD, Authority, written
 from support.terminals import own
 

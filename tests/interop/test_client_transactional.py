@@ -15,17 +15,17 @@ from kafka_peer import REAL_KAFKA, KafkaBroker, run_tool
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.admin import NewTopic, create_topics
-from odradek.client.cluster import Cluster
-from odradek.client.config import READ_COMMITTED
-from odradek.client.errors import ErrorAnswer
-from odradek.client.fetch import Fetched, Fetcher
-from odradek.client.group_consumer import GroupConsumer
-from odradek.client.group_member import GroupMember
-from odradek.client.group_offsets import Committed, Membership, fetch_offsets
-from odradek.client.offsets import EARLIEST, LATEST, list_offsets
-from odradek.client.transactional import State, TransactionalProducer
-from odradek.client.transactions import describe_transactions
+from odradek.client.admin.admin import NewTopic, create_topics
+from odradek.client.admin.transaction_admin import describe_transactions
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import READ_COMMITTED
+from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.consumer.fetcher import Fetched, Fetcher
+from odradek.client.consumer.group_consumer import GroupConsumer
+from odradek.client.consumer.group_member import GroupMember
+from odradek.client.consumer.group_offsets import Committed, Membership, fetch_offsets
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, list_offsets
+from odradek.client.producer.transactional import State, TransactionalProducer
 from odradek.record.records import decode
 from odradek.testing import Broker
 from support.waiting import SECONDS_MAX, until

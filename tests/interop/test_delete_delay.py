@@ -6,9 +6,9 @@ from pathlib import Path
 
 from test_retention import ANY_TIME, MIB, OLD, alter, start_of, write
 
-from odradek.client import admin
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
+from odradek.client.admin import admin
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
 from support.asking import delete
 from support.raw_client import RawClient
 from support.serving import Serving

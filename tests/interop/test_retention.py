@@ -12,12 +12,12 @@ from clients.fixtures import BROKERS, broker
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client import admin
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.delete_records import delete_records
-from odradek.client.offsets import EARLIEST, list_offsets
-from odradek.client.produce import produce
+from odradek.client.admin import admin
+from odradek.client.admin.record_deletion import delete_records
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.consumer.offset_lookup import EARLIEST, list_offsets
+from odradek.client.producer.delivery import produce
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,

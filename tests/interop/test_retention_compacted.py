@@ -10,9 +10,9 @@ import pytest
 from clients.fixtures import BROKERS, broker
 from test_retention import ANY_TIME, MIB, OLD, alter, start_of, starts_of, write
 
-from odradek.client import admin
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
+from odradek.client.admin import admin
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
 from support.waiting import until
 
 SELDOM, OFTEN = "3600000", "200"

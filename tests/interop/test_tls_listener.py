@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_peer import missing, run_tool
 
 from odradek.app.main import main
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import client_context
 from support.certificates import PASSWORD, Authority, Known, written

@@ -13,7 +13,7 @@ from typing import Any
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.group_messages import assigned, assignments, protocols
+from odradek.client.consumer.group_messages import assigned, assignments, protocols
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

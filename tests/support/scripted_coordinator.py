@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from odradek.base.errors import ErrorCode
-from odradek.client.group_messages import protocols
+from odradek.client.consumer.group_messages import protocols
 from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 
 from odradek.app.output import plural
 from odradek.base.units import NO_BROKER, Offset, TopicName, TopicPartition
-from odradek.client.describe import ClusterDescription
-from odradek.client.errors import ClientError
-from odradek.client.metadata import Broker, Partition, Topic
+from odradek.client.cluster.describe import ClusterDescription
+from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
+from odradek.client.connection.client_errors import ClientError
 
 # A broker's offline folders, or why it does not answer; None if it may not be asked.
 Told: TypeAlias = Sequence[str] | ClientError | None

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from odradek.app.output import remark
 from odradek.base.errors import Refused
-from odradek.client.errors import ClientError, ConfigurationError, ConnectionLost, KafkaUnavailable, UnknownTopic
+from odradek.client.connection.client_errors import (
+    ClientError,
+    ConfigurationError,
+    ConnectionLost,
+    KafkaUnavailable,
+    UnknownTopic,
+)
 
 FAILED, MISUNDERSTOOD = 1, 2
 

@@ -9,8 +9,8 @@ import typer
 
 from odradek.app.output import plural, print_table, printable, time_text
 from odradek.base.units import TopicPartition
-from odradek.client.group_offsets import Committed, by_topic
-from odradek.client.groups import GroupDescription, MemberDescription
+from odradek.client.admin.group_admin import GroupDescription, MemberDescription
+from odradek.client.consumer.group_offsets import Committed, by_topic
 
 Shown = dict[str, Any]
 

@@ -15,8 +15,8 @@ from odradek.app.failure import CommandFailed
 from odradek.app.partitions_named import topic_name, whole_number
 from odradek.app.starting import offsets_at
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.offsets import EARLIEST, LATEST
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
 
 Offsets = dict[TopicPartition, int]
 Warn = Callable[[str], None]

@@ -13,8 +13,8 @@ import typer
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.moments import duration_ms
 from odradek.app.properties import read_properties
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
 from odradek.core.configs.definition import ConfigError
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.base.errors import Refused
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError
-from odradek.client.offsets import LATEST, list_offsets
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.offset_lookup import LATEST, list_offsets
 from odradek.core.kernel.topic_names import checked
 
 PATTERN_CHARACTERS = frozenset("*?+[](){}|^$\\")

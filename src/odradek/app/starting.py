@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.moments import moment_ms
 from odradek.base.units import TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError
-from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, list_offsets
 
 Positions = dict[TopicPartition, int]
 Start = Callable[[Cluster, Sequence[TopicPartition]], Positions]

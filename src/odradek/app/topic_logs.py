@@ -14,12 +14,12 @@ from odradek.app.segment_fate import Bounds, Retention
 from odradek.app.verify import ReadOnlyDisk
 from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
-from odradek.client import admin
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError, KafkaUnavailable
-from odradek.client.leaders import group_by_leader
-from odradek.client.log_dirs import Replica, replicas_of
-from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.admin import admin
+from odradek.client.admin.log_dir_description import Replica, replicas_of
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.leader_requests import group_by_leader
+from odradek.client.connection.client_errors import ClientError, KafkaUnavailable
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, list_offsets
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.log.files.log_file_names import LOG_STARTS, parse_partition
 from odradek.log.files.meta_properties import WrongDirectory, identity

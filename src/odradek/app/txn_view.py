@@ -9,7 +9,7 @@ import typer
 
 from odradek.app.group_view import cell, numbers
 from odradek.app.output import print_table, printable, time_text
-from odradek.client.transactions import ActiveProducer, TransactionDescription
+from odradek.client.admin.transaction_admin import ActiveProducer, TransactionDescription
 
 Shown = dict[str, Any]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from odradek.base.errors import Refused
-from odradek.client.errors import ClientError
+from odradek.client.connection.client_errors import ClientError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 

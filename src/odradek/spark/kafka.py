@@ -8,11 +8,11 @@ from typing import Self
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MIB, TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.errors import answer_error
-from odradek.client.fetch import list_offsets
-from odradek.client.metadata import Topic as ClientTopic
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.topic_metadata import Topic as ClientTopic
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import answer_error
+from odradek.client.consumer.fetcher import list_offsets
 from odradek.spark.ports import Topic
 
 # One answer becomes one or two RecordBatches of tens of thousands of rows; Kafka's own 1 MiB would be 8,000.

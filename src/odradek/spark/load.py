@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from odradek.client.errors import ClientError, KafkaUnavailable
+from odradek.client.connection.client_errors import ClientError, KafkaUnavailable
 from odradek.spark.load_session import comes_of_a_stop, spark_session, stop_if_wanted, stoppable
 
 if TYPE_CHECKING:
-    from odradek.client.config import ClientConfig
+    from odradek.client.connection.client_config import ClientConfig
     from odradek.spark.kafka import Kafka
     from odradek.spark.lake import Lake
     from odradek.spark.loader import Loader
@@ -196,7 +196,7 @@ def _place(options: LoadOptions) -> Place:
 
 def _client(options: LoadOptions) -> ClientConfig:
     """Makes the client's configuration: committed records only unless told otherwise, and patience for restarts."""
-    from odradek.client.errors import ConfigurationError
+    from odradek.client.connection.client_errors import ConfigurationError
     from odradek.spark.kafka import client_config
 
     settings = {

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
-from odradek.client.errors import ClientError
+from odradek.client.connection.client_errors import ClientError
 from odradek.spark import lake_reasons
 from odradek.spark.lake import DataFile, Lake
 from odradek.spark.offsets import EARLIEST, LATEST, Offsets, total

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import TypeVar
 
 from odradek.base.units import TopicPartition
-from odradek.client.config import ClientConfig, addresses
-from odradek.client.errors import ConfigurationError
+from odradek.client.connection.client_config import ClientConfig, addresses
+from odradek.client.connection.client_errors import ConfigurationError
 from odradek.record.compression import Codec
 from odradek.spark.failures import PipelineError
 from odradek.spark.kafka import client_config

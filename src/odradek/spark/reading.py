@@ -20,9 +20,9 @@ from pyspark.sql.datasource import InputPartition
 
 from odradek.base.units import MIB, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.client.cluster import Cluster
-from odradek.client.errors import OffsetOutOfRange
-from odradek.client.fetch import EARLIEST, LATEST, Fetched, Fetcher, list_offsets
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import OffsetOutOfRange
+from odradek.client.consumer.fetcher import EARLIEST, LATEST, Fetched, Fetcher, list_offsets
 from odradek.record.arrow import ArrowDecoder, Portion, Wanted
 from odradek.spark.failures import PipelineError
 from odradek.spark.offsets import OffsetRange

@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.partitioner import Sticky
-from odradek.client.producer import Producer
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.producer.partitioner import Sticky
+from odradek.client.producer.producer import Producer
 from odradek.record.arrow_encode import RowEncoder, partitions_of
 from odradek.spark.failures import PipelineError, told_in_a_sentence
 from odradek.spark.options import BadOption, WriteOptions

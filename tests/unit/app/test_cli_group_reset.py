@@ -10,8 +10,8 @@ from odradek.app.commands import group_reset
 from odradek.app.offset_rules import Offsets
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import answer_error
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import answer_error
 
 NO_CLUSTER = cast(Cluster, None)  # Nobody is asked.
 

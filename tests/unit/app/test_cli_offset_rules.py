@@ -15,9 +15,9 @@ from odradek.app import offset_rules as rules
 from odradek.app.failure import CommandFailed
 from odradek.app.offset_rules import Scope, clamped, plan_lines, read_plan
 from odradek.base.units import INT64_MAX, TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.offsets import EARLIEST, LATEST
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

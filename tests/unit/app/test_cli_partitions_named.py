@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from odradek.app.failure import CommandFailed
 from odradek.app.partitions_named import ends_of, existing, named, parsed
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.errors import UnknownTopic
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import UnknownTopic
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from odradek.app.cluster_status import PartitionState, asked_for_ends, brokers_of, troubles_of
 from odradek.app.commands.cluster import DEGRADED, UNAVAILABLE, exit_status, summary
 from odradek.base.units import Offset, TopicName, TopicPartition
-from odradek.client.describe import ClusterDescription
-from odradek.client.errors import ConnectionLost
-from odradek.client.metadata import Broker, Partition, Topic
+from odradek.client.cluster.describe import ClusterDescription
+from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
+from odradek.client.connection.client_errors import ConnectionLost
 
 ONE, TWO = Broker(1, "a", 9092, "r1"), Broker(2, "b", 9093)
 

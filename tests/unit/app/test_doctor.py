@@ -26,8 +26,8 @@ from odradek.app.doctor.topics import examine_topics
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX
-from odradek.client.metadata import Broker, Partition, Topic
-from odradek.client.versions import ApiRange
+from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
+from odradek.client.connection.versions import ApiRange
 from odradek.log.files.log_file_names import DAMAGES
 from odradek.tls.config import TlsConfig
 from odradek.wire.api_keys import ApiKey

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from odradek.client.config import READ_COMMITTED, ClientConfig, addresses
-from odradek.client.errors import ConfigurationError
+from odradek.client.connection.client_config import READ_COMMITTED, ClientConfig, addresses
+from odradek.client.connection.client_errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

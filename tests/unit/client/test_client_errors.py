@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from odradek.base.errors import RETRIABLE, ErrorCode
-from odradek.client import errors
-from odradek.client.config import ClientConfig
-from odradek.client.errors import (
+from odradek.client.connection import client_errors as errors
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import (
     ClientError,
     ErrorAnswer,
     KafkaUnavailable,
@@ -15,7 +15,7 @@ from odradek.client.errors import (
     UnknownTopic,
     answer_error,
 )
-from odradek.client.retry import Backoff, Patience, is_retriable
+from odradek.client.connection.retry import Backoff, Patience, is_retriable
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,16 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.errors import ErrorAnswer, KafkaUnavailable, OffsetOutOfRange, TopicRecreated, UnknownTopic
-from odradek.client.fetch import Fetched, Fetcher
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import (
+    ErrorAnswer,
+    KafkaUnavailable,
+    OffsetOutOfRange,
+    TopicRecreated,
+    UnknownTopic,
+)
+from odradek.client.consumer.fetcher import Fetched, Fetcher
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
 from odradek.wire.api_keys import ApiKey

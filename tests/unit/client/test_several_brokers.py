@@ -9,14 +9,14 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.admin import NewTopic, create_partitions, create_topics, delete_topics
-from odradek.client.cluster import Cluster
-from odradek.client.config import ClientConfig
-from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable
-from odradek.client.fetch import Fetcher
-from odradek.client.groups import list_groups
-from odradek.client.leaders import ask_leaders
-from odradek.client.offsets import EARLIEST, ListedOffset, list_offsets
+from odradek.client.admin.admin import NewTopic, create_partitions, create_topics, delete_topics
+from odradek.client.admin.group_admin import list_groups
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.leader_requests import ask_leaders
+from odradek.client.connection.client_config import ClientConfig
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, KafkaUnavailable
+from odradek.client.consumer.fetcher import Fetcher
+from odradek.client.consumer.offset_lookup import EARLIEST, ListedOffset, list_offsets
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

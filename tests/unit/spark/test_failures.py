@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.client.errors import KafkaUnavailable
+from odradek.client.connection.client_errors import KafkaUnavailable
 from odradek.spark.failures import HIDE_TRACEBACK, told_in_a_sentence
 from odradek.spark.options import BadOption
 from odradek.spark.ports import NoSuchTopic

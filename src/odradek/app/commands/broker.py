@@ -21,8 +21,8 @@ from odradek.app.commands.configuring import (
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.base.units import INT32_MAX
-from odradek.client import configs
-from odradek.client.cluster import Cluster
+from odradek.client.admin import config_admin as configs
+from odradek.client.cluster.cluster import Cluster
 
 app = typer.Typer(help="Show and change the configuration of brokers.", no_args_is_help=True)
 

@@ -19,12 +19,12 @@ from odradek.app.cluster_status import (
 )
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.app.output import plural, print_json, print_table, printable
-from odradek.client.cluster import Cluster
-from odradek.client.describe import ClusterDescription, describe_cluster
-from odradek.client.errors import ClientError, ErrorAnswer, Unsupported
-from odradek.client.log_dirs import offline_log_dirs
-from odradek.client.metadata import Topic
-from odradek.client.replicas import log_ends, min_insync_replicas
+from odradek.client.admin.log_dir_description import offline_log_dirs
+from odradek.client.admin.replica_status import log_ends, min_insync_replicas
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import ClusterDescription, describe_cluster
+from odradek.client.cluster.topic_metadata import Topic
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
 
 app = typer.Typer(help="Show how a cluster is.", no_args_is_help=True)
 

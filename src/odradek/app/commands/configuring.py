@@ -13,8 +13,7 @@ from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.options import pairs
 from odradek.app.output import print_json, print_table, printable
 from odradek.app.properties import read_properties
-from odradek.client.cluster import Cluster
-from odradek.client.configs import (
+from odradek.client.admin.config_admin import (
     APPEND,
     DELETE,
     SET,
@@ -24,7 +23,8 @@ from odradek.client.configs import (
     alter_configs,
     describe_configs,
 )
-from odradek.client.describe import DEFAULT_CONFIG, ConfigEntry
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import DEFAULT_CONFIG, ConfigEntry
 from odradek.core.configs.broker_keys import broker_key
 from odradek.core.configs.definition import ConfigError
 

@@ -20,13 +20,13 @@ from odradek.app.record_text import Formatter, json_lines, key_value_lines, raw_
 from odradek.app.starting import offsets_at, start_rule
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, MIB, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.config import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.client.errors import ClientError
-from odradek.client.fetch import Fetched, Fetcher
-from odradek.client.group_consumer import GroupConsumer
-from odradek.client.group_member import GroupMember
-from odradek.client.offsets import LATEST
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.fetcher import Fetched, Fetcher
+from odradek.client.consumer.group_consumer import GroupConsumer
+from odradek.client.consumer.group_member import GroupMember
+from odradek.client.consumer.offset_lookup import LATEST
 from odradek.record.batch import Batch
 from odradek.record.records import iter_records
 

@@ -14,7 +14,7 @@ from odradek.app.doctor.installation import examine_installation
 from odradek.app.failure import FAILED
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, CommandConfig, client_config
 from odradek.app.output import print_json, print_table, printable
-from odradek.client.config import address as parsed
+from odradek.client.connection.client_config import address as parsed
 
 TIMEOUT_SECONDS = 3.0
 

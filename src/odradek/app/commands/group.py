@@ -22,10 +22,17 @@ from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import ends_of, named
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError, ErrorAnswer
-from odradek.client.group_offsets import delete_offsets, fetch_offsets
-from odradek.client.groups import CLASSIC, CONSUMER, GroupDescription, delete_groups, describe_groups, list_groups
+from odradek.client.admin.group_admin import (
+    CLASSIC,
+    CONSUMER,
+    GroupDescription,
+    delete_groups,
+    describe_groups,
+    list_groups,
+)
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer
+from odradek.client.consumer.group_offsets import delete_offsets, fetch_offsets
 
 app = typer.Typer(help="List and describe consumer groups, set their offsets, delete them.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)

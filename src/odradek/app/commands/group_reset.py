@@ -20,10 +20,10 @@ from odradek.app.output import plural, print_json, print_table, printable, remar
 from odradek.app.partitions_named import existing
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError, ErrorAnswer, answer_error
-from odradek.client.group_offsets import Committed, commit_offsets, fetch_offsets
-from odradek.client.groups import describe_groups
+from odradek.client.admin.group_admin import describe_groups
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.consumer.group_offsets import Committed, commit_offsets, fetch_offsets
 
 COMMITTED_BY_OTHERS = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}

@@ -18,10 +18,10 @@ from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Comma
 from odradek.app.partitions_named import no_such_partition, topic_name
 from odradek.app.progress import Progress, shown_progress
 from odradek.app.record_text import LineRecord, NotARecord, parse_json, parse_plain
-from odradek.client.errors import ErrorAnswer
-from odradek.client.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
-from odradek.client.producer import Producer
-from odradek.client.sequences import idempotent
+from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.producer.delivery import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from odradek.client.producer.idempotence import idempotent
+from odradek.client.producer.producer import Producer
 from odradek.record.compression import Codec
 
 CREATED_MS_MAX = 5_000  # A topic that is not there after so long is not being created.

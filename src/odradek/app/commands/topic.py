@@ -22,12 +22,12 @@ from odradek.app.topic_configs import meant_instead
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, to_text
-from odradek.client import admin
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError, ErrorAnswer
-from odradek.client.metadata import Partition, Topic
-from odradek.client.offsets import EARLIEST, LATEST
-from odradek.client.seen import wait_until_seen
+from odradek.client.admin import admin
+from odradek.client.admin.seen import wait_until_seen
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.topic_metadata import Partition, Topic
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 app.command("compact")(compact)

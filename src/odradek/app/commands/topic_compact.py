@@ -13,8 +13,8 @@ from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServe
 from odradek.app.output import plural, print_json, print_table, remark, size_text
 from odradek.app.partitions_named import topic_name
 from odradek.base.units import SECOND_MS, TopicPartition
-from odradek.client.compact_partitions import Compacted, compact_partitions
-from odradek.client.errors import ClientError
+from odradek.client.admin.log_compaction import Compacted, compact_partitions
+from odradek.client.connection.client_errors import ClientError
 
 
 def compact(

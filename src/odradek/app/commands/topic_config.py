@@ -23,8 +23,8 @@ from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServe
 from odradek.app.partitions_named import topic_name
 from odradek.app.topic_configs import meant_instead
 from odradek.base.errors import ErrorCode
-from odradek.client import configs
-from odradek.client.errors import ErrorAnswer
+from odradek.client.admin import config_admin as configs
+from odradek.client.connection.client_errors import ErrorAnswer
 from odradek.core.configs.topic_configs import told_invalid
 
 

@@ -12,10 +12,10 @@ from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.partitions_named import topic_name
 from odradek.base.errors import ErrorCode
-from odradek.client import admin
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ErrorAnswer
-from odradek.client.seen import wait_until_seen
+from odradek.client.admin import admin
+from odradek.client.admin.seen import wait_until_seen
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ErrorAnswer
 
 HELD = {
     "__consumer_offsets": "the committed offsets of all groups",

@@ -14,8 +14,8 @@ from odradek.app.output import print_json, print_table, remark
 from odradek.app.partitions_named import topic_name
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.elect_leaders import Elections, elect_leaders
+from odradek.client.admin.leader_election import Elections, elect_leaders
+from odradek.client.cluster.cluster import Cluster
 
 
 class ElectionType(StrEnum):

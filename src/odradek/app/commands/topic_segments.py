@@ -17,7 +17,7 @@ from odradek.app.segment_fate import Fate, Retention, age_text, fates
 from odradek.app.segment_files import SegmentFacts, offset_of_newest, segments_of
 from odradek.app.topic_logs import TopicLog, given_retention, logs_below, logs_told_by, told_retention
 from odradek.base.units import TopicPartition
-from odradek.client.cluster import Cluster
+from odradek.client.cluster.cluster import Cluster
 
 
 def segments(

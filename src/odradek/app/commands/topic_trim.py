@@ -17,10 +17,10 @@ from odradek.app.segment_files import segments_of
 from odradek.app.starting import offsets_at
 from odradek.app.topic_logs import logs_told_by, told_retention
 from odradek.base.units import TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.delete_records import delete_records
-from odradek.client.errors import ClientError, Unsupported
-from odradek.client.offsets import EARLIEST, LATEST
+from odradek.client.admin.record_deletion import delete_records
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError, Unsupported
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
 
 Offsets = dict[TopicPartition, int]
 

@@ -23,9 +23,7 @@ from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import existing, topic_name
 from odradek.app.txn_view import producer_view, show_producers, show_transactions, transaction_view
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError
-from odradek.client.transactions import (
+from odradek.client.admin.transaction_admin import (
     ActiveProducer,
     TransactionDescription,
     abort_hanging,
@@ -35,6 +33,8 @@ from odradek.client.transactions import (
     find_hanging,
     list_transactions,
 )
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError
 
 app = typer.Typer(help="List and describe transactions, and abort them.", no_args_is_help=True)
 

@@ -18,10 +18,10 @@ from odradek.app.doctor.findings import Finding, note, ok, wrong
 from odradek.app.doctor.log_dirs import examine_offline_dirs
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loopback, resolve
 from odradek.app.doctor.speech import recognise
-from odradek.client.config import Address, ClientConfig
-from odradek.client.connection import Connection, text_of
-from odradek.client.errors import ClientError, TlsRefused
-from odradek.client.metadata import Broker
+from odradek.client.cluster.topic_metadata import Broker
+from odradek.client.connection.broker_connection import Connection, text_of
+from odradek.client.connection.client_config import Address, ClientConfig
+from odradek.client.connection.client_errors import ClientError, TlsRefused
 
 BROKERS_MAX = 200
 AT_ONCE = 16

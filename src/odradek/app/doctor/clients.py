@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
-from odradek.client.versions import ApiRange
+from odradek.client.connection.versions import ApiRange
 from odradek.wire.api_keys import ApiKey
 
 Ranges = Mapping[int, ApiRange]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, NO_BROKER
-from odradek.client.connection import Connection
-from odradek.client.errors import ClientError, KafkaUnavailable, NotKafka, Unsupported
-from odradek.client.metadata import Broker, Metadata, Topic
+from odradek.client.cluster.topic_metadata import Broker, Metadata, Topic
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError, KafkaUnavailable, NotKafka, Unsupported
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -16,9 +16,16 @@ from odradek.app.doctor.tls import tls_advice
 from odradek.app.doctor.topics import examine_stored, examine_topics, min_isrs_of
 from odradek.app.output import plural
 from odradek.base.units import MIB
-from odradek.client.config import Address, ClientConfig
-from odradek.client.connection import Connection, text_of
-from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, NotKafka, TlsRefused, Unsupported
+from odradek.client.connection.broker_connection import Connection, text_of
+from odradek.client.connection.client_config import Address, ClientConfig
+from odradek.client.connection.client_errors import (
+    ClientError,
+    ErrorAnswer,
+    KafkaUnavailable,
+    NotKafka,
+    TlsRefused,
+    Unsupported,
+)
 from odradek.tls.config import TlsConfig
 from odradek.wire.api_keys import ApiKey
 

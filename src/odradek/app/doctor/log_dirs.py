@@ -12,8 +12,8 @@ from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.app.output import plural, size_text, time_text
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX
-from odradek.client.connection import Connection
-from odradek.client.errors import ClientError
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError
 from odradek.log.files import log_file_names as names
 from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.meta_properties import WrongDirectory, identity

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from queue import Empty, SimpleQueue
 
-from odradek.client.config import Address
-from odradek.client.connection import reason_of
+from odradek.client.connection.broker_connection import reason_of
+from odradek.client.connection.client_config import Address
 
 UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from struct import Struct, pack
 from typing import NamedTuple
 
-from odradek.client.config import Address
+from odradek.client.connection.client_config import Address
 from odradek.wire.client import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.primitives import Chunk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.app.doctor.speech import PLAIN_ADVICE
-from odradek.client.errors import TlsRefused
+from odradek.client.connection.client_errors import TlsRefused
 
 # The first whose words are in what the client says counts (tls/reasons.py).
 _ADVICE = (

@@ -9,10 +9,10 @@ from odradek.app.doctor.cluster import Cluster
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.app.output import plural
 from odradek.base.errors import ErrorCode
-from odradek.client.connection import Connection
-from odradek.client.errors import ClientError
-from odradek.client.metadata import Partition
-from odradek.client.replicas import min_insync_replicas, topic_overrides
+from odradek.client.admin.replica_status import min_insync_replicas, topic_overrides
+from odradek.client.cluster.topic_metadata import Partition
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError
 from odradek.core.configs.topic_configs import invalid_values
 
 CHECK = "topics"

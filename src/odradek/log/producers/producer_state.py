@@ -1,7 +1,8 @@
 """What one log knows of the producers that number their batches, and of their transactions (KIP-98, KIP-360, KIP-890).
 
-    batch with a producer id ──> sequences.py: is it the next one? ──> Producer as it is after it ──> put, when written
-    marker                   ──> end: the transaction is closed    ──> Ended, for the index of aborted transactions
+    batch with a producer id ──> idempotence.py: is it the next one? ──> Producer as it is after it ──> put, when
+    written marker                   ──> end: the transaction is closed    ──> Ended, for the index of aborted
+    transactions
 
 Of each producer the last five batches are kept, since a client has no more than five requests under way.  A transaction
 is unstable from its first record until its marker is below the high watermark: who reads committed records reads up to

@@ -1,0 +1,184 @@
+"""Changes of topics: create, delete, grow.  They go to the controller; the questions in describe.py go to anybody.
+
+Every function takes several resources and either answers for all of them or raises for the first that failed, with the
+broker's own words; what was asked of the others has then been done or not as the broker decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER
+from odradek.base.uuids import ZERO_UUID
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import (
+    ClusterDescription,
+    ConfigEntry,
+    check,
+    describe_cluster,
+    describe_topic_configs,
+    describe_topics,
+)
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError, ConnectionLost, ErrorAnswer, Unsupported
+from odradek.client.connection.retry import Patience
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+T = TypeVar("T")
+
+BROKER_DEFAULT = -1  # As number of partitions or of replicas: what the broker is configured to (KIP-464, Kafka 2.4).
+CREATE_TOPICS_WITH_DEFAULTS = 4
+DELETE_TOPICS_WITH_IDS = 6
+MAY_BE_OURS = "it is there by now; an answer was lost before, so this request itself may have made it"
+CONTROLLER_MOVED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
+
+__all__ = [
+    "BROKER_DEFAULT",
+    "ClusterDescription",
+    "ConfigEntry",
+    "CreatedTopic",
+    "NewTopic",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "describe_cluster",
+    "describe_topic_configs",
+    "describe_topics",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create.  With an assignment (partition to brokers), partitions and replicas are counted from it."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """The topic that was created; numbers are -1 where the broker does not tell them (before Kafka 2.4)."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+
+
+def create_topics(
+    cluster: Cluster, topics: Iterable[NewTopic], *, timeout_ms: int | None = None, validate_only: bool = False
+) -> list[CreatedTopic]:
+    """Creates topics.  Raises ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ..."""
+    wanted = [creatable(topic) for topic in topics]
+    request = CreateTopicsRequest(
+        topics=wanted,
+        timeout_ms=cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms,
+        validate_only=validate_only,
+    )
+
+    def ask(controller: Connection, is_repeated: bool) -> list[CreatedTopic]:
+        refuse_defaults(controller, wanted)
+        answer = controller.call(request, CreateTopicsResponse)
+        for topic in answer.topics:
+            repeated = is_repeated and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            check(topic.error_code, f"topic {topic.name}", MAY_BE_OURS if repeated else topic.error_message)
+        return [CreatedTopic(topic.name, topic.num_partitions, topic.replication_factor) for topic in answer.topics]
+
+    return on_controller(cluster, ask)
+
+
+def refuse_defaults(controller: Connection, topics: Iterable[CreatableTopic]) -> None:
+    """Raises Unsupported where the broker has to be told numbers for which newer ones have a default."""
+    if controller.version(CreateTopicsRequest) >= CREATE_TOPICS_WITH_DEFAULTS:
+        return
+    for topic in topics:
+        if not topic.assignments and BROKER_DEFAULT in (topic.num_partitions, topic.replication_factor):
+            missing = f"say how many partitions and replicas {topic.name} is to have"
+            raise Unsupported(f"{controller.where} is older than Kafka 2.4: {missing}")
+
+
+def creatable(topic: NewTopic) -> CreatableTopic:
+    is_assigned = bool(topic.assignment)
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=BROKER_DEFAULT if is_assigned else topic.partitions,
+        replication_factor=BROKER_DEFAULT if is_assigned else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignment.items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
+    """Deletes topics.  Raises ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
+    wanted = list(names)
+    timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
+
+    def ask(controller: Connection, is_repeated: bool) -> None:
+        if controller.version(DeleteTopicsRequest) >= DELETE_TOPICS_WITH_IDS:
+            topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted]
+            request = DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        else:
+            request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
+        for result in controller.call(request, DeleteTopicsResponse).responses:
+            if is_repeated and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # The first time it was deleted; or it never was, and is not there either.
+            check(result.error_code, f"topic {result.name}", result.error_message)
+
+    on_controller(cluster, ask)
+    cluster.metadata.forget(wanted)
+
+
+def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+    """Grow topics to these numbers of partitions.  Raises ErrorAnswer: INVALID_PARTITIONS for fewer than there are."""
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
+        timeout_ms=cluster.config.request_timeout_ms,
+        validate_only=validate_only,
+    )
+
+    def ask(controller: Connection, is_repeated: bool) -> None:
+        for result in controller.call(request, CreatePartitionsResponse).results:
+            repeated = is_repeated and result.error_code == ErrorCode.INVALID_PARTITIONS
+            check(result.error_code, f"topic {result.name}", MAY_BE_OURS if repeated else result.error_message)
+
+    on_controller(cluster, ask)
+    cluster.metadata.forget(counts)
+
+
+def on_controller(cluster: Cluster, ask: Callable[[Connection, bool], T]) -> T:
+    """Asks the controller; where that moved or is away, the next one, until api_timeout_ms.
+
+    `ask` is told whether an answer was lost before, so that what it asks for may be done already.
+    """
+    patience = Patience(cluster.config)
+    is_repeated = False
+    while True:
+        try:
+            return ask(cluster.controller(), is_repeated)
+        except ClientError as error:
+            cluster.metadata.controller = NO_BROKER  # Ask again who it is, whatever went wrong.
+            cluster.ask_another()
+            is_repeated = is_repeated or isinstance(error, ConnectionLost)
+            if isinstance(error, ErrorAnswer) and error.code not in CONTROLLER_MOVED:
+                raise  # UNKNOWN_TOPIC_OR_PARTITION may pass for a fetch, but not for a deletion.
+            patience.again(error)

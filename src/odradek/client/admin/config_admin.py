@@ -1,0 +1,106 @@
+"""Configurations of topics and brokers: described, and changed key by key (IncrementalAlterConfigs, KIP-339).
+
+A broker's own configuration is known and changed by that broker alone; everything else by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import TOPIC_RESOURCE, ConfigEntry, check, entry_of
+from odradek.client.connection.broker_connection import Connection
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+T = TypeVar("T")
+
+BROKER_RESOURCE = 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A topic, a broker, or with an empty name all brokers."""
+
+    type: int
+    name: str
+
+    def __str__(self) -> str:
+        if self.type == TOPIC_RESOURCE:
+            return f"topic {self.name}"
+        return f"broker {self.name}" if self.name else "all brokers"
+
+    @property
+    def broker(self) -> int | None:
+        """Who must be asked; None for anybody."""
+        return int(self.name) if self.type == BROKER_RESOURCE and self.name else None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One operation on one key."""
+
+    key: str
+    operation: int
+    value: str | None = None
+
+
+def topic(name: str) -> Resource:
+    return Resource(TOPIC_RESOURCE, name)
+
+
+def broker(broker_id: int | None) -> Resource:
+    return Resource(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
+
+
+def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigEntry]:
+    """Returns every configuration of a topic or broker, defaults included; of all brokers what is set for them."""
+    asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
+
+    def ask(connection: Connection) -> list[ConfigEntry]:
+        (result,) = connection.call(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse).results
+        check(result.error_code, str(resource), result.error_message)
+        return [entry_of(config) for config in result.configs]
+
+    return _asking(cluster, resource, ask)
+
+
+def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *, validate_only: bool = False) -> None:
+    """Carries out all edits or none.  Raises ErrorAnswer: INVALID_CONFIG, INVALID_REQUEST, ..."""
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=[
+                    AlterableConfig(name=edit.key, config_operation=edit.operation, value=edit.value) for edit in edits
+                ],
+            )
+        ],
+        validate_only=validate_only,
+    )
+
+    def ask(connection: Connection) -> None:
+        (result,) = connection.call(request, IncrementalAlterConfigsResponse).responses
+        check(result.error_code, str(resource), result.error_message)
+
+    _asking(cluster, resource, ask)
+
+
+def _asking(cluster: Cluster, resource: Resource, ask: Callable[[Connection], T]) -> T:
+    broker_id = resource.broker
+    if broker_id is None:
+        return cluster.call_any(ask)
+    return cluster.retry(lambda: ask(cluster.connection(broker_id)))

@@ -1,0 +1,270 @@
+"""Groups as their coordinators describe them: which there are, in which state, with which members; and their end.
+
+A group is of the classic protocol (JoinGroup: the members agree through the broker) or of the consumer protocol
+(KIP-848: the broker assigns).  Each has an API of its own; one description serves both here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.coordinator_lookup import KeyType, on_coordinators, on_every_broker
+from odradek.client.cluster.describe import check
+from odradek.client.cluster.topic_metadata import Broker
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, answer_error
+from odradek.record.internal.consumer_protocol import decode_assignment, decode_subscription
+from odradek.wire.messages import consumer_group_describe as modern
+from odradek.wire.messages import describe_groups as classic
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+CLASSIC, CONSUMER = "classic", "consumer"
+CONSUMER_PROTOCOL = "consumer"  # The protocol type that consumers give; Kafka Connect, say, gives another.
+DEAD = "Dead"
+INACTIVE = frozenset({"Empty", DEAD})
+
+VERSION_WITH_STATES, VERSION_WITH_TYPES = 4, 5
+
+# Of a group that the consumer protocol's API does not know; the classic one may.
+NOT_MODERN = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A listed group.  `state` is "" where the broker does not tell (before Kafka 2.6), `protocol` if it has none."""
+
+    group: str
+    type: str
+    protocol: str
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member.  Fields are None if the group's protocol does not have them, or is no consumers' protocol."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] | None
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    is_classic: bool = True
+
+
+class Rebalance(NamedTuple):
+    """When a group rebalanced, which generation or epoch ended with it, and why."""
+
+    at_ms: int
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group as it is now."""
+
+    group: str
+    type: str
+    protocol: str
+    state: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: Broker
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    rebalances: tuple[Rebalance, ...] = ()  # The last ones, the newest at the end; Apache Kafka tells of none.
+
+    @property
+    def is_active(self) -> bool:
+        """True if it has members, so that nobody else may commit for it."""
+        return bool(self.members) or self.state not in INACTIVE
+
+
+def list_groups(
+    cluster: Cluster,
+    *,
+    states: Iterable[str] = (),
+    types: Iterable[str] = (),
+    failures: dict[int, ClientError] | None = None,
+) -> list[ListedGroup]:
+    """Lists the groups of the cluster by name, of these states and types if any are given, in any case.
+
+    `failures` takes the brokers that stay away, whose groups are missing; without it their error is raised.
+    """
+    wanted_states, wanted_types = list(states), list(types)
+
+    def ask(connection: Connection) -> list[ListedGroup]:
+        version = connection.version(ListGroupsRequest)
+        if wanted_states and version < VERSION_WITH_STATES:
+            raise Unsupported(f"{connection.where} cannot tell the state of a group: it is older than Kafka 2.6")
+        request = ListGroupsRequest(
+            states_filter=wanted_states, types_filter=wanted_types if version >= VERSION_WITH_TYPES else []
+        )
+        answer = connection.call(request, ListGroupsResponse, version=version)
+        check(answer.error_code, f"groups of {connection.where}", None)
+        return [
+            ListedGroup(each.group_id, each.group_type or CLASSIC, each.protocol_type, each.group_state, -1)
+            for each in answer.groups
+        ]
+
+    listed = on_every_broker(cluster, ask, failures)
+    folded = {each.lower() for each in wanted_types}
+    # A group whose coordinator moves meanwhile may be told of by both.
+    groups = {each.group: replace(each, coordinator=node) for node, those in listed.items() for each in those}
+    chosen = (each for each in groups.values() if not folded or each.type.lower() in folded)
+    return sorted(chosen, key=lambda each: each.group)
+
+
+def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription | ClientError]:
+    """Describes each group, or says why not: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, ..."""
+
+    def ask(node: int, names: list[str]) -> dict[str, GroupDescription | ClientError]:
+        connection, broker = cluster.connection(node), cluster.metadata.brokers[node]
+        found = _modern(connection, broker, names)
+        rest = [name for name in names if name not in found or _is_not_modern(found[name])]
+        return found | _classic(connection, broker, rest)
+
+    return on_coordinators(cluster, KeyType.GROUP, groups, ask)
+
+
+def _is_not_modern(outcome: GroupDescription | ClientError) -> bool:
+    return isinstance(outcome, ErrorAnswer) and outcome.code in NOT_MODERN
+
+
+def _modern(connection: Connection, broker: Broker, names: list[str]) -> dict[str, GroupDescription | ClientError]:
+    request = modern.ConsumerGroupDescribeRequest(
+        group_ids=names, include_authorized_operations=False, include_rebalances=True
+    )
+    try:
+        answer = connection.call(request, modern.ConsumerGroupDescribeResponse)
+    except Unsupported:
+        return {}
+    return {
+        each.group_id: _modern_group(each, broker)
+        if each.error_code == ErrorCode.NONE
+        else answer_error(each.error_code, f"group {each.group_id}", each.error_message)
+        for each in answer.groups
+    }
+
+
+def _modern_group(group: modern.DescribedGroup, broker: Broker) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        CONSUMER,
+        CONSUMER_PROTOCOL,
+        group.group_state,
+        group.assignor_name,
+        tuple(sorted(map(_modern_member, group.members), key=lambda member: member.member_id)),
+        broker,
+        group.group_epoch,
+        group.assignment_epoch,
+        _rebalances(group.rebalances),
+    )
+
+
+def _modern_member(member: modern.Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        _partitions((each.topic_name, each.partitions) for each in member.assignment.topic_partitions),
+        _partitions((each.topic_name, each.partitions) for each in member.target_assignment.topic_partitions),
+        member.member_epoch,
+        tuple(sorted(member.subscribed_topic_names)),
+        member.subscribed_topic_regex or None,
+        member.member_type == 0,
+    )
+
+
+def _classic(connection: Connection, broker: Broker, names: list[str]) -> dict[str, GroupDescription | ClientError]:
+    if not names:
+        return {}
+    request = classic.DescribeGroupsRequest(groups=names, include_rebalances=True)
+    answer = connection.call(request, classic.DescribeGroupsResponse)
+    return {each.group_id: _classic_outcome(each, broker) for each in answer.groups}
+
+
+def _classic_outcome(group: classic.DescribedGroup, broker: Broker) -> GroupDescription | ClientError:
+    code = group.error_code
+    if code == ErrorCode.NONE and group.group_state == DEAD:
+        code = ErrorCode.GROUP_ID_NOT_FOUND  # What it is called since version 6.
+    if code != ErrorCode.NONE:
+        return answer_error(code, f"group {group.group_id}", group.error_message)
+    is_of_consumers = group.protocol_type in ("", CONSUMER_PROTOCOL)
+    return GroupDescription(
+        group.group_id,
+        CLASSIC,
+        group.protocol_type,
+        group.group_state,
+        group.protocol_data,
+        tuple(
+            sorted(
+                (_classic_member(each, is_of_consumers) for each in group.members), key=lambda member: member.member_id
+            )
+        ),
+        broker,
+        rebalances=_rebalances(group.rebalances),
+    )
+
+
+def _rebalances(told: Iterable[classic.DescribedRebalance]) -> tuple[Rebalance, ...]:
+    return tuple(Rebalance(each.at_ms, each.generation, each.reason) for each in told)
+
+
+def _classic_member(member: classic.DescribedGroupMember, is_of_consumers: bool) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        _assigned(bytes(member.member_assignment)) if is_of_consumers else None,
+        topics=_subscribed(bytes(member.member_metadata)) if is_of_consumers else None,
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...] | None:
+    if not data:
+        return ()  # While the group rebalances.
+    try:
+        decoded = decode_assignment(data)
+    except Refused:
+        return None
+    return _partitions((each.topic, each.partitions) for each in decoded.assigned_partitions)
+
+
+def _subscribed(data: bytes) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(decode_subscription(data).topics))
+    except Refused:
+        return None
+
+
+def _partitions(topics: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(TopicName(topic), index) for topic, indexes in topics for index in indexes))
+
+
+def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, ClientError | None]:
+    """Deletes groups; returns the error of each (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...), None where it is gone."""
+
+    def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
+        answer = cluster.connection(node).call(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
+        return {
+            each.group_id: None
+            if each.error_code == ErrorCode.NONE
+            else answer_error(each.error_code, f"group {each.group_id}", each.error_message)
+            for each in answer.results
+        }
+
+    return on_coordinators(cluster, KeyType.GROUP, groups, ask)

@@ -1,0 +1,59 @@
+"""ElectLeaders: has the controller elect leaders of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.admin.admin import CONTROLLER_MOVED, on_controller
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import check
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ErrorAnswer, Unsupported, answer_error
+from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+
+PREFERRED, UNCLEAN = 0, 1
+UNCLEAN_FROM = 1
+
+Elections = Mapping[TopicPartition, ErrorAnswer | None]
+
+
+def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None, *, unclean: bool = False) -> Elections:
+    """Returns the partitions that were asked about, each with why it has no other leader now; None if it has.
+
+    Without `partitions` it is about all, and those that need no election are left out.  `unclean`: partitions without
+    a leader are led by any replica, and lose what that one does not have.
+    """
+    named = None
+    if partitions is not None:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            by_topic.setdefault(topic, []).append(index)
+        named = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
+    request = ElectLeadersRequest(
+        election_type=UNCLEAN if unclean else PREFERRED,
+        topic_partitions=named,
+        timeout_ms=cluster.config.request_timeout_ms,
+    )
+
+    def ask(controller: Connection, _: bool) -> Elections:
+        if unclean and controller.version(ElectLeadersRequest) < UNCLEAN_FROM:
+            raise Unsupported(f"{controller.where} is older than Kafka 2.4: it elects preferred replicas only")
+        answer = controller.call(request, ElectLeadersResponse)
+        check(answer.error_code, "the election", None)
+        ends: dict[TopicPartition, ErrorAnswer | None] = {}
+        for topic in answer.replica_election_results:
+            for one in topic.partition_result:
+                partition = TopicPartition(TopicName(topic.topic), one.partition_id)
+                if one.error_code == ErrorCode.NONE:
+                    ends[partition] = None
+                    continue
+                ends[partition] = failure = answer_error(one.error_code, str(partition), one.error_message)
+                if failure.code in CONTROLLER_MOVED:
+                    raise failure
+        return ends
+
+    found = on_controller(cluster, ask)
+    cluster.metadata.forget({partition.topic for partition in found})
+    return found

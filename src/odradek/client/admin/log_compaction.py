@@ -1,0 +1,99 @@
+"""CompactPartitions: has brokers compact logs now, and tells what that has won.
+
+It is Odradek's own and ApiVersions does not tell of it, so each broker is first asked to compact nothing: one that does
+not know the request closes the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT32_MAX, TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.leader_requests import ask_leaders
+from odradek.client.connection.broker_connection import Connection, Pending
+from odradek.client.connection.client_errors import ClientError, ConnectionLost, Unsupported, answer_error
+from odradek.wire.messages.compact_partitions import (
+    CompactPartitionsPartitionResult,
+    CompactPartitionsRequest,
+    CompactPartitionsResponse,
+    CompactPartitionsTopic,
+)
+
+VERSION = 0
+
+
+class Compacted(NamedTuple):
+    """What the compaction of one log has won.  Sizes in bytes."""
+
+    bytes_before: int
+    bytes_after: int
+    removed_records: int
+    compacted_to: int
+    held_back_by: str | None  # Why it did not go up to the log's end, if it did not.
+    duration_ms: int
+
+
+class NotCompacted(ClientError):
+    """Raised or returned for a log that could not be compacted; the broker's own sentence."""
+
+
+Outcomes: TypeAlias = dict[TopicPartition, Compacted | ClientError]
+
+
+def compact_partitions(cluster: Cluster, partitions: Iterable[TopicPartition], timeout_ms: int) -> Outcomes:
+    """Compacts logs up to their ends and waits for it; returns what each has won, or why it was not compacted.
+
+    Unsupported is the outcome at a broker that is no Odradek, KafkaUnavailable at one that is lost meanwhile.
+    """
+    timeout_ms = min(timeout_ms, INT32_MAX - cluster.config.request_timeout_ms)
+
+    def send(connection: Connection, led: list[TopicPartition]) -> Pending[CompactPartitionsResponse]:
+        _check_is_known(connection)
+        return _send(connection, _request(led, timeout_ms), timeout_ms + cluster.config.request_timeout_ms)
+
+    return ask_leaders(cluster, partitions, send, _taken, timeout_ms=0)
+
+
+def _check_is_known(connection: Connection) -> None:
+    try:
+        _send(connection, CompactPartitionsRequest(topics=[], timeout_ms=0)).result()
+    except ConnectionLost:
+        text = f"{connection.where} is not an Odradek broker, or an older one: it can't be told to compact a topic"
+        raise Unsupported(text) from None
+
+
+def _send(
+    connection: Connection, request: CompactPartitionsRequest, timeout_ms: int | None = None
+) -> Pending[CompactPartitionsResponse]:
+    return connection.send(request, CompactPartitionsResponse, version=VERSION, timeout_ms=timeout_ms)
+
+
+def _request(partitions: Iterable[TopicPartition], timeout_ms: int) -> CompactPartitionsRequest:
+    topics: dict[str, CompactPartitionsTopic] = {}
+    for each in partitions:
+        topic = topics.setdefault(each.topic, CompactPartitionsTopic(name=each.topic, partitions=[]))
+        topic.partitions.append(each.partition)
+    return CompactPartitionsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
+
+
+def _taken(answer: CompactPartitionsResponse) -> Iterator[tuple[TopicPartition, Compacted | ClientError]]:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            name = TopicPartition(TopicName(topic.name), part.partition_index)
+            yield name, _outcome(name, part)
+
+
+def _outcome(name: TopicPartition, part: CompactPartitionsPartitionResult) -> Compacted | ClientError:
+    if part.error_code != ErrorCode.NONE:
+        return NotCompacted(part.error_message) if part.error_message else answer_error(part.error_code, str(name))
+    return Compacted(
+        part.bytes_before,
+        part.bytes_after,
+        part.removed_records,
+        part.compacted_to,
+        part.held_back_by,
+        part.duration_ms,
+    )

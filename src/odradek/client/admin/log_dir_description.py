@@ -1,0 +1,60 @@
+"""DescribeLogDirs: in which folder a broker keeps which log, and how large it is (KIP-113, Kafka 1.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import answer_error
+from odradek.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+
+class Replica(NamedTuple):
+    """One log on one broker."""
+
+    broker: int
+    log_dir: str
+    size: int
+
+
+def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Replica]:
+    """Returns where this broker has these logs; those that it does not have, or not online, are left out.
+
+    Raises ErrorAnswer if it may not be asked, Unsupported for a broker older than Kafka 1.0.
+    """
+    wanted: dict[str, list[int]] = {}
+    for each in partitions:
+        wanted.setdefault(each.topic, []).append(each.partition)
+    topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in wanted.items()]
+    request = DescribeLogDirsRequest(topics=topics)
+    answer = cluster.retry(lambda: cluster.connection(broker).call(request, DescribeLogDirsResponse))
+    if answer.error_code != ErrorCode.NONE:
+        raise answer_error(answer.error_code, f"the folders of broker {broker}")
+    found: dict[TopicPartition, Replica] = {}
+    for result in answer.results:
+        for topic in result.topics:
+            for part in topic.partitions:
+                if not part.is_future_key:
+                    name = TopicPartition(TopicName(topic.name), part.partition_index)
+                    found[name] = Replica(broker, result.log_dir, part.partition_size)
+    return found
+
+
+def offline_log_dirs(cluster: Cluster, broker: int, timeout_ms: int) -> list[str]:
+    """Returns the folders that this broker can't use.
+
+    Raises KafkaUnavailable if it does not answer in time, ErrorAnswer if it may not be asked, Unsupported for a broker
+    older than Kafka 1.0.
+    """
+    request = DescribeLogDirsRequest(topics=[])  # Folders alone.
+    answer = cluster.connection(broker).call(request, DescribeLogDirsResponse, timeout_ms=timeout_ms)
+    if answer.error_code != ErrorCode.NONE:
+        raise answer_error(answer.error_code, f"the folders of broker {broker}")
+    return sorted(result.log_dir for result in answer.results if result.error_code != ErrorCode.NONE)

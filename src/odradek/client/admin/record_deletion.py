@@ -1,0 +1,50 @@
+"""DeleteRecords: has the leaders of partitions forget all records below an offset (KIP-107)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.leader_requests import ask_leaders
+from odradek.client.connection.broker_connection import Connection, Pending
+from odradek.client.connection.client_errors import ClientError, answer_error
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+Outcomes: TypeAlias = dict[TopicPartition, int | ClientError]
+
+
+def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Outcomes:
+    """Deletes the records below an offset of each partition; returns where each begins now, or why it does not.
+
+    A retriable error is retried until api_timeout_ms: to ask twice does no harm.
+    """
+
+    def send(connection: Connection, partitions: list[TopicPartition]) -> Pending[DeleteRecordsResponse]:
+        request = _request({each: before[each] for each in partitions}, cluster.config.request_timeout_ms)
+        return connection.send(request, DeleteRecordsResponse)
+
+    return ask_leaders(cluster, before, send, _taken)
+
+
+def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
+    topics: dict[str, DeleteRecordsTopic] = {}
+    for each, offset in before.items():
+        topic = topics.setdefault(each.topic, DeleteRecordsTopic(name=each.topic, partitions=[]))
+        topic.partitions.append(DeleteRecordsPartition(partition_index=each.partition, offset=offset))
+    return DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
+
+
+def _taken(answer: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int | ClientError]]:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            each = TopicPartition(TopicName(topic.name), part.partition_index)
+            failed = part.error_code != ErrorCode.NONE
+            yield each, answer_error(part.error_code, str(each)) if failed else part.low_watermark

@@ -1,0 +1,101 @@
+"""What a cluster tells of the replicas of partitions: how many have to be in sync, and where the log of each ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import Offset, TopicName, TopicPartition
+from odradek.client.cluster.describe import TOPIC_RESOURCE, entry_of
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.consumer.offset_lookup import LATEST
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+DEBUGGING = -2  # The replica id of who asks any replica, also one that follows, for the end of its own log.
+TOPICS_AT_ONCE = 500
+PARTITIONS_AT_ONCE = 5_000
+
+T = TypeVar("T")
+
+
+def topic_overrides(connection: Connection, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Returns what is set on topics themselves.  Raises KafkaUnavailable, NotKafka, Unsupported."""
+    found: dict[str, dict[str, str]] = {}
+    for names in _batched(list(topics), TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+            for name in names
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        for result in connection.call(request, DescribeConfigsResponse).results:
+            entries = map(entry_of, result.configs)
+            found[result.resource_name] = {one.name: one.value or "" for one in entries if one.is_set_on_topic}
+    return found
+
+
+def min_insync_replicas(
+    connection: Connection, topics: Iterable[str], *, timeout_ms: int | None = None
+) -> dict[str, int]:
+    """Returns min.insync.replicas of topics; those that may not be described are left out.
+
+    Raises KafkaUnavailable, NotKafka, Unsupported.
+    """
+    found: dict[str, int] = {}
+    for names in _batched(list(topics), TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[MIN_INSYNC_REPLICAS]
+            )
+            for name in names
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        for result in connection.call(request, DescribeConfigsResponse, timeout_ms=timeout_ms).results:
+            for config in result.configs:
+                if config.name == MIN_INSYNC_REPLICAS and (config.value or "").isdecimal():
+                    found[result.resource_name] = int(config.value or "")
+    return found
+
+
+def log_ends(
+    connection: Connection, partitions: Sequence[TopicPartition], *, timeout_ms: int | None = None
+) -> dict[TopicPartition, Offset]:
+    """Returns where the logs of these partitions end on this broker, leader or not, committed or not.
+
+    Those that it can't tell are left out.  Raises KafkaUnavailable, NotKafka, Unsupported.
+    """
+    found: dict[TopicPartition, Offset] = {}
+    for asked in _batched(partitions, PARTITIONS_AT_ONCE):
+        request = ListOffsetsRequest(replica_id=DEBUGGING, isolation_level=0, topics=_by_topic(asked))
+        found.update(_told(connection.call(request, ListOffsetsResponse, timeout_ms=timeout_ms)))
+    return found
+
+
+def _batched(all_of_them: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (all_of_them[at : at + size] for at in range(0, len(all_of_them), size))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[ListOffsetsTopic]:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for one in partitions:
+        topic = topics.setdefault(one.topic, ListOffsetsTopic(name=one.topic, partitions=[]))
+        topic.partitions.append(ListOffsetsPartition(partition_index=one.partition, timestamp=LATEST))
+    return list(topics.values())
+
+
+def _told(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Offset]]:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            if part.error_code == ErrorCode.NONE and part.offset >= 0:
+                yield TopicPartition(TopicName(topic.name), part.partition_index), Offset(part.offset)

@@ -1,0 +1,314 @@
+"""Transactions from outside (KIP-664): which there are, what they hold up, and how to end them.
+
+A transaction lives in two places: its coordinator knows the transactional id, and the leader of each partition the
+producer that wrote there.  One that only a leader knows of is hanging: nobody will ever end it, and readers of
+committed records wait at its first offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import MINUTE_MS, TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.coordinator_lookup import KeyType, on_coordinator, on_coordinators, on_every_broker
+from odradek.client.cluster.describe import check
+from odradek.client.cluster.leader_requests import ask_leaders, sorted_out
+from odradek.client.cluster.topic_metadata import Broker
+from odradek.client.connection.broker_connection import Connection, Pending
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, answer_error
+from odradek.client.consumer.group_offsets import by_topic
+from odradek.client.producer.idempotence import Identity
+from odradek.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+from odradek.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+T = TypeVar("T")
+
+VERSION_WITH_DURATION, VERSION_WITH_PATTERN = 1, 2
+FENCING_TIMEOUT_MS = 1 * MINUTE_MS  # Of the transaction that never begins: it only takes the place of another.
+IN_PROGRESS = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """One transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transaction as its coordinator knows it; started_at_ms is -1 where none is in progress."""
+
+    transactional_id: str
+    identity: Identity
+    state: str
+    timeout_ms: int
+    started_at_ms: int
+    partitions: tuple[TopicPartition, ...]
+    coordinator: Broker
+
+    @property
+    def is_in_progress(self) -> bool:
+        return self.state in IN_PROGRESS
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer as a partition's leader remembers it; -1 for what it does not know."""
+
+    identity: Identity
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start: int  # Offset; -1 for a producer without an open transaction here.
+
+
+class Hanging(NamedTuple):
+    """An open transaction of a partition that no coordinator is going to end."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+    transactional_id: str | None
+
+
+def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Iterable[str] = (),
+    producer_ids: Iterable[int] = (),
+    longer_than_ms: int | None = None,
+    pattern: str | None = None,
+    failures: dict[int, ClientError] | None = None,
+) -> list[ListedTransaction]:
+    """Lists the transactional ids that the brokers remember and that pass all filters.
+
+    `longer_than_ms` is how long a transaction has been open, `pattern` the form of the id (RE2).  `failures` takes the
+    brokers that stay away, whose ids are missing; without it their error is raised.
+    """
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+    if longer_than_ms is not None:
+        request.duration_filter = longer_than_ms
+    request.transactional_id_pattern = pattern
+
+    def ask(connection: Connection) -> list[ListedTransaction]:
+        version = connection.version(ListTransactionsRequest)
+        if longer_than_ms is not None and version < VERSION_WITH_DURATION:
+            raise Unsupported(f"{connection.where} cannot tell how long transactions are open: it is older than 3.8")
+        if pattern is not None and version < VERSION_WITH_PATTERN:
+            raise Unsupported(f"{connection.where} cannot select transactional ids: it is older than Kafka 4.1")
+        answer = connection.call(request, ListTransactionsResponse, version=version)
+        check(answer.error_code, f"transactions of {connection.where}", None)
+        return [
+            ListedTransaction(each.transactional_id, each.producer_id, each.transaction_state, -1)
+            for each in answer.transaction_states
+        ]
+
+    listed = {
+        each.transactional_id: replace(each, coordinator=node)
+        for node, those in on_every_broker(cluster, ask, failures).items()
+        for each in those
+    }
+    return [listed[name] for name in sorted(listed)]
+
+
+def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> dict[str, TransactionDescription | ClientError]:
+    """Describes each transactional id, or says why not: TRANSACTIONAL_ID_NOT_FOUND, ..."""
+
+    def ask(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
+        request = DescribeTransactionsRequest(transactional_ids=names)
+        answer = cluster.connection(node).call(request, DescribeTransactionsResponse)
+        broker = cluster.metadata.brokers[node]
+        return {
+            each.transactional_id: _described(each, broker)
+            if each.error_code == ErrorCode.NONE
+            else answer_error(each.error_code, f"transactional id {each.transactional_id}")
+            for each in answer.transaction_states
+        }
+
+    return on_coordinators(cluster, KeyType.TRANSACTION, transactional_ids, ask)
+
+
+def _described(state: TransactionState, broker: Broker) -> TransactionDescription:
+    partitions = [TopicPartition(TopicName(topic.topic), index) for topic in state.topics for index in topic.partitions]
+    return TransactionDescription(
+        state.transactional_id,
+        Identity(state.producer_id, state.producer_epoch),
+        state.transaction_state,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(sorted(partitions)),
+        broker,
+    )
+
+
+def describe_producers(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    *,
+    failures: dict[TopicPartition, ClientError] | None = None,
+) -> dict[TopicPartition, list[ActiveProducer]]:
+    """The producers that each partition's leader remembers, by id; retried until api_timeout_ms.
+
+    `failures` takes the partitions of which none are told; without it the first error is raised.
+    """
+    outcomes = ask_leaders(cluster, sorted(set(partitions)), _ask_producers, _told_producers)
+    return sorted_out(outcomes, failures)
+
+
+def _ask_producers(connection: Connection, partitions: list[TopicPartition]) -> Pending[DescribeProducersResponse]:
+    topics = [
+        TopicRequest(name=topic, partition_indexes=[each.partition for each in those])
+        for topic, those in by_topic(partitions).items()
+    ]
+    return connection.send(DescribeProducersRequest(topics=topics), DescribeProducersResponse)
+
+
+def _told_producers(
+    answer: DescribeProducersResponse,
+) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | ClientError]]:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), part.partition_index)
+            if part.error_code != ErrorCode.NONE:
+                yield partition, answer_error(part.error_code, str(partition), part.error_message)
+            else:
+                yield partition, sorted(map(_producer, part.active_producers), key=lambda each: each.identity)
+
+
+def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Callable[[], T]) -> T:
+    """Asks the leaders until api_timeout_ms: whatever went wrong, others may lead by then."""
+
+    def attempt() -> T:
+        cluster.learn(partitions)
+        try:
+            return ask()
+        except ClientError:
+            cluster.forget(partitions)
+            raise
+
+    return cluster.retry(attempt)
+
+
+def _producer(state: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        Identity(state.producer_id, state.producer_epoch),
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset,
+    )
+
+
+# Ending them.
+
+
+def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
+    """Fences the producer, which aborts its open transaction; returns the identity that takes its place."""
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=FENCING_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
+    )
+
+    def ask(connection: Connection) -> Identity:
+        answer = connection.call(request, InitProducerIdResponse)
+        check(answer.error_code, f"transactional id {transactional_id}", None)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    return on_coordinator(cluster, KeyType.TRANSACTION, transactional_id, ask)
+
+
+def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveProducer) -> None:
+    """Writes an abort marker for a transaction of one partition, in the coordinator's place.
+
+    Only for a hanging one: the coordinator of a live one would not know.
+    """
+    marker = WritableTxnMarker(
+        producer_id=producer.identity.producer_id,
+        producer_epoch=producer.identity.epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        coordinator_epoch=max(0, producer.coordinator_epoch),
+    )
+
+    def ask() -> None:
+        connection = cluster.connection(cluster.leader(partition))
+        answer = connection.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+        for each in answer.markers:
+            for topic in each.topics:
+                for part in topic.partitions:
+                    check(part.error_code, f"abort in {partition}", None)
+
+    _at_leaders(cluster, [partition], ask)
+
+
+def find_hanging(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    *,
+    older_than_ms: int,
+    now_ms: int | None = None,
+    failures: dict[TopicPartition, ClientError] | None = None,
+) -> list[Hanging]:
+    """Finds transactions of these partitions, without a word for so long, that no coordinator holds open.
+
+    older_than_ms: no less than any producer's transaction timeout; a younger one may still be ended in order.
+    `failures` takes the partitions that could not be looked at; without it the first error is raised.
+    Raises ClientError where a coordinator does not tell: what it holds must not be taken for hanging.
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    suspects = [
+        (partition, producer)
+        for partition, producers in describe_producers(cluster, partitions, failures=failures).items()
+        for producer in producers
+        if producer.transaction_start >= 0 and now - producer.last_timestamp > older_than_ms
+    ]
+    if not suspects:
+        return []
+    ids = sorted({producer.identity.producer_id for _, producer in suspects})
+    listed = {each.producer_id: each.transactional_id for each in list_transactions(cluster, producer_ids=ids)}
+    described = describe_transactions(cluster, sorted(listed.values()))
+    return [
+        Hanging(partition, producer, listed.get(producer.identity.producer_id))
+        for partition, producer in suspects
+        if not _is_held(partition, listed.get(producer.identity.producer_id), described)
+    ]
+
+
+def _is_held(
+    partition: TopicPartition,
+    transactional_id: str | None,
+    described: Mapping[str, TransactionDescription | ClientError],
+) -> bool:
+    """True if a coordinator has this partition in a transaction that it is going to end."""
+    held = described.get(transactional_id) if transactional_id is not None else None
+    if isinstance(held, ErrorAnswer) and held.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return False
+    if isinstance(held, ClientError):
+        raise held
+    return held is not None and held.is_in_progress and partition in held.partitions

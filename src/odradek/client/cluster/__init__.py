@@ -1,0 +1,1 @@
+"""The cluster as a client sees it: metadata, leaders and coordinators."""

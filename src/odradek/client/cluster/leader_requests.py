@@ -1,0 +1,120 @@
+"""Questions about partitions, each to the broker that leads it: one request a leader, all sent before one is answered.
+
+What fails is an outcome of its partition, so that one broker that is away does not keep back what the others say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import SECOND_MS, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.broker_connection import Connection, Pending
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.connection.retry import Patience, is_retriable
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+# A leader is elected within a second once its broker is missed; after that, only a broker that comes back can lead.
+LEADERLESS_MS_MAX = 3 * SECOND_MS
+
+Send = Callable[[Connection, list[TopicPartition]], Pending[R]]
+Take = Callable[[R], Iterable[tuple[TopicPartition, T | ClientError]]]
+
+
+def ask_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    send: Send[R],
+    take: Take[R, T],
+    *,
+    timeout_ms: int | None = None,
+    leaderless_ms: int | None = LEADERLESS_MS_MAX,
+    is_strict: bool = False,
+) -> dict[TopicPartition, T | ClientError]:
+    """Returns an outcome for each partition; what is retriable is asked again until timeout_ms (api_timeout_ms).
+
+    A partition that nobody leads is waited for until leaderless_ms, None for as long as the others.  With is_strict the
+    first error that no waiting helps against ends it, and others may be left with errors that are retriable.
+    """
+    wanted = list(partitions)
+    outcomes: dict[TopicPartition, T | ClientError] = {}
+    patience = Patience(cluster.config, timeout_ms)
+    elected_by = float("inf") if leaderless_ms is None else time.monotonic() + leaderless_ms / 1000
+    missing = wanted
+    while missing:
+        outcomes |= _round(cluster, missing, send, take)
+        failed = {each: one for each in missing if isinstance(one := outcomes[each], ClientError)}
+        if is_strict and not all(map(is_retriable, failed.values())):
+            break
+        is_late = time.monotonic() >= elected_by
+        again = {
+            each: one for each, one in failed.items() if is_retriable(one) and not (is_late and _is_leaderless(one))
+        }
+        missing = list(again)
+        cluster.forget(failed)
+        if again and not patience.allows(next(iter(again.values()))):
+            break
+    return {each: outcomes[each] for each in wanted}
+
+
+def _is_leaderless(error: ClientError) -> bool:
+    return isinstance(error, ErrorAnswer) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _round(
+    cluster: Cluster, partitions: list[TopicPartition], send: Send[R], take: Take[R, T]
+) -> dict[TopicPartition, T | ClientError]:
+    """Asks once."""
+    try:
+        cluster.learn(partitions)
+    except ClientError as error:
+        return dict.fromkeys(partitions, error)
+    failures: dict[TopicPartition, ClientError] = {}
+    asked: list[tuple[list[TopicPartition], Pending[R]]] = []
+    for leader, led in group_by_leader(cluster, partitions, failures).items():
+        try:
+            asked.append((led, send(cluster.connection(leader), led)))
+        except ClientError as error:
+            failures |= dict.fromkeys(led, error)
+    outcomes: dict[TopicPartition, T | ClientError] = dict(failures)
+    for led, pending in asked:
+        try:
+            outcomes |= take(pending.result())
+        except ClientError as error:
+            outcomes |= dict.fromkeys(led, error)
+    for each in partitions:
+        if each not in outcomes:
+            outcomes[each] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(each), "left out of the answer")
+    return outcomes
+
+
+def group_by_leader(
+    cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError]
+) -> dict[int, list[TopicPartition]]:
+    """Groups partitions by the broker that leads them, in their order; those that nobody leads go into `failures`."""
+    groups: dict[int, list[TopicPartition]] = {}
+    for partition in partitions:
+        try:
+            groups.setdefault(cluster.leader(partition), []).append(partition)
+        except ClientError as error:
+            failures[partition] = error
+    return groups
+
+
+def sorted_out(
+    outcomes: Mapping[TopicPartition, T | ClientError], failures: dict[TopicPartition, ClientError] | None
+) -> dict[TopicPartition, T]:
+    """Returns what succeeded; the rest goes into `failures`.  Without that, raises an error no waiting helps against,
+    else the first.
+    """
+    failed = {each: one for each, one in outcomes.items() if isinstance(one, ClientError)}
+    if failed and failures is None:
+        raise next((one for one in failed.values() if not is_retriable(one)), next(iter(failed.values())))
+    if failures is not None:
+        failures |= failed
+    return {each: one for each, one in outcomes.items() if not isinstance(one, ClientError)}

@@ -1,0 +1,106 @@
+"""What a cluster says of itself, as values: brokers, topics, partitions and who leads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from odradek.base.errors import ErrorCode, error_code
+from odradek.base.units import NO_BROKER
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.client.connection.client_config import Address
+from odradek.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker, as other machines reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> Address:
+        return self.host, self.port
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition; leader is -1 when nobody leads it."""
+
+    index: int
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+    eligible_leader_replicas: tuple[int, ...] | None = None  # KIP-966; None where the broker does not tell.
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; with an error it has no partitions.  id is zero where the broker has none (before Kafka 2.8)."""
+
+    name: str
+    id: Uuid = ZERO_UUID
+    is_internal: bool = False
+    partitions: tuple[Partition, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+    def partition(self, index: int) -> Partition | None:
+        """Returns the partition, or None.  Partitions are sorted and, but for a broken answer, without gaps."""
+        if 0 <= index < len(self.partitions) and self.partitions[index].index == index:
+            return self.partitions[index]
+        return next((partition for partition in self.partitions if partition.index == index), None)
+
+
+@dataclass(slots=True)
+class Metadata:
+    """The latest answers put together; topics nobody asked for are not in it."""
+
+    cluster_id: str | None = None
+    controller: int = NO_BROKER
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+
+    def merge(self, answer: MetadataResponse) -> list[Topic]:
+        """Takes an answer over; returns the topics in it, in its order."""
+        self.cluster_id = answer.cluster_id
+        self.controller = answer.controller_id
+        self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
+        topics = [topic_of(topic) for topic in answer.topics]
+        self.topics.update((topic.name, topic) for topic in topics)
+        return topics
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.topics.pop(name, None)
+
+
+def topic_of(answer: MetadataResponseTopic) -> Topic:
+    partitions = sorted(map(partition_of, answer.partitions), key=lambda partition: partition.index)
+    return Topic(
+        answer.name or "",
+        Uuid(bytes(answer.topic_id)),
+        answer.is_internal,
+        tuple(partitions),
+        error_code(answer.error_code),
+    )
+
+
+def partition_of(answer: MetadataResponsePartition) -> Partition:
+    return Partition(
+        answer.partition_index,
+        answer.leader_id,
+        answer.leader_epoch,
+        tuple(answer.replica_nodes),
+        tuple(answer.isr_nodes),
+        tuple(answer.offline_replicas or ()),
+        error_code(answer.error_code),
+    )

@@ -1,0 +1,328 @@
+"""One connection to one broker: requests out, answers in, in the order in which they were asked.
+
+    send(request) -> Pending      any number may be outstanding (pipelining)
+    Pending.result()              receives answers until this one is there
+
+The first exchange is ApiVersions (KIP-35, KIP-511): each later request goes out in the newest version both sides know.
+The socket never blocks by itself; every wait is a poll with a deadline.  A peer that is silent past its deadline loses
+the connection, since an answer that comes after its asker gave up would be taken for the next one's.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import MIB
+from odradek.client.connection.client_config import Address, ClientConfig
+from odradek.client.connection.client_errors import (
+    ClientError,
+    ConnectionLost,
+    KafkaUnavailable,
+    NotKafka,
+    TlsRefused,
+    Unsendable,
+    answer_error,
+)
+from odradek.client.connection.frame_buffers import Frames
+from odradek.client.connection.versions import ApiRange, version_for
+from odradek.wire.client import decode_response, encode_request
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.primitives import Chunk
+
+if TYPE_CHECKING:
+    from odradek.client.connection.socket_streams import SecureStream
+
+T = TypeVar("T")
+
+# What answers ApiVersions with more is no Kafka; "HTTP" read as a length is 1.2 GB.
+FIRST_RESPONSE_BYTES_MAX = 1 * MIB
+SOFTWARE_NAME = "odradek"
+
+_LENGTH = Struct(">i")
+_ERROR_CODE = Struct(">h")
+
+
+class Awaited:
+    """An answer that is on its way, whatever its type."""
+
+    __slots__ = ("correlation_id", "deadline", "frame", "lost")
+
+    def __init__(self, correlation_id: int, deadline: float) -> None:
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+        self.frame: memoryview | None = None
+        self.lost: ClientError | None = None
+
+
+class Pending(Awaited, Generic[T]):
+    """An answer of type T that is on its way."""
+
+    __slots__ = ("_connection", "_response", "version")
+
+    def __init__(
+        self, connection: Connection, response: type[T], version: int, correlation_id: int, deadline: float
+    ) -> None:
+        super().__init__(correlation_id, deadline)
+        self._connection = connection
+        self._response = response
+        self.version = version
+
+    def result(self) -> T:
+        """The answer, once.
+
+        Raises ConnectionLost if it broke or its deadline passed, TlsRefused, NotKafka for garbage.
+        """
+        while self.frame is None:
+            if self.lost is not None:
+                raise self.lost
+            self._connection.receive(self.deadline)
+        frame, self.frame = self.frame, None
+        try:
+            _, message = decode_response(self._response, self.version, frame)
+        except Malformed as malformed:
+            raise self._connection.not_kafka(f"sent a broken {self._response.__name__}: {malformed}") from malformed
+        return message
+
+
+class Connection:
+    """Connected and negotiated when the constructor returns.
+
+    Under TLS the broker's certificate has to name `host_name`, which is the address's host unless it is given.
+
+    Raises KafkaUnavailable, NotKafka, TlsRefused, and ConfigurationError for certificates that can't be read.
+    """
+
+    def __init__(self, address: Address, config: ClientConfig, host_name: str | None = None) -> None:
+        self.where = text_of((host_name or address[0], address[1]))
+        self._config = config
+        self._correlation_id = 0
+        self._pending: deque[Awaited] = deque()
+        self._frames = Frames()
+        self._frame_bytes_max = FIRST_RESPONSE_BYTES_MAX
+        self._secure = secured(address, config, self.where, host_name) if config.tls is not None else None
+        self._socket = self._secure or connect(address, config.connect_timeout_ms)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self.features: dict[str, int] = {}  # What the cluster has agreed on (KIP-584), e.g. transaction.version.
+        try:
+            self.apis = self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+        self._frame_bytes_max = config.response_bytes_max
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def tls_version(self) -> str | None:
+        """TLSv1.3, say; None in plain text."""
+        return None if self._secure is None else self._secure.version
+
+    @property
+    def has_received(self) -> bool:
+        """True if there is something to receive though poll() sees nothing."""
+        return self._secure is not None and self._secure.has_received
+
+    def version(self, request: type[object]) -> int:
+        """The newest version of this request that both sides know; raises Unsupported if there is none."""
+        return version_for(request, self.apis, self.where)
+
+    def send(
+        self,
+        request: object,
+        response: type[T],
+        *,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+        is_answered: bool = True,
+    ) -> Pending[T]:
+        """Send without waiting for the answer.  timeout_ms counts from now, and defaults to request_timeout_ms.
+
+        Raises Unsendable, and UnicodeEncodeError for a text with half a surrogate pair.
+        """
+        if version is None:
+            version = self.version(type(request))
+        timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        chunks = _encoded(request, version, self._correlation_id, self._config.client_id)
+        pending = Pending(self, response, version, self._correlation_id, deadline)
+        try:
+            self._transmit(chunks, deadline)
+        except BaseException:
+            self.close()  # Ctrl-C, say: half a request is out, and the next one would be taken for its end.
+            raise
+        if is_answered:
+            self._pending.append(pending)
+        return pending
+
+    def call(
+        self, request: object, response: type[T], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> T:
+        """Send and wait for the answer."""
+        return self.send(request, response, version=version, timeout_ms=timeout_ms).result()
+
+    def receive(self, deadline: float) -> None:
+        """Receive one whole answer and hand it to the request it belongs to."""
+        try:
+            self._receive(deadline)
+        except BaseException:
+            self.close()  # Ctrl-C, say: what is left of this answer would be taken for the next one.
+            raise
+
+    def _receive(self, deadline: float) -> None:
+        header = memoryview(bytearray(_LENGTH.size))
+        self._fill(header, deadline)
+        (size,) = _LENGTH.unpack(header)
+        if not 4 <= size <= self._frame_bytes_max:
+            raise self.not_kafka(f"announced an answer of {size} bytes")
+        frame = self._frames.take(size)
+        self._fill(frame, deadline)
+        (correlation_id,) = _LENGTH.unpack_from(frame)
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
+            raise self.not_kafka(f"answered request {correlation_id}, which was not the next one asked")
+        self._pending.popleft().frame = frame
+
+    def close(self) -> None:
+        self._fail(ConnectionLost(f"the connection to {self.where} is closed"))
+
+    # Socket work.
+
+    def _transmit(self, chunks: Sequence[Chunk], deadline: float) -> None:
+        for chunk in chunks:
+            assert isinstance(chunk, bytes | bytearray | memoryview), "requests are sent from memory"
+            view = memoryview(chunk)
+            while view:
+                try:
+                    view = view[self._socket.send(view) :]
+                except BlockingIOError as full:
+                    self._wait(getattr(full, "events", select.POLLOUT), deadline)
+                except OSError as error:
+                    raise self._lost(reason_of(error)) from error
+                except TlsRefused as refused:
+                    self._fail(refused)
+                    raise
+
+    def _fill(self, view: memoryview, deadline: float) -> None:
+        while view:
+            try:
+                received = self._socket.recv_into(view)
+            except BlockingIOError as empty:
+                self._wait(getattr(empty, "events", select.POLLIN), deadline)
+                continue
+            except OSError as error:
+                raise self._lost(reason_of(error)) from error
+            except TlsRefused as refused:
+                self._fail(refused)
+                raise
+            if not received:
+                raise self._lost("the broker closed it")
+            view = view[received:]
+
+    def _wait(self, events: int, deadline: float) -> None:
+        self._poll.modify(self._socket, events)
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not self._poll.poll(remaining * 1000 + 1):
+            raise self._lost("no answer in time")
+
+    def _lost(self, reason: str) -> ConnectionLost:
+        lost = ConnectionLost(f"the connection to {self.where} was lost: {reason}")
+        self._fail(lost)
+        return lost
+
+    def not_kafka(self, what: str) -> NotKafka:
+        self._fail(ConnectionLost(f"the connection to {self.where} is closed"))
+        listener = "Kafka listener" if self._secure is not None else "plaintext Kafka listener"
+        return NotKafka(f"{self.where} {what}: this is no {listener}")
+
+    def _fail(self, reason: ClientError) -> None:
+        self._socket.close()
+        while self._pending:
+            self._pending.popleft().lost = reason
+
+    def _negotiate(self) -> dict[int, ApiRange]:
+        """ApiVersions v3, and v0 if the broker does not know it: it then answers error 35, always in format 0."""
+        from odradek import __version__
+
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        timeout_ms = self._config.connect_timeout_ms
+        pending = self.send(request, ApiVersionsResponse, version=3, timeout_ms=timeout_ms)
+        try:
+            self.receive(pending.deadline)
+        except ConnectionLost as lost:
+            # A TLS listener, or a broker before ApiVersions; but a broker that is being killed looks the same.
+            hint = "is this a plaintext listener of Kafka 0.10 or newer?"
+            if self._secure is not None:  # A refusal that was lost on its way, say.
+                hint = "does the broker trust the certificate of this client, and is it Kafka 0.10 or newer?"
+            raise ConnectionLost(f"{lost}; {hint}") from lost
+        if pending.frame is not None and is_unsupported_version(pending.frame):
+            pending = self.send(request, ApiVersionsResponse, version=0, timeout_ms=timeout_ms)
+        answer = pending.result()
+        if answer.error_code:
+            raise answer_error(answer.error_code, f"{self.where} refused ApiVersions")
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        return {api.api_key: ApiRange(api.min_version, api.max_version) for api in answer.api_keys}
+
+
+def is_unsupported_version(frame: memoryview) -> bool:
+    """The error code of an ApiVersions answer: right behind the correlation id, in every version of it."""
+    return len(frame) >= 6 and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def connect(address: Address, timeout_ms: int) -> socket.socket:
+    try:
+        connected = socket.create_connection(address, timeout_ms / 1000)
+    except OSError as error:
+        raise KafkaUnavailable(f"nothing answers at {text_of(address)}: {reason_of(error)}") from error
+    if connected.getsockname() == connected.getpeername():
+        # Who asks often enough for a local port where nobody listens is once given that port, and meets itself (TCP's
+        # simultaneous open); it would also keep the broker from coming back.
+        connected.close()
+        raise KafkaUnavailable(f"nothing answers at {text_of(address)}: connection refused")
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setblocking(False)
+    return connected
+
+
+def secured(address: Address, config: ClientConfig, where: str, host_name: str | None) -> SecureStream:
+    """The same under TLS.  Raises as the constructor of Connection does."""
+    from odradek.client.connection.socket_streams import SecureStream  # A client in plain text needs no ssl.
+
+    assert config.tls is not None, "only then there is TLS"
+    plain = connect(address, config.connect_timeout_ms)
+    return SecureStream(plain, config.tls, host_name or address[0], where, config.connect_timeout_ms)
+
+
+def text_of(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reason_of(error: OSError) -> str:
+    """The system's own words, in lower case: `connection refused`."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    text = error.strerror or str(error) or type(error).__name__
+    return text[0].lower() + text[1:]
+
+
+def _encoded(request: object, version: int, correlation_id: int, client_id: str) -> list[Chunk]:
+    try:
+        return encode_request(request, version, correlation_id, client_id)
+    except UnicodeEncodeError:
+        raise
+    except ValueError as error:
+        raise Unsendable(f"This can't be sent: {error}.") from error

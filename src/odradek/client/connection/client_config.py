@@ -1,0 +1,172 @@
+"""How a client reaches a cluster and how much it takes at once: one frozen, picklable value, in Kafka's own terms.
+
+The command line fills it by hand; Spark through from_options, where names are Kafka's client configurations behind
+`kafka.`.  Options of security that can't be kept to are refused rather than ignored; other options of Kafka's clients
+that mean nothing here (group timeouts, metrics reporters, ...) are ignored, as Kafka does, with a line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from odradek.base.nearest import did_you_mean
+from odradek.base.units import INT32_MAX, KIB, MIB, MINUTE_MS, SECOND_MS
+from odradek.client.connection.client_errors import ConfigurationError
+from odradek.tls import config as tls_config
+from odradek.tls.config import Names, TlsConfig
+from odradek.tls.errors import TlsConfigError
+
+Address = tuple[str, int]
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Times are milliseconds, sizes bytes; defaults are those of Kafka's Java clients unless a comment says why not."""
+
+    bootstrap_servers: str
+    client_id: str = "odradek"
+    connect_timeout_ms: int = 10 * SECOND_MS
+    request_timeout_ms: int = 30 * SECOND_MS
+    api_timeout_ms: int = 1 * MINUTE_MS
+    delivery_timeout_ms: int = 2 * MINUTE_MS
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1 * SECOND_MS
+    metadata_max_age_ms: int = 5 * MINUTE_MS
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * MIB
+    max_partition_fetch_bytes: int = 1 * MIB
+    isolation_level: int = READ_UNCOMMITTED
+    # Kafka's producer sends 16 KiB batches; the loops here cost per batch, and 512 KiB stays below max.message.bytes.
+    batch_bytes: int = 512 * KIB
+    # Answers larger than this are taken for a confused peer; one fetch may exceed fetch_max_bytes by one batch.
+    response_bytes_max: int = 1024 * MIB - 1
+    tls: TlsConfig | None = None  # None: in plain text.  Stores are read where a connection is made.
+
+    def __post_init__(self) -> None:
+        addresses(self.bootstrap_servers)  # An address that cannot be parsed is the caller's mistake: say so here.
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return addresses(self.bootstrap_servers)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], prefix: str = "kafka.") -> ClientConfig:
+        """Kafka's client configurations as text, e.g. {"kafka.bootstrap.servers": "a:9092"}; names in any case.
+
+        Options without the prefix are not looked at.  Raises ConfigurationError with the option's name.
+        """
+        values: dict[str, str | int | TlsConfig | None] = {}
+        given = {name.lower()[len(prefix) :]: text for name, text in options.items() if name.lower().startswith(prefix)}
+        for name, text in given.items():
+            if name in OPTIONS:
+                field, parse = OPTIONS[name]
+                values[field] = parse(prefix + name, text)
+            elif not name.startswith(SECURITY):
+                meant = did_you_mean(name, OPTIONS, 0.85, prefix)  # Kafka has keys that are as like ours as that.
+                _log.warning("option %s has no effect on this client%s", prefix + name, meant)
+        values["tls"] = tls_of(given, prefix)
+        if not values.get("bootstrap_servers"):
+            raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: give it as host:port[,host:port]")
+        return cls(**values)  # type: ignore[arg-type]  # OPTIONS pairs every field with the parser of its type.
+
+
+def addresses(bootstrap_servers: str) -> tuple[Address, ...]:
+    """Parse `host:port[,host:port...]`; IPv6 hosts stand in brackets."""
+    parts = [part.strip() for part in bootstrap_servers.split(",") if part.strip()]
+    if not parts:
+        raise ConfigurationError("no bootstrap server given: give host:port[,host:port]")
+    return tuple(address(part) for part in parts)
+
+
+def address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    host = host.rpartition("//")[2]  # Kafka's clients take PLAINTEXT://host:port too.
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigurationError(f"{text!r} is no address: write an IPv6 host in brackets, [::1]:9092")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigurationError(f"{text!r} is no address: write host:port, for example 127.0.0.1:9092")
+    return host, int(port)
+
+
+def number(low: int, high: int = INT32_MAX) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ConfigurationError(f"option {name}={text!r} is no whole number") from None
+        if not low <= value <= high:
+            raise ConfigurationError(f"option {name}={value} is not between {low} and {high}")
+        return value
+
+    return parse
+
+
+def text_value(name: str, text: str) -> str:
+    return text.strip()
+
+
+def isolation(name: str, text: str) -> int:
+    levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+    level = levels.get(text.strip().lower())
+    if level is None:
+        raise ConfigurationError(f"option {name}={text!r} is neither read_committed nor read_uncommitted")
+    return level
+
+
+SECURITY = ("security.protocol", "sasl.", "ssl.")
+
+
+def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
+    """What the options say of security; None is plain text.  What can't be kept to is refused."""
+    protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in ("PLAINTEXT", "SSL"):
+        raise ConfigurationError(
+            f"option {prefix}security.protocol={protocol} is not supported: this client speaks PLAINTEXT and SSL"
+        )
+    for name in given:
+        if name.startswith("sasl."):
+            raise ConfigurationError(f"option {prefix}{name} is not supported: this client speaks PLAINTEXT and SSL")
+        if name in tls_config.WITHOUT_EFFECT:
+            _log.warning("option %s has no effect on this client", prefix + name)
+        elif name.startswith("ssl.") and name not in tls_config.KEYS:
+            meant = did_you_mean(name, tls_config.KEYS, prefix=prefix)
+            raise ConfigurationError(f"option {prefix}{name} is no configuration of a Kafka client{meant}")
+        elif name.startswith("ssl.") and protocol != "SSL":
+            raise ConfigurationError(
+                f"option {prefix}{name} has no effect in plain text: say {prefix}security.protocol=SSL"
+            )
+    if protocol == "PLAINTEXT":
+        return None
+    try:
+        return TlsConfig.parse(given, Names(f"option {prefix}"))
+    except TlsConfigError as error:
+        raise ConfigurationError(str(error).rstrip(".")) from None
+
+
+OPTIONS: dict[str, tuple[str, Callable[[str, str], str | int]]] = {
+    "bootstrap.servers": ("bootstrap_servers", text_value),
+    "client.id": ("client_id", text_value),
+    "socket.connection.setup.timeout.ms": ("connect_timeout_ms", number(1)),
+    "request.timeout.ms": ("request_timeout_ms", number(1)),
+    "default.api.timeout.ms": ("api_timeout_ms", number(1)),
+    "delivery.timeout.ms": ("delivery_timeout_ms", number(1)),
+    "retry.backoff.ms": ("retry_backoff_ms", number(0)),
+    "retry.backoff.max.ms": ("retry_backoff_max_ms", number(0)),
+    "metadata.max.age.ms": ("metadata_max_age_ms", number(0)),
+    "fetch.min.bytes": ("fetch_min_bytes", number(0)),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", number(0)),
+    "fetch.max.bytes": ("fetch_max_bytes", number(1)),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", number(1)),
+    "isolation.level": ("isolation_level", isolation),
+    "batch.size": ("batch_bytes", number(1)),
+}

@@ -1,0 +1,1 @@
+"""Consuming: offsets, fetches and group membership."""

@@ -1,0 +1,268 @@
+"""Fetching: raw batches of many partitions, with the next request on its way while the last answer is being decoded.
+
+    fetcher = Fetcher(cluster, {TopicPartition("t", 0): 0}, until={TopicPartition("t", 0): 1_000_000})
+    while not fetcher.is_done:
+        for fetched in fetcher.poll(timeout_ms=1000):
+            ...                       # by now the broker is already sending what comes next
+
+No thread does this: before poll() returns, the next request has been sent, and its answer waits in the socket's buffer.
+So at most one answer a leader is on the wire and one with the caller; fetch_max_bytes bounds both.  Requests to one
+leader carry all its partitions, those that brought data last going last, so that none starves behind a busy one.
+
+Fetch sessions (KIP-227) are not used: they save bytes for thousands of idle partitions and cost a state to keep.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT64_MAX, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.leader_requests import group_by_leader
+from odradek.client.connection.broker_connection import Connection, Pending
+from odradek.client.connection.client_errors import ClientError, OffsetOutOfRange, TopicRecreated, answer_error
+from odradek.client.connection.retry import Backoff, is_retriable
+from odradek.client.consumer.fetch_messages import VERSION_WITH_TOPIC_IDS, answers_of, fetch_request
+from odradek.client.consumer.fetched import Fetched, whole_batches
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, list_offsets
+from odradek.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Fetched", "Fetcher", "ListedOffset", "list_offsets"]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The connection to one leader, and the partitions last asked for there."""
+
+    connection: Connection
+    pending: Pending[FetchResponse]
+    asked: dict[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A partition that answers with retriable errors."""
+
+    since: float
+    retry_at: float
+    backoff: Backoff = field(repr=False)
+
+
+class Fetcher:
+    """Reads partitions from given offsets on.  Not thread-safe; close() it, or the cluster, when done."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Mapping[TopicPartition, int],
+        *,
+        until: Mapping[TopicPartition, int] | None = None,
+        topic_ids: Mapping[str, Uuid] | None = None,
+    ) -> None:
+        """until: the offset at which a partition is done (absent: never).  topic_ids: what the topics' ids have to be;
+        without it, the first id seen is the one that has to stay.
+        """
+        self._cluster = cluster
+        self._positions = dict(positions)
+        self._until = dict(until or {})
+        self._topic_ids = dict(topic_ids or {})
+        self._lanes: dict[int, _Lane] = {}
+        self._failing: dict[TopicPartition, _Failing] = {}
+        self._errors: list[ClientError] = []
+
+    @property
+    def is_done(self) -> bool:
+        """True if every partition is read up to its `until`, and no error waits to be raised."""
+        return not self._errors and not any(map(self._is_wanted, self._positions))
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset after the last batch that poll() returned."""
+        return self._positions[partition]
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from this offset; also adds a partition."""
+        self._positions[partition] = offset
+        self._failing.pop(partition, None)
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Stop reading a partition."""
+        self._positions.pop(partition, None)
+        self._failing.pop(partition, None)
+
+    def poll(self, timeout_ms: int) -> list[Fetched]:
+        """What arrived, or [] when nothing did in time.
+
+        Raises OffsetOutOfRange (seek() and go on), TopicRecreated, UnknownTopic or another ErrorAnswer, and
+        KafkaUnavailable if a leader stays away for api_timeout_ms.  What arrived with an error is returned first.
+        """
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            if self._errors:
+                raise self._errors.pop(0)
+            self._send()
+            arrived = [fetched for leader in self._wait(deadline) for fetched in self._receive(leader)]
+            if arrived:
+                self._send()
+                return arrived
+            if not self._errors and (time.monotonic() >= deadline or self.is_done):
+                return []
+
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            lane.connection.close()
+        self._lanes.clear()
+
+    # What to ask, and whom.
+
+    def _is_wanted(self, partition: TopicPartition) -> bool:
+        return self._positions[partition] < self._until.get(partition, INT64_MAX)
+
+    def _send(self) -> None:
+        """One request to each leader that owes no answer and has partitions to be read."""
+        asked = {partition for lane in self._lanes.values() for partition in lane.asked}
+        now = time.monotonic()
+        due = [
+            partition
+            for partition in self._positions
+            if partition not in asked
+            and self._is_wanted(partition)
+            and (partition not in self._failing or self._failing[partition].retry_at <= now)
+        ]
+        if not due:
+            return
+        try:
+            self._cluster.learn(due)
+        except ClientError as error:
+            self._failed(due, error)
+            return
+        failures: dict[TopicPartition, ClientError] = {}
+        for leader, partitions in group_by_leader(self._cluster, due, failures).items():
+            if leader not in self._lanes or not self._lanes[leader].asked:
+                try:
+                    self._send_to(leader, partitions)
+                except ClientError as error:
+                    failures |= dict.fromkeys(partitions, error)
+        # Only now, as the topics are forgotten with it, which other leaders are still to be asked for.
+        for partition, failure in failures.items():
+            self._failed([partition], failure)
+
+    def _send_to(self, leader: int, partitions: list[TopicPartition]) -> None:
+        asked = {partition: self._positions[partition] for partition in partitions}
+        config = self._cluster.config
+        lane = self._lanes.get(leader)
+        is_usable = lane is not None and lane.connection.is_open
+        connection = lane.connection if lane and is_usable else self._cluster.dedicated(leader)
+        ids = {partition.topic: self._pinned_id(partition.topic) for partition in partitions}
+        version = connection.version(FetchRequest)
+        if ZERO_UUID in ids.values():
+            version = min(version, VERSION_WITH_TOPIC_IDS - 1)
+        request = fetch_request(config, asked, ids)
+        timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
+        pending = connection.send(request, FetchResponse, version=version, timeout_ms=timeout_ms)
+        self._lanes[leader] = _Lane(connection, pending, asked)
+
+    def _pinned_id(self, topic: str) -> Uuid:
+        """The topic's id, which has to stay the same.  Raises TopicRecreated."""
+        known = self._cluster.metadata.topics[topic].id
+        pinned = self._topic_ids.get(topic, ZERO_UUID)
+        if ZERO_UUID not in (pinned, known) and pinned != known:
+            raise TopicRecreated(f"topic {topic} was deleted and created again while it was read: its offsets are new")
+        self._topic_ids[topic] = known if pinned == ZERO_UUID else pinned
+        return known
+
+    # What comes back.
+
+    def _wait(self, deadline: float) -> list[int]:
+        """The leaders whose answers begin to arrive, or whose time is over; [] when the deadline comes first."""
+        poller = select.poll()
+        until = deadline
+        leaders: dict[int, int] = {}
+        for leader, lane in self._lanes.items():
+            if not lane.asked:
+                continue
+            if not lane.connection.is_open or lane.connection.has_received:
+                return [leader]
+            leaders[lane.connection.fileno()] = leader
+            poller.register(lane.connection.fileno(), select.POLLIN)
+            until = min(until, lane.pending.deadline)
+        now = time.monotonic()
+        # A retry that is due already waits for its leader's answer to others, not for the clock.
+        until = min([until, *(failing.retry_at for failing in self._failing.values() if failing.retry_at > now)])
+        wait_ms = max(0.0, (until - now) * 1000)
+        ready = [leaders[number] for number, _ in poller.poll(wait_ms + 1 if wait_ms else 0)]
+        return ready or [leader for leader in leaders.values() if self._lanes[leader].pending.deadline <= until]
+
+    def _receive(self, leader: int) -> Iterable[Fetched]:
+        lane = self._lanes[leader]
+        asked, lane.asked = lane.asked, {}
+        try:
+            answer = lane.pending.result()
+            if answer.error_code != ErrorCode.NONE:
+                raise answer_error(answer.error_code, f"fetch from {lane.connection.where}")
+        except ClientError as error:
+            self._failed(asked, error)
+            return []
+        return self._take(answer, asked)
+
+    def _take(self, answer: FetchResponse, asked: dict[TopicPartition, int]) -> list[Fetched]:
+        arrived = []
+        for partition, data in answers_of(answer, asked, self._topic_ids):
+            if self._positions.get(partition) != asked[partition]:
+                continue  # seek() or remove() came in between.
+            try:
+                fetched = self._fetched(partition, asked[partition], data)
+            except ClientError as error:
+                self._failed([partition], error)
+                continue
+            self._failing.pop(partition, None)
+            if fetched is not None:
+                arrived.append(fetched)
+        return arrived
+
+    def _fetched(self, partition: TopicPartition, offset: int, data: PartitionData) -> Fetched | None:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRange(partition.topic, partition.partition, offset)
+        if data.error_code != ErrorCode.NONE:
+            raise answer_error(data.error_code, str(partition))
+        if not data.records:
+            return None
+        assert isinstance(data.records, memoryview), "what is read is a view of its frame"
+        records = data.records
+        size, following = whole_batches(records, partition)
+        if following <= offset:
+            return None  # Only the beginning of a batch: this partition comes first in a later request.
+        del self._positions[partition]  # To the end of the order in which partitions are asked for.
+        self._positions[partition] = following
+        aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
+        return Fetched(
+            partition,
+            offset,
+            following,
+            records[:size],
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
+            aborted,
+        )
+
+    # What goes wrong.
+
+    def _failed(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
+        """Retriable errors are retried with new metadata until api_timeout_ms; others wait for the next poll()."""
+        now = time.monotonic()
+        is_over = not is_retriable(error)
+        partitions = [partition for partition in partitions if partition in self._positions]
+        for partition in partitions:
+            failing = self._failing.get(partition)
+            if failing is None:
+                failing = self._failing[partition] = _Failing(now, now, Backoff(self._cluster.config))
+            failing.retry_at = now + failing.backoff.next_ms() / 1000
+            is_over = is_over or now - failing.since > self._cluster.config.api_timeout_ms / 1000
+        self._cluster.forget(partitions)
+        if is_over and partitions:
+            self._errors.append(error)

@@ -1,0 +1,276 @@
+"""A member of a consumer group of the classic protocol: joins, stays alive, commits, leaves.
+
+    member = GroupMember(cluster, "billing", ["orders"])
+    while ...:
+        if member.keep_alive():        # Joins, heartbeats when one is due, and joins again when the group rebalances.
+            ...                        # member.assignment is new.
+        ...                            # For less than the session timeout.
+        member.commit({partition: Committed(offset)})
+    member.leave()
+
+There is no thread: whoever waits for something else calls keep_alive() meanwhile, once a second or so.  Assignment is
+eager (KIP-429 calls it so): all partitions are given up when the group rebalances, and dealt out anew.  The member that
+the broker makes leader assigns, with one of assignors.ASSIGNORS, and asks for a rebalance when a topic has grown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import MINUTE_MS, SECOND_MS, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.coordinator_lookup import Coordinator, KeyType, has_moved
+from odradek.client.cluster.describe import check
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
+from odradek.client.connection.retry import Backoff, Patience, is_retriable
+from odradek.client.consumer.assignors import ASSIGNORS
+from odradek.client.consumer.group_messages import assigned, assignments, protocols, subscribers
+from odradek.client.consumer.group_offsets import Committed, Membership, commit
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+SESSION_TIMEOUT_MS = 45 * SECOND_MS  # This and the next two: the defaults of Kafka's consumers.
+REBALANCE_TIMEOUT_MS = 5 * MINUTE_MS
+HEARTBEAT_INTERVAL_MS = 3 * SECOND_MS
+JOIN_SLACK_MS = 5 * SECOND_MS  # The broker answers a join when the rebalance timeout is over, not before.
+LEAVE_TIMEOUT_MS = 5 * SECOND_MS
+VERSION_WITH_INSTANCES = 5  # Of JoinGroup.
+LEAVE_BY_IDENTITY = 3
+
+# The group has gone on without us: come again, as who we are...
+COME_AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
+# ... or as somebody new, since it has forgotten us.
+FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID})
+
+
+class GroupMember:
+    """Not thread-safe.  Raises ClientErrors that no waiting helps against: FENCED_INSTANCE_ID, authorization, ..."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        topics: Sequence[str],
+        *,
+        instance_id: str | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
+        heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
+    ) -> None:
+        """instance_id makes the membership static (KIP-345): leave() then only stops, and who comes back within the
+        session timeout gets the same partitions without a rebalance.
+        """
+        self.group = group
+        self.assignment: tuple[TopicPartition, ...] = ()
+        self._cluster = cluster
+        self._topics = sorted(set(topics))
+        self._session_timeout_ms = session_timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self.coordinator = Coordinator(cluster, KeyType.GROUP, group)
+        self._member = Membership(instance_id=instance_id)
+        self._is_joined = False
+        self._is_leader = False
+        self._reason = "consumer starts"
+        self._heartbeat_at = 0.0
+        self._failing: Patience | None = None  # Since a heartbeat failed.
+        self._partition_counts: dict[str, int] = {}
+        self._counted_at = 0.0
+
+    @property
+    def generation(self) -> int:
+        """The group's generation when this member joined last; -1 before, and after it was thrown out."""
+        return self._member.generation
+
+    @property
+    def member_id(self) -> str:
+        return self._member.member_id
+
+    def heartbeat_due_ms(self) -> float:
+        """Returns how long the caller may do something else."""
+        return max(0.0, (self._heartbeat_at - time.monotonic()) * 1000)
+
+    def keep_alive(self) -> bool:
+        """Does what is due.  True if this member joined again, so that its assignment may be another one."""
+        if self._is_joined and not self.heartbeat_due_ms():
+            self._heartbeat()
+        if self._is_joined and self._is_leader and self._has_topic_grown():
+            self._come_again("a topic has other partitions than before")
+        if self._is_joined:
+            return False
+        self._join()
+        return True
+
+    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+        """Commits; False if the group has rebalanced without this member, which keep_alive() lets join again."""
+        if not offsets:
+            return True
+        if not self._is_joined:
+            return False  # A join that was given up half-way: the partitions may be others' by now.
+        try:
+            self.coordinator.call(lambda connection: commit(connection, self.group, offsets, self._member))
+        except ErrorAnswer as error:
+            if error.code not in COME_AGAIN | FORGOTTEN:
+                raise
+            self._gone_on(error)
+            return False
+        return True
+
+    def leave(self, reason: str = "consumer ends") -> None:
+        """Leaves, so that the others have the partitions at once.  If nobody answers, the session just runs out."""
+        if not self._is_joined:
+            self.coordinator.forget()  # A join that was given up keeps its connection busy.
+        self._is_joined, self.assignment = False, ()
+        if self._member.member_id and self._member.instance_id is None:
+            with suppress(ClientError):
+                self.coordinator.call(lambda connection: self._leave(connection, reason), timeout_ms=LEAVE_TIMEOUT_MS)
+        self._member = Membership(instance_id=self._member.instance_id)
+        self.coordinator.forget()
+
+    # Staying.
+
+    def _heartbeat(self) -> None:
+        member = self._member
+        request = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
+        try:
+            answer = self.coordinator.connection().call(request, HeartbeatResponse)
+            check(answer.error_code, f"group {self.group}", None)
+        except ClientError as error:
+            self._heartbeat_failed(error)
+        else:
+            self._answered()
+
+    def _heartbeat_failed(self, error: ClientError) -> None:
+        if isinstance(error, ErrorAnswer) and error.code in COME_AGAIN | FORGOTTEN:
+            self._gone_on(error)
+            return
+        if has_moved(error):
+            self.coordinator.forget()
+        self._failing = self._failing or Patience(self._cluster.config)
+        self._failing.again(error)  # The next keep_alive() tries again.
+
+    def _answered(self) -> None:
+        self._heartbeat_at = time.monotonic() + self._heartbeat_interval_ms / 1000
+        self._failing = None
+
+    def _gone_on(self, error: ErrorAnswer) -> None:
+        if error.code in FORGOTTEN:
+            self._member = Membership(instance_id=self._member.instance_id)
+        self._come_again(f"rejoins after {error.code.name}")
+
+    def _come_again(self, reason: str) -> None:
+        self._is_joined, self._reason = False, reason
+
+    def _has_topic_grown(self) -> bool:
+        """True if a topic that this leader assigned has grown; looks as often as metadata is refreshed."""
+        config, now = self._cluster.config, time.monotonic()
+        if (now - self._counted_at) * 1000 < config.metadata_max_age_ms:
+            return False
+        before = dict(self._partition_counts)
+        try:
+            self._count_partitions(list(before))
+        except ClientError as error:
+            if not is_retriable(error):
+                raise
+            self._counted_at = now
+            return False
+        return before != self._partition_counts
+
+    # Joining.
+
+    def _join(self) -> None:
+        backoff, patience = Backoff(self._cluster.config), Patience(self._cluster.config)
+        while not self._is_joined:
+            try:
+                self._join_once()
+            except ClientError as error:
+                if isinstance(error, ErrorAnswer) and error.code in COME_AGAIN | FORGOTTEN:
+                    self._gone_on(error)
+                    time.sleep(backoff.next_ms() / 1000)
+                    patience = Patience(self._cluster.config)  # The group lives; only its members come and go.
+                    continue
+                if has_moved(error):
+                    self.coordinator.forget()
+                patience.again(error)
+
+    def _join_once(self) -> None:
+        joined = self._ask_to_join()
+        self._member = self._member._replace(generation=joined.generation_id, member_id=joined.member_id)
+        self._is_leader = joined.leader == joined.member_id
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=self._member.instance_id,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            assignments=assignments(self._assigned_by_us(joined)) if self._is_leader else [],
+        )
+        answer = self.coordinator.connection().call(request, SyncGroupResponse, timeout_ms=self._join_timeout_ms)
+        check(answer.error_code, f"group {self.group}", None)
+        self.assignment = assigned(bytes(answer.assignment))
+        self._is_joined = True
+        self._answered()
+
+    @property
+    def _join_timeout_ms(self) -> int:
+        return self._rebalance_timeout_ms + JOIN_SLACK_MS
+
+    def _ask_to_join(self) -> JoinGroupResponse:
+        """Joins; twice where the broker wants to give out the member id first (KIP-394)."""
+        answer = self._send_join()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member = self._member._replace(member_id=answer.member_id)
+            answer = self._send_join()
+        check(answer.error_code, f"group {self.group}", None)
+        return answer
+
+    def _send_join(self) -> JoinGroupResponse:
+        connection = self.coordinator.connection()
+        version = connection.version(JoinGroupRequest)
+        if self._member.instance_id is not None and version < VERSION_WITH_INSTANCES:
+            raise Unsupported(f"{connection.where} does not know group instance ids: it is older than Kafka 2.3")
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
+            member_id=self._member.member_id,
+            group_instance_id=self._member.instance_id,
+            protocol_type="consumer",
+            protocols=protocols(self._topics),
+            reason=self._reason,
+        )
+        return connection.call(request, JoinGroupResponse, version=version, timeout_ms=self._join_timeout_ms)
+
+    def _assigned_by_us(self, joined: JoinGroupResponse) -> dict[str, list[TopicPartition]]:
+        members = subscribers(joined.members)
+        self._count_partitions(sorted(set().union(*(each.topics for each in members))))
+        if joined.skip_assignment:  # A static leader that came back (KIP-814): what it assigned before still holds.
+            return {}
+        return ASSIGNORS[joined.protocol_name or ""](members, self._partition_counts)
+
+    def _count_partitions(self, topics: list[str]) -> None:
+        """Counts the topics' partitions; one that does not exist has none, as it may come later."""
+        found = self._cluster.retry(lambda: self._cluster.refresh(topics))
+        self._partition_counts = {each.name: len(each.partitions) for each in found}
+        self._counted_at = time.monotonic()
+
+    def _leave(self, connection: Connection, reason: str) -> None:
+        member_id = self._member.member_id
+        if connection.version(LeaveGroupRequest) >= LEAVE_BY_IDENTITY:
+            members = [MemberIdentity(member_id=member_id, reason=reason)]
+            request = LeaveGroupRequest(group_id=self.group, members=members)
+        else:
+            request = LeaveGroupRequest(group_id=self.group, member_id=member_id)
+        connection.call(request, LeaveGroupResponse, timeout_ms=LEAVE_TIMEOUT_MS)

@@ -1,0 +1,69 @@
+"""What members of a classic group tell each other, in JoinGroup and SyncGroup: subscriptions and assignments.
+
+Subscriptions go out in their first format: who assigns eagerly has nothing else to say, and everybody reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from odradek.base.errors import Refused
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.assignors import ASSIGNORS, Subscriber
+from odradek.client.consumer.group_offsets import by_topic
+from odradek.record.internal import consumer_protocol as spoken
+from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
+from odradek.wire.messages.sync_group import SyncGroupRequestAssignment
+
+FORMAT = 0
+
+
+def protocols(topics: Sequence[str]) -> list[JoinGroupRequestProtocol]:
+    """Returns the same subscription for each assignor."""
+    subscription = spoken.encode_subscription(spoken.ConsumerProtocolSubscription(topics=list(topics)), FORMAT)
+    return [JoinGroupRequestProtocol(name=name, metadata=subscription) for name in ASSIGNORS]
+
+
+def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
+    """Returns the members' subscriptions.  Raises ClientError for one that can't be read."""
+    return [
+        Subscriber(each.member_id, each.group_instance_id, frozenset(subscribed(each.member_id, bytes(each.metadata))))
+        for each in members
+    ]
+
+
+def subscribed(member_id: str, data: bytes) -> list[str]:
+    try:
+        return spoken.decode_subscription(data).topics
+    except Refused as refused:
+        raise ClientError(f"member {member_id} subscribes in no way that consumers do: {refused.detail}") from None
+
+
+def assignments(shares: Mapping[str, Sequence[TopicPartition]]) -> list[SyncGroupRequestAssignment]:
+    return [SyncGroupRequestAssignment(member_id=each, assignment=share(those)) for each, those in shares.items()]
+
+
+def share(partitions: Sequence[TopicPartition]) -> bytes:
+    topics = [
+        spoken.TopicPartition(topic=topic, partitions=[each.partition for each in those])
+        for topic, those in by_topic(partitions).items()
+    ]
+    return spoken.encode_assignment(spoken.ConsumerProtocolAssignment(assigned_partitions=topics), FORMAT)
+
+
+def assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """Returns the partitions assigned to a member; the leader may have given none.  Raises ClientError."""
+    if not data:
+        return ()
+    try:
+        decoded = spoken.decode_assignment(data)
+    except Refused as refused:
+        raise ClientError(f"the group's leader assigned in no way that consumers do: {refused.detail}") from None
+    return tuple(
+        sorted(
+            TopicPartition(TopicName(each.topic), index)
+            for each in decoded.assigned_partitions
+            for index in each.partitions
+        )
+    )

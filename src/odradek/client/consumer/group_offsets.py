@@ -1,0 +1,248 @@
+"""What groups have committed: read, written and deleted from outside, without being a member.
+
+The broker takes a commit from outside only while the group has no members: UNKNOWN_MEMBER_ID otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.coordinator_lookup import KeyType, on_coordinator, on_coordinators
+from odradek.client.cluster.describe import check
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError, answer_error
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
+
+# Later versions name topics by id; but a group remembers topics that are gone, whose names nobody can tell any more.
+COMMIT_VERSION_MAX = FETCH_VERSION_MAX = 9
+FETCH_MANY_GROUPS, FETCH_STABLE = 8, 7
+
+Wanted = Mapping[str, Sequence[TopicPartition] | None]
+
+
+class Committed(NamedTuple):
+    """A committed offset: the one of the next record to read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class Membership(NamedTuple):
+    """The member on whose behalf an offset is committed; nobody unless given."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+NOBODY = Membership()
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition)
+    return topics
+
+
+# Reading.
+
+
+def fetch_offsets(
+    cluster: Cluster,
+    wanted: Wanted,
+    *,
+    require_stable: bool = False,
+    failures: dict[str, ClientError] | None = None,
+) -> dict[str, dict[TopicPartition, Committed]]:
+    """Returns what each group has committed, of these partitions or (None) of all; what it never committed is left out.
+
+    require_stable waits for transactions that are about to commit offsets (KIP-447), where the broker can.
+    `failures` takes the groups whose coordinator does not tell; without it the first error is raised.
+    """
+    outcomes = on_coordinators(
+        cluster,
+        KeyType.GROUP,
+        wanted,
+        lambda node, groups: fetched(
+            cluster.connection(node), {group: wanted[group] for group in groups}, require_stable
+        ),
+    )
+    found = {}
+    for group, outcome in outcomes.items():
+        if not isinstance(outcome, ClientError):
+            found[group] = outcome
+        elif failures is None:
+            raise outcome
+        else:
+            failures[group] = outcome
+    return found
+
+
+def fetched(
+    connection: Connection, wanted: Wanted, require_stable: bool
+) -> dict[str, dict[TopicPartition, Committed] | ClientError]:
+    """Asks once, at the coordinator of all of these groups."""
+    version = min(connection.version(OffsetFetchRequest), FETCH_VERSION_MAX)
+    is_stable = require_stable and version >= FETCH_STABLE
+    if version < FETCH_MANY_GROUPS:
+        return {
+            group: _fetched_alone(connection, version, group, partitions, is_stable)
+            for group, partitions in wanted.items()
+        }
+    asked = [
+        OffsetFetchRequestGroup(
+            group_id=group,
+            topics=None if partitions is None else _request_topics(partitions),
+        )
+        for group, partitions in wanted.items()
+    ]
+    request = OffsetFetchRequest(groups=asked, require_stable=is_stable)
+    answer = connection.call(request, OffsetFetchResponse, version=version)
+    return {
+        each.group_id: _committed(
+            each.group_id, each.error_code, [(topic.name, part) for topic in each.topics for part in topic.partitions]
+        )
+        for each in answer.groups
+    }
+
+
+def _request_topics(partitions: Sequence[TopicPartition]) -> list[OffsetFetchRequestTopics]:
+    return [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=[each.partition for each in those])
+        for topic, those in by_topic(partitions).items()
+    ]
+
+
+def _fetched_alone(
+    connection: Connection, version: int, group: str, partitions: Sequence[TopicPartition] | None, is_stable: bool
+) -> dict[TopicPartition, Committed] | ClientError:
+    topics = None
+    if partitions is not None:
+        topics = [
+            OffsetFetchRequestTopic(name=topic, partition_indexes=[each.partition for each in those])
+            for topic, those in by_topic(partitions).items()
+        ]
+    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=is_stable)
+    answer = connection.call(request, OffsetFetchResponse, version=version)
+    parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
+    return _committed(group, answer.error_code, parts)
+
+
+def _committed(
+    group: str, code: int, parts: Iterable[tuple[str, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]
+) -> dict[TopicPartition, Committed] | ClientError:
+    if code != ErrorCode.NONE:
+        return answer_error(code, f"group {group}")
+    found = {}
+    for topic, part in parts:
+        partition = TopicPartition(TopicName(topic), part.partition_index)
+        if part.error_code != ErrorCode.NONE:
+            return answer_error(part.error_code, f"offset of {partition} in group {group}")
+        if part.committed_offset >= 0:
+            found[partition] = Committed(part.committed_offset, part.committed_leader_epoch, part.metadata or "")
+    return dict(sorted(found.items()))
+
+
+# Writing.
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    """Write a group's progress from outside.  Raises the first error."""
+    if offsets:
+        on_coordinator(cluster, KeyType.GROUP, group, lambda connection: commit(connection, group, offsets))
+
+
+def commit(
+    connection: Connection,
+    group: str,
+    offsets: Mapping[TopicPartition, Committed],
+    membership: Membership = NOBODY,
+) -> None:
+    """Commits once, at the group's coordinator.  Raises the first error; the others are committed all the same."""
+    version = min(connection.version(OffsetCommitRequest), COMMIT_VERSION_MAX)
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=membership.generation,
+        member_id=membership.member_id,
+        group_instance_id=membership.instance_id,
+        topics=[
+            OffsetCommitRequestTopic(name=topic, partitions=[_commit_part(each, offsets[each]) for each in those])
+            for topic, those in by_topic(offsets).items()
+        ],
+    )
+    check_committed(group, connection.call(request, OffsetCommitResponse, version=version))
+
+
+def check_committed(group: str, answer: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
+    """Raises the first error of a commit's answer."""
+    for topic in answer.topics:
+        for part in topic.partitions:
+            check(part.error_code, f"commit of {topic.name}-{part.partition_index} in group {group}", None)
+
+
+def _commit_part(partition: TopicPartition, committed: Committed) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=partition.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        committed_metadata=committed.metadata,
+    )
+
+
+# Deleting.
+
+
+def delete_offsets(
+    cluster: Cluster, group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, ClientError | None]:
+    """Deletes a group's offsets; an error for each partition it still subscribes to.  Raises for the whole group."""
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=each.partition) for each in those]
+            )
+            for topic, those in by_topic(partitions).items()
+        ],
+    )
+
+    def ask(connection: Connection) -> dict[TopicPartition, ClientError | None]:
+        answer = connection.call(request, OffsetDeleteResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise answer_error(answer.error_code, f"group {group}")
+        return {
+            TopicPartition(TopicName(topic.name), part.partition_index): None
+            if part.error_code == ErrorCode.NONE
+            else answer_error(part.error_code, f"offset of {topic.name}-{part.partition_index} in group {group}")
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+
+    return on_coordinator(cluster, KeyType.GROUP, group, ask)

@@ -1,0 +1,1 @@
+"""Producing: batches, idempotence and transactions."""

@@ -1,0 +1,242 @@
+"""Producing whole batches: at least once, each partition's batches in order.
+
+    Delivery(cluster, {partition: batch, ...})    sends one request to each leader, and returns
+    .finish()                                     waits for the answers, and repeats what can be repeated
+
+A caller encodes its next batches between the two.  Only one Delivery may be unfinished if order within a partition
+matters: a retry must not overtake what was sent after it.  A retry whose first answer was lost writes twice, unless
+Sequences number the batches: then each is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.leader_requests import group_by_leader
+from odradek.client.connection.broker_connection import Pending
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.connection.retry import Patience, is_retriable
+from odradek.client.producer.idempotence import Buffer, Sequences
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from odradek.record.records import decode
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+VERSION_WITH_TOPIC_IDS = 13
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class Produced(NamedTuple):
+    """Where a batch landed.  -1 for what the broker does not tell (all of it with acks=0)."""
+
+    base_offset: int
+    log_append_time: int = -1
+    log_start_offset: int = -1
+
+
+def produce(
+    cluster: Cluster,
+    batches: Mapping[TopicPartition, Buffer],
+    *,
+    acks: int = ACKS_ALL,
+    timeout_ms: int | None = None,
+    sequences: Sequences | None = None,
+) -> dict[TopicPartition, Produced]:
+    """Write one batch (format 2, base offset 0) to each partition.
+
+    Retries until timeout_ms (default delivery_timeout_ms).  A batch the broker finds too large goes out in halves.
+    Raises the first error that cannot be retried; other partitions of the call may have been written then.
+    """
+    return Delivery(cluster, batches, acks=acks, timeout_ms=timeout_ms, sequences=sequences).finish()
+
+
+class Delivery:
+    """Batches on their way, one to each partition."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        batches: Mapping[TopicPartition, Buffer],
+        *,
+        acks: int = ACKS_ALL,
+        timeout_ms: int | None = None,
+        sequences: Sequences | None = None,
+    ) -> None:
+        """With sequences the bytes of the batches are changed, and acks has to be ACKS_ALL."""
+        assert sequences is None or acks == ACKS_ALL, "what not all replicas have can't be written once"
+        config = cluster.config
+        self._cluster = cluster
+        self._acks = acks
+        self._sequences = sequences
+        self._patience = Patience(config, config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
+        self._unwritten = dict(batches)
+        if sequences is not None:
+            self._unwritten = {partition: sequences.stamped(partition, batch) for partition, batch in batches.items()}
+        self._produced: dict[TopicPartition, Produced] = {}
+        self._failures: dict[TopicPartition, ClientError] = {}
+        self._asked: list[tuple[list[TopicPartition], Pending[ProduceResponse]]] = []
+        self._names: dict[bytes, TopicName] = {}  # By id: the cluster may forget a topic before the answer is here.
+        self._send()
+
+    def finish(self) -> dict[TopicPartition, Produced]:
+        """Waits for the answers and repeats what can be repeated; returns where every batch landed."""
+        try:
+            while True:
+                self._receive()
+                if not self._failures:
+                    return self._produced
+                self._split_too_large()
+                self._retry_or_raise()
+        except BaseException:
+            if self._sequences is not None:
+                for partition in self._unwritten:
+                    self._sequences.renew(partition)  # It may be written or not: later batches count anew.
+            raise
+
+    def _send(self) -> None:
+        self._failures = {}
+        try:
+            self._cluster.learn(self._unwritten)
+            if self._sequences is not None:
+                self._sequences.announce(self._unwritten)
+        except ClientError as error:
+            self._failures = dict.fromkeys(self._unwritten, error)
+            return
+        for leader, partitions in group_by_leader(self._cluster, self._unwritten, self._failures).items():
+            try:
+                self._send_to(leader, partitions)
+            except ClientError as error:
+                self._failures.update(dict.fromkeys(partitions, error))
+
+    def _send_to(self, leader: int, partitions: list[TopicPartition]) -> None:
+        connection = self._cluster.connection(leader)
+        version = connection.version(ProduceRequest)
+        ids = {partition.topic: self._cluster.metadata.topics[partition.topic].id for partition in partitions}
+        self._names.update((bytes(topic_id), name) for name, topic_id in ids.items())
+        if ZERO_UUID in ids.values():
+            version = min(version, VERSION_WITH_TOPIC_IDS - 1)
+        if self._sequences is not None:
+            version = min(version, self._sequences.produce_version_max)
+        request = ProduceRequest(
+            transactional_id=None if self._sequences is None else self._sequences.transactional_id,
+            acks=self._acks,
+            timeout_ms=self._cluster.config.request_timeout_ms,
+            topic_data=topic_data(self._unwritten, partitions, ids),
+        )
+        is_answered = self._acks != ACKS_NONE
+        pending = connection.send(request, ProduceResponse, version=version, is_answered=is_answered)
+        if is_answered:
+            self._asked.append((partitions, pending))
+        else:
+            self._written((partition, Produced(-1)) for partition in partitions)
+
+    def _receive(self) -> None:
+        asked, self._asked = self._asked, []
+        for partitions, pending in asked:
+            try:
+                self._take(pending.result())
+            except ClientError as error:
+                self._failures.update(dict.fromkeys(partitions, error))
+        for partition in self._unwritten:
+            if partition not in self._failures:
+                left_out = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(partition), "left out of the answer")
+                self._failures[partition] = left_out
+
+    def _take(self, answer: ProduceResponse) -> None:
+        for topic in answer.responses:
+            name = topic.name or self._names.get(bytes(topic.topic_id), "")
+            for part in topic.partition_responses:
+                partition = TopicPartition(TopicName(name), part.index)
+                if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._sequences is not None:
+                    self._written([(partition, Produced(-1))])  # So long ago that the broker forgot where.
+                elif part.error_code != ErrorCode.NONE:
+                    self._failures[partition] = answer_error(part.error_code, str(partition), reason_of(part))
+                else:
+                    where = Produced(part.base_offset, part.log_append_time_ms, part.log_start_offset)
+                    self._written([(partition, where)])
+
+    def _written(self, produced: Iterable[tuple[TopicPartition, Produced]]) -> None:
+        for partition, where in produced:
+            if self._unwritten.pop(partition, None) is not None:
+                self._produced[partition] = where
+
+    def _split_too_large(self) -> None:
+        """Writes batches of several records that are too large for their topic in halves, one after the other."""
+        for partition, error in list(self._failures.items()):
+            if not (isinstance(error, ErrorAnswer) and error.code in TOO_LARGE):
+                continue
+            halves = halves_of(self._unwritten[partition])
+            if not halves:
+                continue
+            del self._failures[partition]
+            if self._sequences is not None:
+                self._sequences.rewind(partition, self._unwritten[partition])
+            written = [self._produce_alone(partition, half) for half in halves]
+            self._written([(partition, written[0])])
+
+    def _produce_alone(self, partition: TopicPartition, batch: Buffer) -> Produced:
+        return produce(self._cluster, {partition: batch}, acks=self._acks, sequences=self._sequences)[partition]
+
+    def _retry_or_raise(self) -> None:
+        if not self._failures:
+            return
+        fatal = next((error for error in self._failures.values() if not self._may_repeat(error)), None)
+        if fatal is not None:
+            raise fatal
+        self._cluster.forget(self._failures)
+        self._patience.wait(next(iter(self._failures.values())))
+        self._renumber()
+        self._send()
+
+    def _may_repeat(self, error: ClientError) -> bool:
+        return is_retriable(error) or (self._sequences is not None and self._sequences.may_renew(error))
+
+    def _renumber(self) -> None:
+        """Gives new numbers to batches that the broker refused for theirs."""
+        for partition, error in self._failures.items():
+            if self._sequences is not None and self._sequences.may_renew(error):
+                self._sequences.renew(partition)
+                self._unwritten[partition] = self._sequences.stamped(partition, self._unwritten[partition])
+
+
+def topic_data(
+    batches: Mapping[TopicPartition, Buffer], partitions: list[TopicPartition], ids: Mapping[TopicName, Uuid]
+) -> list[TopicProduceData]:
+    topics: dict[str, TopicProduceData] = {}
+    for partition in partitions:
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = TopicProduceData(name=partition.topic, topic_id=ids[partition.topic], partition_data=[])
+            topics[partition.topic] = topic
+        topic.partition_data.append(PartitionProduceData(index=partition.partition, records=batches[partition]))
+    return list(topics.values())
+
+
+def reason_of(part: PartitionProduceResponse) -> str | None:
+    """What the broker says of the batch and of its first bad record (KIP-467)."""
+    first = part.record_errors[0] if part.record_errors else None
+    if first is not None and first.batch_index_error_message:
+        return f"record {first.batch_index} of the batch: {first.batch_index_error_message}"
+    return part.error_message
+
+
+def halves_of(batch: Buffer) -> list[bytearray]:
+    """The records of a batch in two batches, without producer id; [] for a batch of one."""
+    whole = Batch.trusted(batch)
+    if whole.records_count < 2:
+        return []
+    records = [(record.key, record.value, record.headers, record.timestamp) for record in decode(whole)]
+    middle = len(records) // 2
+    return [encode_batch(records[:middle], whole.codec), encode_batch(records[middle:], whole.codec)]

@@ -1,0 +1,153 @@
+"""Idempotence: every batch of a producer is numbered, so that the broker writes it once however often it is sent.
+
+A partition's batches carry the producer's id and epoch and the sequence of their first record (KIP-98).  The numbers
+are put in when a batch is sent for the first time: they lie under the checksum, which is then taken once more, 20 µs
+for half a megabyte.  What is sent again has the same bytes.
+
+│ 17 │ u32 │ CRC-32C of all below                 │
+│ 21 │ i16 │ attributes, with the transactional bit │
+│ 43 │ i64 │ producer id                          │
+│ 51 │ i16 │ producer epoch                       │
+│ 53 │ i32 │ base sequence                        │
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT16_MAX, INT32_MAX, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import check
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
+from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL, BatchHeader
+from odradek.record.crc import crc32c
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+Buffer = bytes | bytearray | memoryview
+
+_CRC = Struct(">I")
+_ATTRIBUTES, _ATTRIBUTES_POSITION = Struct(">h"), 21
+_PRODUCER, _PRODUCER_POSITION = Struct(">qhi"), 43
+
+# The broker does not know these numbers any more, or never did: its memory of this producer is gone or was cut.
+RENEWABLE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+class Identity(NamedTuple):
+    """A producer as brokers know it.  The text is the one in which Kafka's clients keep a prepared transaction."""
+
+    producer_id: int = -1
+    epoch: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.epoch}"
+
+    @classmethod
+    def parsed(cls, text: str) -> Identity:
+        """Raises ValueError."""
+        producer_id, _, epoch = text.partition(":")
+        return cls(int(producer_id), int(epoch))
+
+
+@dataclass(slots=True)
+class _Numbering:
+    """The numbers of one partition; its identity may be newer than another partition's."""
+
+    identity: Identity
+    next: int = 0
+
+
+class Sequences:
+    """The numbers of one producer's batches.  One batch of a partition may be unanswered at a time.
+
+    `another` is asked for the identity that follows one without epochs left; it may raise ClientError.
+    """
+
+    transactional_id: str | None = None
+
+    def __init__(self, identity: Identity, another: Callable[[], Identity]) -> None:
+        self.identity = identity
+        self._another = another
+        self._partitions: dict[TopicPartition, _Numbering] = {}
+
+    @property
+    def produce_version_max(self) -> int:
+        """The newest version of Produce to use; later ones may make a batch part of a transaction."""
+        return INT16_MAX
+
+    def stamped(self, partition: TopicPartition, batch: Buffer) -> Buffer:
+        """Returns the batch with the partition's next numbers, changed in place if its bytes can be."""
+        numbering = self._partitions.get(partition)
+        if numbering is None:
+            numbering = self._partitions[partition] = _Numbering(self.identity)
+        elif numbering.identity.epoch > INT16_MAX:
+            numbering = self._partitions[partition] = _Numbering(self._another())
+        numbers = stamp(batch, numbering.identity, numbering.next, is_transactional=self.transactional_id is not None)
+        numbering.next = (numbering.next + BatchHeader(batch).records_count) & INT32_MAX
+        return numbers
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> None:
+        """Called before anything is sent to these partitions.  Raises what stands in the way."""
+
+    def may_renew(self, error: ClientError) -> bool:
+        """True if the batch is not written, and can be sent under new numbers."""
+        return isinstance(error, ErrorAnswer) and error.code in RENEWABLE
+
+    def renew(self, partition: TopicPartition) -> None:
+        """Counts from 0 under the next epoch, as Kafka's clients do (KIP-360): earlier batches are fenced off.
+
+        Also called after giving up on a batch that may or may not have been written.
+        """
+        numbering = self._partitions.get(partition)
+        if numbering is not None:
+            numbering.identity = numbering.identity._replace(epoch=numbering.identity.epoch + 1)
+            numbering.next = 0
+
+    def rewind(self, partition: TopicPartition, batch: Buffer) -> None:
+        """Gives the numbers of a batch that was refused for good to the batch that takes its place."""
+        self._partitions[partition].next = BatchHeader(batch).base_sequence
+
+    def restart(self, identity: Identity) -> None:
+        """Has all partitions count from 0 under this identity."""
+        self.identity = identity
+        self._partitions.clear()
+
+
+def stamp(batch: Buffer, identity: Identity, sequence: int, *, is_transactional: bool = False) -> Buffer:
+    """Puts a producer's numbers into a batch of format 2; returns a copy where its bytes can't be changed."""
+    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+        batch = bytearray(batch)
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)
+    attributes = attributes | TRANSACTIONAL if is_transactional else attributes & ~TRANSACTIONAL
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, attributes)
+    _PRODUCER.pack_into(batch, _PRODUCER_POSITION, *identity, sequence)
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[CHECKSUMMED_FROM:]))
+    return batch
+
+
+def idempotent(cluster: Cluster) -> Sequences | None:
+    """Gets a producer id from any broker; returns None where brokers give out none, or none to us."""
+
+    def ask(connection: Connection) -> Identity:
+        answer = connection.call(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX), InitProducerIdResponse
+        )
+        check(answer.error_code, "producer id", None)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    def identity() -> Identity:
+        return cluster.call_any(ask)
+
+    try:
+        return Sequences(identity(), identity)
+    except Unsupported:
+        return None
+    except ErrorAnswer as error:
+        if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return None
+        raise

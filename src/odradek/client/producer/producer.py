@@ -1,0 +1,204 @@
+"""From single records to batches on their way: chooses partitions, fills batches, keeps one Delivery in flight.
+
+A batch leaves when it is full, on flush(), or when the next one of its partition is full; there is no timer and no
+thread, so a caller whose records come slowly calls flush() when it has waited long enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import MIB, TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError, answer_error
+from odradek.client.producer.batch_encoder import encode_records
+from odradek.client.producer.delivery import ACKS_ALL, Delivery
+from odradek.client.producer.idempotence import Buffer, Sequences
+from odradek.client.producer.partitioner import Sticky, partition_of_key
+from odradek.record.builder import RecordIn
+from odradek.record.compression import Codec
+
+REQUEST_BYTES = 1 * MIB  # max.request.size of Kafka's producer; what is ready beyond it goes out.
+RECORD_OVERHEAD_BYTES = 16  # Lengths, deltas and attributes of one record, generously.
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A batch that still takes records."""
+
+    records: list[RecordIn] = field(default_factory=list)
+    size: int = 0
+
+
+class _Topic:
+    """The batches of a topic that still take records, by partition, and where records without a key go."""
+
+    __slots__ = ("fillings", "name", "sticky")
+
+    def __init__(self, name: str, partitions: int, is_led: Callable[[int], bool]) -> None:
+        self.name = TopicName(name)
+        self.fillings = [_Filling() for _ in range(partitions)]
+        self.sticky = Sticky(partitions, is_led)
+
+
+class Producer:
+    """Not thread-safe.  A context manager: leaving it flushes, unless an exception is on its way."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        acks: int = ACKS_ALL,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        may_create: bool = True,
+        sequences: Sequences | None = None,
+    ) -> None:
+        """may_create: a topic that does not exist may be created by the broker, if it is configured to.
+        sequences: see sequences.idempotent(); what is sent is then written once, and acks has to be ACKS_ALL.
+        """
+        self._cluster = cluster
+        self._acks = acks
+        self._codec = codec
+        self._level = level
+        self._may_create = may_create
+        self._sequences = sequences
+        self._batch_bytes = cluster.config.batch_bytes
+        self._topics: dict[str, _Topic] = {}
+        self._ready: dict[TopicPartition, Buffer] = {}
+        self._ready_bytes = 0
+        self._in_flight: Delivery | None = None
+        self._in_flight_records = 0
+        self._ready_records = 0
+        self.records_sent = 0
+        self.records_written = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if everything sent was written."""
+        return self.records_written == self.records_sent
+
+    def send(
+        self,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Take one record; timestamp in milliseconds, default now.  Raises what an earlier delivery ran into."""
+        state = self._topics.get(topic) or self._learned(topic)
+        at = self._partition_of(state, key, partition)
+        filling = state.fillings[at]
+        size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            size += sum(2 * len(name) + len(content or b"") + 4 for name, content in headers)
+        if filling.records and filling.size + size > self._batch_bytes:
+            self._close_batch(state, at)
+            # Once more, since a record without a key goes elsewhere now.
+            self.send(topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition)
+            return
+        filling.records.append((key, value, headers, now_ms() if timestamp is None else timestamp))
+        filling.size += size
+        self.records_sent += 1
+
+    def send_batch(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
+        """Take a batch of format 2 that was encoded elsewhere.  Its bytes must stay as they are until flush(), and are
+        changed here where sequences number them.
+        """
+        self.records_sent += records
+        self._make_ready(partition, batch, records)
+
+    def _make_ready(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
+        if partition in self._ready:
+            self._ship()
+        self._ready[partition] = batch
+        self._ready_bytes += len(batch)
+        self._ready_records += records
+        if self._ready_bytes >= REQUEST_BYTES:
+            self._ship()
+
+    def flush(self) -> None:
+        """Return when everything sent so far was written, as far as acks asks.  Raises the error that prevented it."""
+        for state in self._topics.values():
+            for at, filling in enumerate(state.fillings):
+                if filling.records:
+                    self._close_batch(state, at)
+        if self._ready:
+            self._ship()
+        self._settle()
+
+    def discard(self) -> None:
+        """Forget what was sent and is not written yet; what is on its way may still be written."""
+        for state in self._topics.values():
+            state.fillings = [_Filling() for _ in state.fillings]
+        self._ready, self._ready_bytes, self._ready_records = {}, 0, 0
+        with suppress(ClientError):
+            self._settle()
+        self.records_sent = self.records_written
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; waits for it to exist, and lets it be created if that is allowed."""
+        return len((self._topics.get(topic) or self._learned(topic)).fillings)
+
+    def _learned(self, topic: str) -> _Topic:
+        found = self._cluster.topic(topic, may_create=self._may_create)
+        state = self._topics[topic] = _Topic(topic, len(found.partitions), partial(self._is_led, topic))
+        return state
+
+    def _is_led(self, topic: str, partition: int) -> bool:
+        """True if a broker leads the partition, or if that is not known now."""
+        metadata = self._cluster.metadata
+        known = metadata.topics[topic].partition(partition) if topic in metadata.topics else None
+        return known is None or known.leader in metadata.brokers
+
+    @staticmethod
+    def _partition_of(state: _Topic, key: bytes | None, partition: int | None) -> int:
+        if partition is None:
+            return state.sticky.current if key is None else partition_of_key(key, len(state.fillings))
+        if not 0 <= partition < len(state.fillings):
+            # Known here, so neither asked nor waited for.
+            detail = f"{state.name}-{partition}, of {len(state.fillings)} partitions"
+            raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+        return partition
+
+    def _close_batch(self, state: _Topic, at: int) -> None:
+        filling, state.fillings[at] = state.fillings[at], _Filling()
+        if at == state.sticky.current:
+            state.sticky.turn()
+        batch = encode_records(filling.records, self._codec, self._level)
+        self._make_ready(TopicPartition(state.name, at), batch, len(filling.records))
+
+    def _ship(self) -> None:
+        self._settle()
+        ready, self._ready, self._ready_bytes = self._ready, {}, 0
+        self._in_flight_records, self._ready_records = self._ready_records, 0
+        self._in_flight = Delivery(self._cluster, ready, acks=self._acks, sequences=self._sequences)
+
+    def _settle(self) -> None:
+        delivery, self._in_flight = self._in_flight, None
+        if delivery is not None:
+            delivery.finish()
+            self.records_written += self._in_flight_records
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,60 @@
+"""What a controller has done is waited for, since other brokers hear of it later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.client.admin.seen import wait_until_seen
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from support.scripted_broker import ScriptedBroker
+
+
+class Late(ScriptedBroker):
+    """What it says of topic t: each answer once, the last one from then on."""
+
+    def __init__(self, *answers: int | ErrorCode) -> None:
+        super().__init__()
+        del self.versions[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
+        self.answers = list(answers)
+        self.on(MetadataRequest, self._late)
+
+    def _late(self, request: MetadataRequest, version: int) -> MetadataResponse:
+        self.metadata_requests += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.topics = {"t": answer}
+        told = self._metadata(request, version)
+        if isinstance(answer, ErrorCode):
+            told.topics = [MetadataResponseTopic(error_code=answer, name="t", partitions=[])]
+        return told
+
+
+GONE, NO_LEADER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
+
+
+@pytest.fixture(
+    params=[
+        ((GONE, NO_LEADER, 3), 3, True),
+        ((2, 2, 3), 3, True),
+        ((3, NO_LEADER, GONE), 0, True),
+        ((GONE,), 3, False),
+        ((3,), 0, False),
+        ((ErrorCode.TOPIC_AUTHORIZATION_FAILED, 3), 3, False),
+    ],
+    ids=str,
+)
+def case(request: pytest.FixtureRequest) -> Iterator[tuple[Late, int, bool]]:
+    answers, partitions, is_seen = request.param
+    with Late(*answers) as broker:
+        yield broker, partitions, is_seen
+
+
+def test_it_is_waited_for_until_somebody_knows(case: tuple[Late, int, bool]) -> None:
+    broker, partitions, is_seen = case
+    with Cluster(ClientConfig(broker.address, retry_backoff_ms=1, retry_backoff_max_ms=5)) as cluster:
+        assert wait_until_seen(cluster, "t", partitions, timeout_ms=30_000 if is_seen else 50) is is_seen

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis.strategies import booleans, integers, lists, tuples
+
+from odradek.client.connection.frame_buffers import KEPT_BUFFERS_MAX, SMALLEST_BYTES, Frames
+
+
+def test_a_frame_nobody_looks_at_is_used_again() -> None:
+    frames = Frames()
+    first = frames.take(100)
+    buffer = first.obj
+    del first
+    assert frames.take(200).obj is buffer
+
+
+def test_a_frame_somebody_looks_at_is_left_alone() -> None:
+    frames = Frames()
+    first = frames.take(4)
+    first[:] = b"kept"
+    part = first[1:3]
+    del first
+    for _ in range(10):
+        frames.take(4)[:] = b"xxxx"
+    assert bytes(part) == b"ep"
+
+
+@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@given(lists(tuples(integers(1, 4 * SMALLEST_BYTES), booleans()), max_size=30))
+def test_whatever_is_kept_keeps_its_bytes(takes: list[tuple[int, bool]]) -> None:
+    frames = Frames()
+    held: list[tuple[int, memoryview]] = []
+    for number, (size, is_held) in enumerate(takes):
+        view = frames.take(size)
+        assert len(view) == size
+        view[0] = view[-1] = number
+        if is_held:
+            held.append((number, view))
+    for number, view in held:
+        assert view[0] == view[-1] == number
+    assert len(frames._kept) <= KEPT_BUFFERS_MAX

@@ -1,0 +1,65 @@
+"""What members tell each other: read back by kafka-python, and garbage refused in one way."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer.metadata import (  # type: ignore[import-untyped]  # Has no types.
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.group_messages import assigned, assignments, protocols, share, subscribed, subscribers
+from odradek.wire.messages.join_group import JoinGroupResponseMember
+
+NAMES = st.text(min_size=1, max_size=20)
+PARTITIONS = st.sets(st.builds(TopicPartition, NAMES.map(TopicName), st.integers(0, 2**31 - 1)), max_size=8)
+
+
+@given(st.lists(NAMES, max_size=6))
+def test_a_subscription_comes_back(topics: list[str]) -> None:
+    for protocol in protocols(topics):
+        member = JoinGroupResponseMember(member_id="m", group_instance_id="i", metadata=bytes(protocol.metadata))
+        assert subscribers([member]) == [("m", "i", frozenset(topics))]
+
+
+@given(PARTITIONS)
+def test_a_share_comes_back(partitions: set[TopicPartition]) -> None:
+    assert assigned(share(sorted(partitions))) == tuple(sorted(partitions))
+
+
+def test_kafka_python_reads_them() -> None:
+    (first, second) = protocols(["a", "b"])
+    assert (first.name, second.name) == ("range", "roundrobin")
+    theirs = ConsumerProtocolSubscription.decode(bytes(first.metadata))
+    assert list(theirs.topics) == ["a", "b"]
+    partitions = [
+        TopicPartition(TopicName("a"), 0),
+        TopicPartition(TopicName("a"), 2),
+        TopicPartition(TopicName("b"), 1),
+    ]
+    (sent,) = assignments({"m": partitions})
+    read = ConsumerProtocolAssignment.decode(bytes(sent.assignment))
+    assert [(each[0], list(each[1])) for each in read.assigned_partitions] == [("a", [0, 2]), ("b", [1])]
+
+
+def test_an_empty_share_is_no_error() -> None:
+    assert assigned(b"") == ()
+    assert assigned(share([])) == ()
+
+
+@given(st.binary(max_size=64))
+def test_garbage_is_read_or_refused(data: bytes) -> None:
+    for read in (lambda: subscribed("m", data), lambda: assigned(data)):
+        try:
+            read()
+        except ClientError as error:
+            assert "in no way that consumers do" in str(error)
+
+
+def test_a_refusal_names_the_member() -> None:
+    with pytest.raises(ClientError, match="member m-1 subscribes in no way"):
+        subscribed("m-1", b"\x00")
