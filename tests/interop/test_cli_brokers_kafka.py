@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_cluster import NODES, KafkaCluster
 from kafka_peer import REAL_KAFKA
 
-from odradek.app.commands.cluster import UNAVAILABLE
+from odradek.app.commands.cluster_command import UNAVAILABLE
 from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.admin.replica_status import log_ends, min_insync_replicas

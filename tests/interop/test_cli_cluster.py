@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
-from odradek.app.commands.cluster import DEGRADED, UNAVAILABLE
+from odradek.app.commands.cluster_command import DEGRADED, UNAVAILABLE
 from odradek.app.main import main
 from odradek.testing import Broker, Cluster
 from support.asking import created

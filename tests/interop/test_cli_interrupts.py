@@ -32,7 +32,7 @@ from odradek.app.main import main
 sys.exit(main())
 """
 LOST = """
-from odradek.app.interrupts import Heard, end_quietly
+from odradek.app.terminal.interrupts import Heard, end_quietly
 class Destroyed:
     def __del__(self):
         raise KeyboardInterrupt

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from test_replication import BROKERS, PARTITIONS, TOPIC, consumed, logs, produced
 
-from odradek.app.commands.cluster import DEGRADED
+from odradek.app.commands.cluster_command import DEGRADED
 from odradek.app.main import main
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until

@@ -17,7 +17,7 @@ from threading import Event
 import pytest
 
 from odradek.api.request.outcome import Staged
-from odradek.app.building import Running
+from odradek.app.serve.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID

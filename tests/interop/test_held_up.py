@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from odradek.app.building import Running
+from odradek.app.serve.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.testing import Broker
 from odradek.wire.client import decode_response

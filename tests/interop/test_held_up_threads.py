@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.building import Running
+from odradek.app.serve.building import Running
 from odradek.net.loop.pools import Pool
 from odradek.net.native import syncs
 from odradek.testing import Broker

@@ -115,7 +115,7 @@ def test_topics_that_lay_in_the_data_directory(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "data", tmp_path / "copied", ignore=lambda *_: ["metadata.sqlite"])
     with serving(tmp_path / "other", "--log-format=json", log_dirs=str(tmp_path / "copied")) as copy:
         text = "topics found in the data directories, and added to the metadata: orders"
-        assert messages(copy, logger="odradek.app.adoption")[:1] == [text]
+        assert messages(copy, logger="odradek.app.serve.adoption")[:1] == [text]
 
 
 def test_a_thousand_topics_have_a_thousand_lines(tmp_path: Path) -> None:

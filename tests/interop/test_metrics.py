@@ -21,12 +21,12 @@ from kafka import KafkaProducer  # type: ignore[import-untyped]  # Has no types.
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.app import building
-from odradek.app.config import settings
-from odradek.app.metrics_http import SCRAPES_MAX
-from odradek.app.metrics_kinds import Metric
-from odradek.app.metrics_replication_table import FETCHER_LAG
-from odradek.app.metrics_table import METRICS, PROCESS_METRICS
+from odradek.app.config.server_config import settings
+from odradek.app.metrics.metrics_http import SCRAPES_MAX
+from odradek.app.metrics.metrics_kinds import Metric
+from odradek.app.metrics.metrics_replication_table import FETCHER_LAG
+from odradek.app.metrics.metrics_table import METRICS, PROCESS_METRICS
+from odradek.app.serve import building
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.raw_client import RawClient, frame
 from support.serving import Serving, outcome_of_serve, serving
@@ -326,9 +326,9 @@ def test_without_prometheus_client_it_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_broker_without_metrics_imports_nothing_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
-    modules = ("prometheus_client", "odradek.app.metrics", "odradek.app.request_log", "wsgiref")
+    modules = ("prometheus_client", "odradek.app.metrics.metrics", "odradek.app.logging.request_log", "wsgiref")
     with serving(tmp_path / "without") as broker:
-        assert "odradek.app.building" in broker.errors()
+        assert "odradek.app.serve.building" in broker.errors()
         assert not [name for name in modules if name in broker.errors()]
     with serving(tmp_path / "with", "--log-level=odradek.request=DEBUG", metrics_listener="127.0.0.1:0") as broker:
         assert not [name for name in modules if name not in broker.errors()]

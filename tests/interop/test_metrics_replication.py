@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from test_metrics import Scrape, labels_in
 
-from odradek.app.metrics_replication_table import FETCHER_LAG
+from odradek.app.metrics.metrics_replication_table import FETCHER_LAG
 from support.serving_cluster import ServingCluster, free_ports
 from support.waiting import SECONDS_MAX, until
 

@@ -36,7 +36,8 @@ WAITING_MAX = 200
 
 HURRIED = """
 import sys
-from odradek.app import main, server
+from odradek.app import main
+from odradek.app.serve import server
 from odradek.net.shell import shell
 shell.FINISH_SECONDS_MAX, server.STOP_SECONDS_MAX = 1, 3
 sys.exit(main.main())

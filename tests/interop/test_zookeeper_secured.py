@@ -17,8 +17,8 @@ from contents import create_topics
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 from secured_zookeeper import USER, SecuredZooKeeper, acls, jaas, super_user, tls_texts
 
+from odradek.app.config.zookeeper_settings import open_tree
 from odradek.app.main import main
-from odradek.app.zookeeper_settings import open_tree
 from odradek.coordination import claims
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import (

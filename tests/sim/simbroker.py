@@ -144,7 +144,7 @@ class SimBroker:
         shell.hear(topics)
 
     def _open(self, tree: SimTree, metadata: LoneMetadata) -> tuple[Broker, TopicsOfTree, list[TopicInfo]]:
-        """As app/joining does it; returns also what changes topics, and of which the broker is told.
+        """As app/serve/cluster_joining does it; returns also what changes topics, and of which the broker is told.
 
         Raises TreeFailed.
         """

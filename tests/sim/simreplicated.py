@@ -103,7 +103,7 @@ class SimReplicated(SimControlled):
         return True
 
     def _doubt(self) -> Doubt:
-        """As app/joining.py has it."""
+        """As app/serve/cluster_joining.py has it."""
         replicas = {
             TopicPartition(name, index): topic.topic_id
             for name, topic in self.cluster.topics().items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from odradek.app.building import Running
+from odradek.app.serve.building import Running
 from odradek.net.loop.pools import THREADS_MAX, Pool
 from odradek.testing import Broker
 

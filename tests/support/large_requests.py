@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.app.building import Running
-from odradek.app.config import settings
+from odradek.app.config.server_config import settings
+from odradek.app.serve.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
 from odradek.net.clients.client_connection import ClientConnection

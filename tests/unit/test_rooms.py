@@ -54,7 +54,7 @@ def test_no_field_is_left_out_of_a_dataclasses_init(room: str) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_their_heirs_are_compiled_with_them(room: str) -> None:
-    importlib.import_module("odradek.app.server")
+    importlib.import_module("odradek.app.serve.server")
     for one in classes_of(room):
         for heir in one.__subclasses__():
             if heir.__module__.startswith("odradek."):

@@ -2,7 +2,7 @@
 
 A broker should be ready in a fraction of a second and stay small, so `serve` in its plain form and `--version` never
 load the machinery of the other commands (typer, rich: 60 ms and 15 MB); everything else, help and mistakes included,
-goes through app/commands/tree.py.
+goes through app/commands/command_tree.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from odradek.app.interrupts import end_quietly
+from odradek.app.terminal.interrupts import end_quietly
 
 
 def main(arguments: tuple[str, ...] | list[str] | None = None) -> int:
@@ -30,17 +30,17 @@ def main(arguments: tuple[str, ...] | list[str] | None = None) -> int:
 def run(given: list[str]) -> int:
     fill_standard_streams()
     if given == ["--version"]:
-        from odradek.app.compiled import version_line
+        from odradek.app.terminal.compiled import version_line
 
         sys.stdout.write(f"{version_line()}\n")
         return 0
     if given[:1] == ["serve"]:
-        from odradek.app.commands import serve
+        from odradek.app.commands import serve_command as serve
 
         plain = serve.parse(given[1:])
         if plain is not None:
             return serve.start(plain)
-    from odradek.app.commands import tree
+    from odradek.app.commands import command_tree as tree
 
     return tree.run(given)
 

@@ -13,7 +13,7 @@ import time
 from signal import SIG_IGN, SIGHUP, SIGKILL, SIGTERM, signal
 from threading import Thread
 
-from odradek.app.interrupts import end_quietly
+from odradek.app.terminal.interrupts import end_quietly
 
 ALONE_SECONDS_MAX = 30  # Without the first process; a broker that can't stop in that time is killed.
 

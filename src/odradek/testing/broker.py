@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from odradek.app.building import Running
-from odradek.app.config import Settings, settings
+from odradek.app.config.server_config import Settings, settings
+from odradek.app.serve.building import Running
 from odradek.coordination.sqlite import SqliteTree
 from odradek.testing import topics
 from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from odradek.app.brokers import replicas_of_state
-from odradek.app.config import settings
+from odradek.app.config.server_config import settings
+from odradek.app.serve.local_brokers import replicas_of_state
 from odradek.base.units import BrokerId
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.kernel.cluster_view import ClusterView

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from odradek.app.building import Running, start
-from odradek.app.config import Settings
+from odradek.app.config.server_config import Settings
+from odradek.app.serve.building import Running, start
 from odradek.coordination.sqlite import SqliteTree
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class BrokerFailed(RuntimeError):
 
 
 class Host:
-    """Starting one raises what app/building.start raises.  Then `stop` or `abandon`, once.
+    """Starting one raises what app/serve/building.start raises.  Then `stop` or `abandon`, once.
 
     `prepare` is called on the loop before the first client is answered; a `loop` is new, and closed at the end.
     """
@@ -124,7 +124,7 @@ class Host:
         self._thread.join(SECONDS_MAX)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handles an error that escaped a callback; app/server says which of them is fatal."""
+        """Handles an error that escaped a callback; app/serve/server says which of them is fatal."""
         error = context.get("exception")
         is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
         if self._is_ending or self._failure is not None:

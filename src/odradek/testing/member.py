@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from odradek.app.building import Running
-from odradek.app.config import Settings
+from odradek.app.config.server_config import Settings
+from odradek.app.serve.building import Running
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.app.effective import EFFECTIVE
+from odradek.app.config.effective import EFFECTIVE
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.cleaner.cleaning_steps import Clean

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from odradek.api.cluster import leader_and_isr, stop_replica, update_metadata
-from odradek.app.garbage import NEVER, YOUNG_COLLECTIONS, YOUNG_OBJECTS
+from odradek.app.serve.garbage import NEVER, YOUNG_COLLECTIONS, YOUNG_OBJECTS
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
 from odradek.core.controller.broker_request_batch import (

@@ -15,7 +15,7 @@ from odradek.wire.schema import schema_of
 
 WHAT_A_START_LOADS = """
 import sys
-import odradek.app.server
+import odradek.app.serve.server
 print([name for name in sys.modules if name.startswith("odradek.api.") and name.rpartition(".")[2] in sys.argv[1:]])
 """
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.commands.consume import offset_after
+from odradek.app.commands.consume_command import offset_after
 from odradek.base.units import Offset
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
+from odradek.app.cli.offset_rules import Offsets
 from odradek.app.commands import group_reset
-from odradek.app.offset_rules import Offsets
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster

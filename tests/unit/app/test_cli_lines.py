@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import binary, integers, lists
 
-from odradek.app import lines
-from odradek.app.failure import CommandFailed
-from odradek.app.lines import lines_of
+from odradek.app.terminal import lines
+from odradek.app.terminal.command_failed import CommandFailed
+from odradek.app.terminal.lines import lines_of
 
 
 def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], int]:

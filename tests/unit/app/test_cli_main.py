@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from odradek import __version__
-from odradek.app.commands.serve import Serve, parse
-from odradek.app.commands.tree import VERBS
-from odradek.app.compiled import version_line
+from odradek.app.commands.command_tree import VERBS
+from odradek.app.commands.serve_command import Serve, parse
 from odradek.app.main import main
-from odradek.app.output import plural, print_table, size_text, time_text
+from odradek.app.terminal.compiled import version_line
+from odradek.app.terminal.output import plural, print_table, size_text, time_text
 from support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -243,12 +243,12 @@ HEAVY = {"typer", "click", "rich", "pyarrow", "pyspark", "cramjam", "prometheus_
 def test_version_and_serve_load_nothing_they_do_not_need() -> None:
     version = loaded_by("from odradek.app.main import main; main(['--version'])")
     assert not version & (HEAVY | {"pathlib", "typing", "re"})
-    serve = loaded_by("from odradek.app.commands import serve; serve.parse(['--override', 'x=1'])")
+    serve = loaded_by("from odradek.app.commands import serve_command; serve_command.parse(['--override', 'x=1'])")
     assert not serve & HEAVY
 
 
 def test_a_broker_starts_without_the_other_commands() -> None:
-    loaded = loaded_by("import odradek.app.server")
+    loaded = loaded_by("import odradek.app.serve.server")
     unwanted = {"typer", "click", "rich", "pyarrow", "pandas", "numpy", "pyspark", "prometheus_client"}
     assert not loaded & unwanted
     assert not any(name.startswith(("odradek.client", "odradek.spark")) for name in loaded)

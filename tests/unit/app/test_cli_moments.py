@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.moments import duration_ms, moment_ms
+from odradek.app.terminal.time_arguments import duration_ms, moment_ms
 from odradek.base.units import DAY_MS, HOUR_MS, MINUTE_MS
 
 

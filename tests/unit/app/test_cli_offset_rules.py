@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app import offset_rules as rules
-from odradek.app.failure import CommandFailed
-from odradek.app.offset_rules import Scope, clamped, plan_lines, read_plan
+from odradek.app.cli import offset_rules as rules
+from odradek.app.cli.offset_rules import Scope, clamped, plan_lines, read_plan
+from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import INT64_MAX, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig

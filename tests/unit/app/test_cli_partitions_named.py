@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.failure import CommandFailed
-from odradek.app.partitions_named import ends_of, existing, named, parsed
+from odradek.app.cli.partitions_named import ends_of, existing, named, parsed
+from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app import patient_output
-from odradek.app.patient_output import PatientOutput, terminated_in_order
+from odradek.app.terminal import patient_output
+from odradek.app.terminal.patient_output import PatientOutput, terminated_in_order
 
 
 @pytest.fixture(autouse=True)

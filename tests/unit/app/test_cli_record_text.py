@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import binary, integers, lists, none, text, tuples
 
-from odradek.app.record_text import (
+from odradek.app.cli.record_text import (
     LineRecord,
     NotARecord,
     json_line,

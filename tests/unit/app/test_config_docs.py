@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from odradek.app.config import DEFAULTS
-from odradek.app.config_documentation import markdown
-from odradek.app.effective import EFFECTIVE
+from odradek.app.config.config_documentation import markdown
+from odradek.app.config.effective import EFFECTIVE
+from odradek.app.config.server_config import DEFAULTS
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.docs import DOCS, UNUSED

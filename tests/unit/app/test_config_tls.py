@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.config import Settings, settings
-from odradek.app.listener_tls import contexts_of
-from odradek.app.listeners import SecurityProtocol
+from odradek.app.config.listener_config import SecurityProtocol
+from odradek.app.config.listener_tls import contexts_of
+from odradek.app.config.server_config import Settings, settings
 from odradek.core.configs.definition import ConfigError
 from odradek.tls.config import ClientAuth
 from support.certificates import Authority, written
@@ -45,7 +45,7 @@ def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
 
 
 def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
-    code = "import sys, odradek.app.server as s; from odradek.app.config import settings; settings({}); "
+    code = "import sys, odradek.app.serve.server as s; from odradek.app.config.server_config import settings; settings({}); "
     code += "print([name for name in sys.modules if name.startswith(('odradek.tls', 'odradek.net.clients.secure_connection'))])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "[]\n"

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from odradek import __version__
-from odradek.app.compiled import how_compiled
 from odradek.app.doctor.advertised import Entrance, advice_for, corrected, unusable
-from odradek.app.doctor.clients import CLIENTS, USES, examine_clients
-from odradek.app.doctor.cluster import Cluster, Identity
+from odradek.app.doctor.client_versions import CLIENTS, USES, examine_clients
+from odradek.app.doctor.described_cluster import Cluster, Identity
 from odradek.app.doctor.examination import examine
 from odradek.app.doctor.findings import Finding, State, works
 from odradek.app.doctor.reach import as_ip, is_loopback
 from odradek.app.doctor.speech import recognise, told_by
-from odradek.app.doctor.topics import examine_topics
+from odradek.app.doctor.topic_findings import examine_topics
 from odradek.app.main import main
+from odradek.app.terminal.compiled import how_compiled
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX
 from odradek.client.cluster.topic_metadata import Broker, Partition, Topic

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odradek.app.data_dirs import OPENED_AT_ONCE, WORKS_TO_JUDGE_BY, each_helped
+from odradek.app.serve.data_dirs import OPENED_AT_ONCE, WORKS_TO_JUDGE_BY, each_helped
 
 
 def test_what_comes_from_memory_is_done_by_who_asks() -> None:

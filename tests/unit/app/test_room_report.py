@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.app.data_dirs import report_room
+from odradek.app.serve.data_dirs import report_room
 from odradek.base.units import GIB, MIB
 from odradek.log.files.volume import UNKNOWN, Volume
 

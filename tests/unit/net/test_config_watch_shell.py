@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.building import Running
+from odradek.app.serve.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.coordination import layout

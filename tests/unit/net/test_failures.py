@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import sys
 from odradek.api.table import BY_KEY
-from odradek.app import server
+from odradek.app.serve import server
 from odradek.core.kernel.parked import Parked
 from odradek.net.cluster.metadata_changes import MetadataChanges
 

@@ -11,13 +11,20 @@ from typing import Annotated
 
 import typer
 
-from odradek.app import offset_rules as rules
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.moments import duration_ms, moment_ms
-from odradek.app.offset_rules import Offsets, Rule, Scope
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, not_empty
-from odradek.app.output import plural, print_json, print_table, printable, remark
-from odradek.app.partitions_named import existing
+from odradek.app.cli import offset_rules as rules
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    connected,
+    not_empty,
+)
+from odradek.app.cli.offset_rules import Offsets, Rule, Scope
+from odradek.app.cli.partitions_named import existing
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.output import plural, print_json, print_table, printable, remark
+from odradek.app.terminal.time_arguments import duration_ms, moment_ms
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.client.admin.group_admin import describe_groups

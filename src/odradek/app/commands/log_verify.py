@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import FAILED, CommandFailed
-from odradek.app.output import plural, print_json_line, size_text
-from odradek.app.repair import repair as repair_logs
-from odradek.app.verify import Counts, Folder, Said, write_down
-from odradek.app.verify import verify as verify_log
+from odradek.app.inspect.repair import repair as repair_logs
+from odradek.app.inspect.verify import Counts, Folder, Said, write_down
+from odradek.app.inspect.verify import verify as verify_log
+from odradek.app.terminal.command_failed import FAILED, CommandFailed
+from odradek.app.terminal.output import plural, print_json_line, size_text
 from odradek.base.units import TopicPartition
 from odradek.log.files.disk_failures import DirectoryInUse, SegmentMissing
 from odradek.log.files.log_file_names import META_PROPERTIES, parse_partition

@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    connected,
+    duration,
+)
+from odradek.app.cli.partitions_named import topic_name
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.failure import told
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, duration
-from odradek.app.output import plural, print_json, print_table, remark, size_text
-from odradek.app.partitions_named import topic_name
+from odradek.app.terminal.command_failed import told
+from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.base.units import SECOND_MS, TopicPartition
 from odradek.client.admin.log_compaction import Compacted, compact_partitions
 from odradek.client.connection.client_errors import ClientError

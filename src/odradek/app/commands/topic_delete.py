@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
-from odradek.app.partitions_named import topic_name
+from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.partitions_named import topic_name
+from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import admin
 from odradek.client.admin.seen import wait_until_seen

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.partitions_named import topic_name
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed, told
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
-from odradek.app.output import print_json, print_table, remark
-from odradek.app.partitions_named import topic_name
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.output import print_json, print_table, remark
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicPartition
 from odradek.client.admin.leader_election import Elections, elect_leaders

@@ -9,13 +9,20 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, pairs
-from odradek.app.output import plural, print_json, print_table, remark, size_text, time_text
-from odradek.app.partitions_named import no_such_partition, topic_name
-from odradek.app.segment_fate import Fate, Retention, age_text, fates
-from odradek.app.segment_files import SegmentFacts, offset_of_newest, segments_of
-from odradek.app.topic_logs import TopicLog, given_retention, logs_below, logs_told_by, told_retention
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    connected,
+    pairs,
+)
+from odradek.app.cli.partitions_named import no_such_partition, topic_name
+from odradek.app.inspect.log_locations import TopicLog, given_retention, logs_below, logs_told_by, told_retention
+from odradek.app.inspect.segment_fate import Fate, Retention, age_text, fates
+from odradek.app.inspect.segment_files import SegmentFacts, offset_of_newest, segments_of
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text, time_text
 from odradek.base.units import TopicPartition
 from odradek.client.cluster.cluster import Cluster
 

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
+from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.partitions_named import topic_name
+from odradek.app.cli.starting import offsets_at
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed, told
-from odradek.app.moments import moment_ms
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
-from odradek.app.output import plural, print_json, print_table, remark, size_text
-from odradek.app.partitions_named import topic_name
-from odradek.app.segment_files import segments_of
-from odradek.app.starting import offsets_at
-from odradek.app.topic_logs import logs_told_by, told_retention
+from odradek.app.inspect.log_locations import logs_told_by, told_retention
+from odradek.app.inspect.segment_files import segments_of
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
+from odradek.app.terminal.time_arguments import moment_ms
 from odradek.base.units import TopicPartition
 from odradek.client.admin.record_deletion import delete_records
 from odradek.client.cluster.cluster import Cluster

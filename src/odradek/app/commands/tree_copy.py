@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.output import plural, size_text
-from odradek.app.properties import read_properties
+from odradek.app.config.properties import read_properties
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.output import plural, size_text
 from odradek.base.extras import absent, not_installed
 from odradek.coordination.copying import NotCopied, copy_metadata
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
@@ -93,7 +93,7 @@ def _opened(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
 def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     if missing := absent("kazoo"):
         raise CommandFailed(not_installed(missing, "zookeeper"))
-    from odradek.app.zookeeper_settings import CONNECT, CONNECTION_MS, zookeeper_settings
+    from odradek.app.config.zookeeper_settings import CONNECT, CONNECTION_MS, zookeeper_settings
     from odradek.core.configs.broker_configs import BrokerConfigs
 
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # Or Python prints what it says of each try.

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import chain
 
-from odradek.app.doctor.cluster import Cluster, Identity, ask_cluster, ask_identity
+from odradek.app.doctor.described_cluster import Cluster, Identity, ask_cluster, ask_identity
 from odradek.app.doctor.findings import Finding, note, ok, wrong
-from odradek.app.doctor.log_dirs import examine_offline_dirs
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loopback, resolve
+from odradek.app.doctor.set_aside_logs import examine_offline_dirs
 from odradek.app.doctor.speech import recognise
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection, text_of

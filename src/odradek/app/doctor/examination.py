@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from odradek.app.doctor.advertised import Entrance, examine_brokers
-from odradek.app.doctor.clients import examine_clients
-from odradek.app.doctor.cluster import Cluster, ask_cluster, ask_identity
+from odradek.app.doctor.client_versions import examine_clients
+from odradek.app.doctor.described_cluster import Cluster, ask_cluster, ask_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
-from odradek.app.doctor.log_dirs import examine_log_dirs, examine_offline_dirs
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
+from odradek.app.doctor.set_aside_logs import examine_log_dirs, examine_offline_dirs
 from odradek.app.doctor.speech import PLAIN_KAFKA, is_plain_kafka, recognise, sasl_mechanisms
-from odradek.app.doctor.tls import tls_advice
-from odradek.app.doctor.topics import examine_stored, examine_topics, min_isrs_of
-from odradek.app.output import plural
+from odradek.app.doctor.tls_findings import tls_advice
+from odradek.app.doctor.topic_findings import examine_stored, examine_topics, min_isrs_of
+from odradek.app.terminal.output import plural
 from odradek.base.units import MIB
 from odradek.client.connection.broker_connection import Connection, text_of
 from odradek.client.connection.client_config import Address, ClientConfig

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek import __version__
-from odradek.app.compiled import how_compiled
 from odradek.app.doctor.findings import Finding, note, ok
+from odradek.app.terminal.compiled import how_compiled
 
 CHECK = "installation"
 ADVICE = "Install odradek again where there is a C compiler if brokers are to run from here: they are faster then."

@@ -1,7 +1,7 @@
 """What one configuration key is: type, default, rule; text to typed values and back, as Kafka does it.
 
-The tables (topic.py, broker_*.py) are lists of ConfigKey made by the small functions at the end, one line per key.
-Values come as text (a properties file, a CreateTopics request) and leave as text (DescribeConfigs), so parsing and
+The tables (topic_command.py, broker_*.py) are lists of ConfigKey made by the small functions at the end, one line per
+key. Values come as text (a properties file, a CreateTopics request) and leave as text (DescribeConfigs), so parsing and
 printing are each other's inverse.  Surprising: doubles print the way Java prints them ("1.0E-4"), most lists lose
 repeated elements, and a secret never leaves as text at all.  NamedTuples throughout: a dataclass takes a millisecond
 or more of the broker's start.

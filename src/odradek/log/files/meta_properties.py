@@ -5,7 +5,8 @@ A directory keeps the version and the other keys it came with.  Kafka before 2.4
 
 A file that was cut may name another broker: of broker.id=1001 it leaves broker.id=100.  So a file counts only if its
 last line has its end and no key is missing, and what we write has the broker's id in its last line.  What a
-cut at a line's end or a flipped bit leaves meets a second witness, odradek-identity, and the metadata (app/opening.py).
+cut at a line's end or a flipped bit leaves meets a second witness, odradek-identity, and the metadata
+(app/serve/broker_opening.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What went through a broker's sockets since it started, as plain counters.
 
-The hot path adds to attributes and nothing else; whoever shows them (app/metrics) reads them when asked.
+The hot path adds to attributes and nothing else; whoever shows them (app/metrics/metrics) reads them when asked.
 """
 
 from __future__ import annotations

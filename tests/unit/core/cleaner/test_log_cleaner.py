@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.app.doctor.findings import State
-from odradek.app.doctor.log_dirs import damaged, uncleanable
+from odradek.app.doctor.set_aside_logs import damaged, uncleanable
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.core.broker.effects import Changed

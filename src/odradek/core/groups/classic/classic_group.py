@@ -22,7 +22,7 @@ from odradek.record.internal.consumer_protocol import decode_topics
 
 
 class ClassicGroup(Rebalancing):
-    """One classic group; its members' requests are in joining.py, syncing.py and leaving.py."""
+    """One classic group; its members' requests are in cluster_joining.py, syncing.py and leaving.py."""
 
     # The topics that this generation is subscribed to, once somebody has asked; None if a subscription can't be read.
     _topics: frozenset[str] | None = None

@@ -1,0 +1,96 @@
+"""Options that several commands share, and the cluster they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from odradek.app.config.properties import read_properties
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.time_arguments import duration_ms
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_config import ClientConfig
+from odradek.core.configs.definition import ConfigError
+
+DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT[,...]", help="Any brokers of the cluster."),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Client configurations, such as security.protocol, one key=value a line.",
+    ),
+]
+Texts = TypeVar("Texts", str, list[str], list[str] | None, str | None)
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of a table.")]
+
+
+def not_empty(given: Texts) -> Texts:
+    """Refuses the empty text among one or several: a callback of typer's, for what no group is called."""
+    if "" in ([given] if isinstance(given, str) else given or ()):
+        raise typer.BadParameter("it must not be empty")
+    return given
+
+
+@contextmanager
+def connected(bootstrap_server: str, command_config: Path | None = None, **settings: int) -> Iterator[Cluster]:
+    """Yields a cluster that answered; fails at once if none does.  `settings` are fields of ClientConfig."""
+    config = client_config(bootstrap_server, command_config)
+    config = replace(config, **settings)  # type: ignore[arg-type]  # All ints.
+    with Cluster(config) as cluster:
+        yield cluster.connect()
+
+
+def client_config(bootstrap_server: str, command_config: Path | None) -> ClientConfig:
+    """Reads the client's configuration.  Raises CommandFailed for the file, ConfigurationError for what is in it."""
+    texts = client_texts(command_config)
+    return ClientConfig.from_options({"client.id": "odradek-cli"} | texts | {"bootstrap.servers": bootstrap_server}, "")
+
+
+def client_texts(command_config: Path | None) -> dict[str, str]:
+    """Returns the file's settings; where the cluster is, the command line says.  Raises CommandFailed."""
+    if command_config is None:
+        return {}
+    try:
+        texts = read_properties(command_config)
+    except ConfigError as error:
+        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+    texts.pop("bootstrap.servers", None)
+    return texts
+
+
+def chosen(option: str, text: str, among: Sequence[str]) -> str:
+    """Returns the value that is meant; a person may write it in any case, and with - or _ between words."""
+    for each in among:
+        if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
+            return each
+    raise CommandFailed(f"{option} {text!r} is not one of {', '.join(among)}", MISUNDERSTOOD)
+
+
+def duration(option: str, text: str) -> int:
+    """Returns the milliseconds of 90s, 10m, 2h or 1d."""
+    try:
+        return duration_ms(text)
+    except ValueError:
+        raise CommandFailed(f"{option} {text!r} is not understood: give 90s, 10m, 2h, 1d", MISUNDERSTOOD) from None
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Parses the `name=value` texts of a repeated option."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise CommandFailed(f"{option} {text!r} is not understood: write {option} name=value", MISUNDERSTOOD)
+        found[name.strip()] = value
+    return found

@@ -1,0 +1,139 @@
+"""Where a group's offsets are to be set: the eight rules of Kafka's own tool, each a function of the same shape.
+
+A rule gets the partitions, what is committed, and how to ask for offsets; it gives an offset for each partition.  An
+offset outside the log becomes the nearest one inside, and a line says so.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from odradek.app.cli.partitions_named import topic_name, whole_number
+from odradek.app.cli.starting import offsets_at
+from odradek.app.terminal.command_failed import CommandFailed
+from odradek.base.units import INT32_MAX, INT64_MAX, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
+
+Offsets = dict[TopicPartition, int]
+Warn = Callable[[str], None]
+
+
+class Scope(NamedTuple):
+    """A group's partitions, their committed offsets, and the way to ask for others: all that a rule may know."""
+
+    cluster: Cluster
+    group: str
+    partitions: Sequence[TopicPartition]
+    committed: Mapping[TopicPartition, int]
+    warn: Warn
+
+    def at(self, when: int) -> Offsets:
+        return offsets_at(self.cluster, self.partitions, when)
+
+
+Rule = Callable[[Scope], Offsets]
+
+
+def to_earliest(scope: Scope) -> Offsets:
+    return scope.at(EARLIEST)
+
+
+def to_latest(scope: Scope) -> Offsets:
+    return scope.at(LATEST)
+
+
+def to_current(scope: Scope) -> Offsets:
+    """Leaves committed offsets as they are; where nothing is committed, takes the end."""
+    ends = scope.at(LATEST) if any(each not in scope.committed for each in scope.partitions) else {}
+    return {each: scope.committed[each] if each in scope.committed else ends[each] for each in scope.partitions}
+
+
+def to_time(when_ms: int) -> Rule:
+    """Takes the first record at or after the time, or the end where there is none."""
+
+    def rule(scope: Scope) -> Offsets:
+        # The end is asked for first: a record that comes between the two is still to be read.
+        ends, found = scope.at(LATEST), scope.at(when_ms)
+        for each, offset in found.items():
+            if offset < 0:
+                scope.warn(f"{each} has no record since then: taking its end, {ends[each]}")
+        return {each: ends[each] if offset < 0 else offset for each, offset in found.items()}
+
+    return rule
+
+
+def to_offset(offset: int) -> Rule:
+    return lambda scope: within(scope, dict.fromkeys(scope.partitions, offset))
+
+
+def shifted_by(distance: int) -> Rule:
+    def rule(scope: Scope) -> Offsets:
+        for each in scope.partitions:
+            if each not in scope.committed:
+                raise CommandFailed(f"group {scope.group} has committed no offset of {each}: there is none to shift")
+        return within(scope, {each: scope.committed[each] + distance for each in scope.partitions})
+
+    return rule
+
+
+def to_planned(plan: Mapping[TopicPartition, int]) -> Rule:
+    return lambda scope: within(scope, plan)
+
+
+def within(scope: Scope, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    starts, ends = scope.at(EARLIEST), scope.at(LATEST)
+    return {each: clamped(each, wanted[each], starts[each], ends[each], scope.warn) for each in scope.partitions}
+
+
+def clamped(partition: TopicPartition, offset: int, start: int, end: int, warn: Warn) -> int:
+    if offset < start:
+        warn(f"{partition} begins at {start}: taking that instead of {offset}")
+        return start
+    if offset > end:
+        warn(f"{partition} ends at {end}: taking that instead of {offset}")
+        return end
+    return offset
+
+
+# Plans as files: topic,partition,offset, and the group before it where there are several.
+
+
+def read_plan(path: Path, groups: Sequence[str]) -> dict[str, Offsets]:
+    """Returns the offsets of these groups.  Raises CommandFailed with the line that is no offset."""
+    plan: dict[str, Offsets] = {group: {} for group in groups}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # A spreadsheet writes a mark before UTF-8.
+            for number, row in enumerate(csv.reader(file), 1):
+                if row:
+                    group, partition, offset = plan_line(path, number, row, groups)
+                    plan.setdefault(group, {})[partition] = offset
+    except (UnicodeDecodeError, csv.Error):
+        raise CommandFailed(f"{path} is no CSV") from None
+    for group in groups:
+        if not plan[group]:
+            raise CommandFailed(f"{path} has no line for group {group}")
+    return {group: plan[group] for group in groups}
+
+
+def plan_line(path: Path, number: int, row: Sequence[str], groups: Sequence[str]) -> tuple[str, TopicPartition, int]:
+    cells = [cell.strip() for cell in row]
+    if len(cells) == 3 and len(groups) == 1:
+        cells = [groups[0], *cells]
+    if len(cells) == 4 and cells[1]:
+        partition, offset = whole_number(cells[2], INT32_MAX), whole_number(cells[3], INT64_MAX)
+        if partition is not None and offset is not None:
+            return cells[0], TopicPartition(topic_name(cells[1]), partition), offset
+    shape = "topic,partition,offset" if len(groups) == 1 else "group,topic,partition,offset"
+    raise CommandFailed(f"line {number} of {path} is not {shape}")
+
+
+def plan_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> Iterable[list[object]]:
+    """Yields the rows of a file that read_plan() reads, and Kafka's tool too."""
+    for group, plan in plans.items():
+        for partition, offset in plan.items():
+            row: list[object] = [partition.topic, partition.partition, offset]
+            yield row if len(plans) == 1 else [group, *row]

@@ -1,0 +1,97 @@
+"""Topics and partitions as a command line names them: `--topic orders` is all of a topic, `--topic orders:0,2` two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.base.errors import Refused
+from odradek.base.units import INT32_MAX, TopicName, TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.offset_lookup import LATEST, list_offsets
+from odradek.core.kernel.topic_names import checked
+
+PATTERN_CHARACTERS = frozenset("*?+[](){}|^$\\")
+
+
+def topic_name(text: str) -> TopicName:
+    """Returns the name of a topic.  Raises CommandFailed with what is wrong with it, which not every broker says."""
+    try:
+        return checked(text)
+    except Refused as refused:
+        hint = "" if PATTERN_CHARACTERS.isdisjoint(text) else "; give a name, not a pattern"
+        raise CommandFailed(f"{refused.detail}{hint}", MISUNDERSTOOD) from None
+
+
+def no_such_partition(topic: str, number: int, count: int) -> CommandFailed:
+    return CommandFailed(f"partition {number} is not there: topic {topic} has {count}, counted from 0")
+
+
+def parsed(text: str) -> tuple[TopicName, list[int] | None]:
+    """Returns topic and partitions; None for all of them."""
+    topic, colon, numbers = text.partition(":")
+    found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
+    indexes = [number for number in found if number is not None]
+    if not topic or len(indexes) < len(found):
+        message = f"--topic {text!r} is not understood: write --topic orders or --topic orders:0,2"
+        raise CommandFailed(message, MISUNDERSTOOD)
+    return topic_name(topic), indexes if colon else None
+
+
+def whole_number(text: str, highest: int) -> int | None:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        return None
+    number = int(text)
+    return number if number <= highest else None
+
+
+def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+    """Returns the partitions that are named, by topic and number.
+
+    Raises UnknownTopic for a topic that does not exist, CommandFailed for a partition.
+    """
+    found: set[TopicPartition] = set()
+    for text in texts:
+        topic, numbers = parsed(text)
+        all_of_it = cluster.partitions([topic], timeout_ms=0)
+        for number in numbers or ():
+            if number >= len(all_of_it):
+                raise no_such_partition(topic, number, len(all_of_it))
+        found |= {each for each in all_of_it if numbers is None or each.partition in numbers}
+    return sorted(found)
+
+
+def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+    """Returns the partitions that are named, also those that are gone: a group may remember them."""
+    found: set[TopicPartition] = set()
+    for text in texts:
+        topic, numbers = parsed(text)
+        if numbers is None:
+            found |= set(cluster.partitions([topic], timeout_ms=0))
+        else:
+            found |= {TopicPartition(topic, number) for number in numbers}
+    return sorted(found)
+
+
+def ends_of(
+    cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError] | None = None
+) -> dict[TopicPartition, int]:
+    """Returns the end of each partition; those that are gone or without a leader are left out, and not waited for.
+
+    `failures` takes those whose leader does not tell; without it the first error is raised.
+    """
+    wanted = set(partitions)
+    if not wanted:
+        return {}
+    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in wanted})))
+    led = []
+    for each in sorted(wanted):
+        topic = cluster.metadata.topics.get(each.topic)
+        partition = topic.partition(each.partition) if topic is not None else None
+        if partition is not None and partition.leader in cluster.metadata.brokers:
+            led.append(each)
+    return {
+        each: listed.offset
+        for each, listed in list_offsets(cluster, dict.fromkeys(led, LATEST), failures=failures).items()
+    }

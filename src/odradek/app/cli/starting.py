@@ -1,0 +1,79 @@
+"""Where reading begins: what `--from` says, as a rule that gives each partition an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.time_arguments import moment_ms
+from odradek.base.units import TopicPartition
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError
+from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, list_offsets
+
+Positions = dict[TopicPartition, int]
+Start = Callable[[Cluster, Sequence[TopicPartition]], Positions]
+
+
+def start_rule(text: str) -> Start:
+    """Returns the rule for beginning, end, an offset, -N, or a time.  Raises CommandFailed for anything else."""
+    word = text.strip().lower()
+    if word in ("beginning", "earliest"):
+        return lambda cluster, wanted: offsets_at(cluster, wanted, EARLIEST)
+    if word in ("end", "latest"):
+        return lambda cluster, wanted: offsets_at(cluster, wanted, LATEST)
+    try:
+        offset = int(word)
+    except ValueError:
+        return from_time(milliseconds(text))
+    return from_the_end(-offset) if offset < 0 else from_offset(offset)
+
+
+def offsets_at(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    when: int,
+    failures: dict[TopicPartition, ClientError] | None = None,
+) -> Positions:
+    """Asks for one offset of each partition; `failures` is that of list_offsets."""
+    listed = list_offsets(cluster, dict.fromkeys(partitions, when), failures=failures)
+    return {at: found.offset for at, found in listed.items()}
+
+
+def from_time(when_ms: int) -> Start:
+    def positions(cluster: Cluster, wanted: Sequence[TopicPartition]) -> Positions:
+        # A time after the last record has no offset: records to come will be at the end.
+        ends = offsets_at(cluster, wanted, LATEST)
+        found = offsets_at(cluster, wanted, when_ms)
+        return {at: ends[at] if found[at] < 0 else found[at] for at in wanted}
+
+    return positions
+
+
+def from_the_end(count: int) -> Start:
+    def positions(cluster: Cluster, wanted: Sequence[TopicPartition]) -> Positions:
+        ends, starts = offsets_at(cluster, wanted, LATEST), offsets_at(cluster, wanted, EARLIEST)
+        return {at: max(starts[at], ends[at] - count) for at in wanted}
+
+    return positions
+
+
+def from_offset(offset: int) -> Start:
+    def positions(cluster: Cluster, wanted: Sequence[TopicPartition]) -> Positions:
+        ends, starts = offsets_at(cluster, wanted, LATEST), offsets_at(cluster, wanted, EARLIEST)
+        for at in wanted:
+            if not starts[at] <= offset <= ends[at]:
+                raise CommandFailed(f"offset {offset} is not in {at}, which goes from {starts[at]} to {ends[at]}")
+        return dict.fromkeys(wanted, offset)
+
+    return positions
+
+
+def milliseconds(text: str) -> int:
+    try:
+        return moment_ms(text)
+    except ValueError:
+        message = (
+            f"--from {text!r} is not understood: give beginning, end, an offset, -N, or a time like 2026-11-21T14:00"
+        )
+        raise CommandFailed(message, MISUNDERSTOOD) from None

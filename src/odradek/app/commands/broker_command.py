@@ -1,0 +1,79 @@
+"""odradek broker: what is configured for a broker, or for all of them, and changes of it while they run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.commands.config_command import (
+    All,
+    Append,
+    Delete,
+    DryRun,
+    FromFile,
+    Set,
+    Subtract,
+    change,
+    edits_of,
+    show,
+)
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.base.units import INT32_MAX
+from odradek.client.admin import config_admin as configs
+from odradek.client.cluster.cluster import Cluster
+
+app = typer.Typer(help="Show and change the configuration of brokers.", no_args_is_help=True)
+
+
+@app.callback()
+def brokers() -> None:
+    """Show and change the configuration of brokers."""
+
+
+@app.command("config")
+def config(
+    *,
+    broker_id: Annotated[
+        int | None, typer.Argument(metavar="ID", min=0, max=INT32_MAX, show_default="the only one")
+    ] = None,
+    default: Annotated[bool, typer.Option("--default", metavar="", help="What is set for all brokers.")] = False,
+    set_: Set = None,
+    delete: Delete = None,
+    append: Append = None,
+    subtract: Subtract = None,
+    set_from: FromFile = None,
+    dry_run: DryRun = False,
+    show_all: All = False,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show what is configured for a broker and where, or change it: in force at once.
+
+    Example: odradek broker config --default --set log.retention.ms=86400000
+    """
+    if default and broker_id is not None:
+        raise CommandFailed("--default is for all brokers: leave out the broker's id, or --default", MISUNDERSTOOD)
+    edits = edits_of(set_, delete, append, subtract, set_from)
+    with connected(bootstrap_server, command_config) as cluster:
+        resource = configs.broker(None if default else the_broker(cluster, broker_id))
+        if edits:
+            change(cluster, resource, edits, dry_run=dry_run)
+        else:
+            show(cluster, resource, defaults=show_all, as_json=as_json)
+
+
+def the_broker(cluster: Cluster, wanted: int | None) -> int:
+    """Returns the broker's id, without one that of the only broker.  Raises CommandFailed."""
+    cluster.refresh([])
+    known = sorted(cluster.metadata.brokers)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    there = ", ".join(map(str, known))
+    if wanted is None:
+        raise CommandFailed(f"say of which broker ({there}), or --default for all of them", MISUNDERSTOOD)
+    if wanted not in known:
+        raise CommandFailed(f"broker {wanted} is not in the cluster, which has {there}")
+    return wanted

@@ -1,0 +1,242 @@
+"""The verbs as one tree, and the one place where what went wrong becomes a sentence and an exit status.
+
+Only the verb that was asked for is imported; help and mistakes get the whole tree.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from typer.main import get_command
+
+from odradek.app.commands import serve_command as serve
+from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
+from odradek.app.terminal.compiled import version_line
+from odradek.app.terminal.interrupts import Heard
+
+# What typer raises for a wrong command line; its own name for it moved between versions.
+UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
+
+DONE, PIPE_CLOSED, INTERRUPTED = 0, 141, 130
+
+PURPOSE = "Apache Kafka in Python: a broker, and what to do with one."
+
+
+def show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(version_line())
+        raise typer.Exit()
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", metavar="", callback=show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Takes the options that come before a verb."""
+
+
+def serve_command(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="SERVER.PROPERTIES", help="Kafka's configuration file.", show_default=False),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--override", metavar="KEY=VALUE", help="Set one configuration; repeat for more."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", metavar="", help="Let anyone on the network in, where a listener is not on loopback."
+        ),
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="text|json", help="How log lines on standard error look.")
+    ] = "text",
+    log_level: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log-level",
+            metavar="[LOGGER=]LEVEL",
+            help="What is logged, INFO unless given; odradek.request=DEBUG logs every request.  Repeat for more.",
+        ),
+    ] = None,
+    *,
+    brokers: Annotated[
+        int | None,
+        typer.Option("--brokers", metavar="N", help="Run a cluster of N brokers, on ports that count up."),
+    ] = None,
+    member: Annotated[bool, typer.Option("--member", hidden=True)] = False,
+) -> int:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    Without a configuration file it listens on 127.0.0.1:9092 and keeps
+    its data in ./odradek-data.  One line on standard output says when it
+    is ready: ready PLAINTEXT://127.0.0.1:9092
+    """
+    levels = tuple(log_level or ())
+    return serve.start(serve.Serve(config, list(override or ()), insecure, log_format, levels, brokers, member))
+
+
+def add_serve(app: typer.Typer) -> None:
+    app.command("serve")(serve_command)
+
+
+def add_produce(app: typer.Typer) -> None:
+    from odradek.app.commands.produce_command import produce
+
+    app.command("produce")(produce)
+
+
+def add_consume(app: typer.Typer) -> None:
+    from odradek.app.commands.consume_command import consume
+
+    app.command("consume")(consume)
+
+
+def add_load(app: typer.Typer) -> None:
+    from odradek.app.commands.load_command import load
+
+    app.command("load")(load)
+
+
+def add_lake(app: typer.Typer) -> None:
+    from odradek.app.commands import lake_command as lake
+
+    app.add_typer(lake.app, name="lake")
+
+
+def add_topic(app: typer.Typer) -> None:
+    from odradek.app.commands import topic_command as topic
+
+    app.add_typer(topic.app, name="topic")
+
+
+def add_broker(app: typer.Typer) -> None:
+    from odradek.app.commands import broker_command as broker
+
+    app.add_typer(broker.app, name="broker")
+
+
+def add_cluster(app: typer.Typer) -> None:
+    from odradek.app.commands import cluster_command as cluster
+
+    app.add_typer(cluster.app, name="cluster")
+
+
+def add_group(app: typer.Typer) -> None:
+    from odradek.app.commands import group_command as group
+
+    app.add_typer(group.app, name="group")
+
+
+def add_txn(app: typer.Typer) -> None:
+    from odradek.app.commands import txn_command as txn
+
+    app.add_typer(txn.app, name="txn")
+
+
+def add_log(app: typer.Typer) -> None:
+    from odradek.app.commands import log_command as log
+
+    app.add_typer(log.app, name="log")
+
+
+def add_tree(app: typer.Typer) -> None:
+    from odradek.app.commands import tree_copy
+
+    app.add_typer(tree_copy.app, name="tree")
+
+
+def add_doctor(app: typer.Typer) -> None:
+    from odradek.app.commands.doctor_command import doctor
+
+    app.command("doctor")(doctor)
+
+
+VERBS: dict[str, Callable[[typer.Typer], None]] = {
+    "serve": add_serve,
+    "produce": add_produce,
+    "consume": add_consume,
+    "load": add_load,
+    "lake": add_lake,
+    "topic": add_topic,
+    "broker": add_broker,
+    "cluster": add_cluster,
+    "group": add_group,
+    "txn": add_txn,
+    "log": add_log,
+    "tree": add_tree,
+    "doctor": add_doctor,
+}
+
+
+def build(verb: str | None) -> typer.Typer:
+    """Builds the tree with this verb, or with all of them."""
+    app = typer.Typer(
+        name="odradek",
+        help=PURPOSE,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name, add in VERBS.items():
+        if verb not in VERBS or name == verb:
+            add(app)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parses, runs, and says what went wrong in one sentence; returns the exit status."""
+    if sys.stdout is None:
+        return say("odradek: standard output is closed", FAILED)
+    command = get_command(build(arguments[0] if arguments else None))
+    try:
+        with command.make_context("odradek", list(arguments)) as context, Heard():
+            status = command.invoke(context)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else DONE
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except UsageError as error:
+        return misunderstood(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has seen enough.  Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except CommandFailed as error:
+        return say(f"odradek: {error}", error.status)
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise  # A bug: its traceback is what helps.
+        return say(f"odradek: {sentence}", status_of(error))
+
+
+def misunderstood(error: Exception) -> int:
+    """Prints the usage error in one line, with the command that explains; returns the exit status."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "odradek"
+    message = getattr(error, "format_message", error.__str__)()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # Typer has printed the help by then where it has rich, and gives it as the message where it has not.
+        return say(message, MISUNDERSTOOD) if message else MISUNDERSTOOD
+    sentence = " ".join(message.split()).replace(" Value error,", "").rstrip(".")
+    return say(f"{path}: {sentence}; see {path} --help", MISUNDERSTOOD)
+
+
+def say(text: str, status: int) -> int:
+    sys.stderr.write(text + "\n")
+    return status

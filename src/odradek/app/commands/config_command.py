@@ -1,0 +1,117 @@
+"""What `odradek topic config` and `odradek broker config` share: to show a configuration, and to change keys of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.app.cli.cli_options import pairs
+from odradek.app.config.properties import read_properties
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.output import print_json, print_table, printable
+from odradek.client.admin.config_admin import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    Edit,
+    Resource,
+    alter_configs,
+    describe_configs,
+)
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.cluster.describe import DEFAULT_CONFIG, ConfigEntry
+from odradek.core.configs.broker_keys import broker_key
+from odradek.core.configs.definition import ConfigError
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Give a key a value; repeat for more.")
+]
+Delete = Annotated[list[str] | None, typer.Option("--delete", metavar="KEY", help="Let a key have its default again.")]
+Append = Annotated[list[str] | None, typer.Option("--append", metavar="KEY=VALUE[,...]", help="Add to what is a list.")]
+Subtract = Annotated[
+    list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE[,...]", help="Take out of what is a list.")
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option("--set-from", metavar="FILE", help="Set what a file has, key=value a line: for passwords."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Only ask whether it may be changed so.")]
+All = Annotated[bool, typer.Option("--all", metavar="", help="Show what is at its default too.")]
+
+SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "server.properties", DEFAULT_CONFIG: "default"}
+SIGNS = {SET: "=", APPEND: " + ", SUBTRACT: " - "}
+
+
+def edits_of(
+    sets: Sequence[str] | None,
+    deletes: Sequence[str] | None,
+    appends: Sequence[str] | None,
+    subtracts: Sequence[str] | None,
+    from_file: Path | None,
+) -> list[Edit]:
+    """Returns what the options ask for.  Raises CommandFailed, also for a key that two of them name."""
+    edits = [Edit(key, SET, value) for key, value in (*_pairs(sets, "--set"), *_of_file(from_file))]
+    edits += [Edit(key.strip(), DELETE) for key in deletes or ()]
+    edits += [Edit(key, APPEND, value) for key, value in _pairs(appends, "--append")]
+    edits += [Edit(key, SUBTRACT, value) for key, value in _pairs(subtracts, "--subtract")]
+    twice = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
+    if twice:
+        raise CommandFailed(f"{printable(twice[0])} is named twice: one change of a key at a time", MISUNDERSTOOD)
+    return edits
+
+
+def change(cluster: Cluster, resource: Resource, edits: Sequence[Edit], *, dry_run: bool) -> None:
+    """Changes all of the keys, or none."""
+    alter_configs(cluster, resource, edits, validate_only=dry_run)
+    typer.echo(f"{resource}: {', '.join(map(_told, edits))}{' (not done: --dry-run)' if dry_run else ''}")
+
+
+def show(cluster: Cluster, resource: Resource, *, defaults: bool, as_json: bool) -> list[ConfigEntry]:
+    """Shows a configuration, and returns all of it."""
+    every = sorted(describe_configs(cluster, resource), key=lambda entry: entry.name)
+    entries = [entry for entry in every if defaults or entry.source != DEFAULT_CONFIG]
+    if as_json:
+        print_json([_row(entry) for entry in entries])
+    else:
+        rows = [(entry.name, _value(entry), SOURCES.get(entry.source, entry.source)) for entry in entries]
+        print_table(["key", "value", "set for"], rows)
+    return every
+
+
+def _row(entry: ConfigEntry) -> dict[str, object]:
+    return {
+        "key": entry.name,
+        "value": entry.value,
+        "set_for": SOURCES.get(entry.source),
+        "read_only": entry.is_read_only,
+        "secret": entry.is_sensitive,
+    }
+
+
+def _value(entry: ConfigEntry) -> str | None:
+    return "(hidden)" if entry.is_sensitive else entry.value
+
+
+def _told(edit: Edit) -> str:
+    if edit.operation == DELETE:
+        return f"{printable(edit.key)} deleted"
+    key = broker_key(edit.key)
+    value = "(hidden)" if key is not None and key.sensitive else edit.value or ""
+    return printable(f"{edit.key}{SIGNS[edit.operation]}{value}")
+
+
+def _pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    # One after the other, so that a key that is repeated is seen.
+    return [pair for text in texts or () for pair in pairs([text], option).items()]
+
+
+def _of_file(path: Path | None) -> list[tuple[str, str]]:
+    try:
+        return [] if path is None else list(read_properties(path).items())
+    except ConfigError as error:
+        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None

@@ -1,0 +1,209 @@
+"""odradek produce: lines of standard input, or of a file, become records of a topic."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.partitions_named import no_such_partition, topic_name
+from odradek.app.cli.record_text import LineRecord, NotARecord, parse_json, parse_plain
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.lines import lines_of
+from odradek.app.terminal.progress_line import Progress, shown_progress
+from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.producer.delivery import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from odradek.client.producer.idempotence import idempotent
+from odradek.client.producer.producer import Producer
+from odradek.record.compression import Codec
+
+CREATED_MS_MAX = 5_000  # A topic that is not there after so long is not being created.
+PAUSE_MS = 20  # After so long without a line, what is there goes out.
+
+
+class CodecName(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+ACKS = {Acks.NONE: ACKS_NONE, Acks.LEADER: ACKS_LEADER, Acks.ALL: ACKS_ALL}
+
+
+def produce(
+    *,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator", "-k", metavar="TEXT", help=r"What stands between key and value, e.g. '\t' or ':'."
+        ),
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", metavar="", help="Lines begin with name:value,name:value and a TAB.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", metavar="", help='JSON lines: {"key", "value", "headers", "timestamp", "partition"}.'),
+    ] = False,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Write to this one.", show_default="by key"),
+    ] = None,
+    by_key: Annotated[
+        bool, typer.Option("--by-key", metavar="", help="Choose by key even where a JSON line names a partition.")
+    ] = False,
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="TEXT", help="A value that reads so is null, a tombstone.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-i", metavar="PATH", help="Read this file.", show_default="standard input")
+    ] = None,
+    codec: Annotated[
+        CodecName, typer.Option("--codec", "-z", metavar="NAME", help="none, gzip, snappy, lz4 or zstd.")
+    ] = CodecName.NONE,
+    acks: Annotated[
+        Acks, typer.Option("--acks", metavar="0|1|all", help="Who has it before it counts as written.")
+    ] = Acks.ALL,
+    repeatable: Annotated[
+        bool,
+        typer.Option(
+            "--no-idempotence", metavar="", help="Let a record be written twice where an answer was lost on the way."
+        ),
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Write lines to a topic, one record each.
+
+    Examples:
+
+    seq 10 | odradek produce numbers
+
+    odradek produce people --key-separator : <<< 'ada:{"born": 1815}'
+
+    odradek consume flights --format json | odradek produce copy --json
+    """
+    if as_json and (key_separator is not None or headers):
+        raise CommandFailed(
+            "--json says where key and headers are: leave out --key-separator, --headers", MISUNDERSTOOD
+        )
+    topic = topic_name(topic)
+    parse = line_parser(key_separator, headers, as_json, null)
+    with (
+        connected(bootstrap_server, command_config) as cluster,
+        opened(file) as (fd, size),
+        shown_progress(topic, size) as progress,
+    ):
+        cluster.topic(topic, timeout_ms=CREATED_MS_MAX, may_create=True)
+        is_once = acks is Acks.ALL and not repeatable
+        sequences = idempotent(cluster) if is_once else None
+        producer = Producer(cluster, acks=ACKS[acks], codec=Codec[codec.name], sequences=sequences)
+        count = producer.partitions(topic)
+        if partition is not None and partition >= count:
+            raise no_such_partition(topic, partition, count)
+        target = Target(topic, count, partition, by_key)
+        send_lines(producer, target, counted(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
+
+
+class Target(NamedTuple):
+    """The topic and partition that records go to."""
+
+    topic: str
+    partitions: int
+    partition: int | None
+    by_key: bool
+
+    def partition_of(self, record: LineRecord) -> int | None:
+        """Returns the line's own partition, else the command's; None: by its key."""
+        if record.partition is None or self.by_key:
+            return self.partition
+        if record.partition >= self.partitions:
+            has = f"topic {self.topic} has {self.partitions}, counted from 0"
+            raise NotARecord(f"goes to partition {record.partition}, but {has}; --by-key chooses one")
+        return record.partition
+
+
+def counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+    for line in lines:
+        yield line
+        progress.add(1, len(line) + 1)
+
+
+def send_lines(
+    producer: Producer, target: Target, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord]
+) -> None:
+    """Sends lines as records; one that is no record ends this, once all before it are written."""
+    number = 0
+    try:
+        for line in lines:
+            number += 1
+            record = parse(line)
+            producer.send(
+                target.topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                timestamp=record.timestamp,
+                partition=target.partition_of(record),
+            )
+        producer.flush()
+    except NotARecord as error:
+        producer.flush()
+        raise CommandFailed(f"line {number} {error} ({number - 1:,} written before it)") from None
+    except ErrorAnswer as error:
+        raise CommandFailed(f"{error}; {producer.records_written:,} records are written for sure") from error
+
+
+def line_parser(
+    key_separator: str | None, has_headers: bool, as_json: bool, null: str | None
+) -> Callable[[bytes], LineRecord]:
+    if as_json:
+        return parse_json
+    separator = None if key_separator is None else unescaped(key_separator)
+    if separator == b"":
+        raise CommandFailed("--key-separator must not be empty", MISUNDERSTOOD)
+    marker = None if null is None else null.encode()
+
+    def parse(line: bytes) -> LineRecord:
+        record = parse_plain(line, separator, has_headers)
+        return LineRecord(None, record.key, record.headers) if record.value == marker else record
+
+    return parse
+
+
+def unescaped(text: str) -> bytes:
+    r"""Shells make it hard to type a TAB: \t, \0 and \\ stand for what they do everywhere."""
+    return text.replace("\\\\", "\0\0").replace("\\t", "\t").replace("\\0", "\0").replace("\0\0", "\\").encode()
+
+
+@contextmanager
+def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
+    """Opens the input: its file descriptor and, for a regular file, its size."""
+    if file is None:
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            sys.stderr.write("One record a line; Ctrl-D ends.\n")
+        yield sys.stdin.fileno(), None
+        return
+    if file.is_dir():
+        raise CommandFailed(f"{file} is a directory: --file takes a file")
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd, os.fstat(fd).st_size or None
+    finally:
+        os.close(fd)

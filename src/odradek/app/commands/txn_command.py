@@ -1,0 +1,261 @@
+"""odradek txn: list and describe transactions, see what they hold up, abort them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    chosen,
+    connected,
+    duration,
+    not_empty,
+)
+from odradek.app.cli.partitions_named import existing, topic_name
+from odradek.app.cli.txn_view import producer_view, show_producers, show_transactions, transaction_view
+from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.output import print_json, print_table
+from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
+from odradek.client.admin.transaction_admin import (
+    ActiveProducer,
+    TransactionDescription,
+    abort_hanging,
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    find_hanging,
+    list_transactions,
+)
+from odradek.client.cluster.cluster import Cluster
+from odradek.client.connection.client_errors import ClientError
+
+app = typer.Typer(help="List and describe transactions, and abort them.", no_args_is_help=True)
+
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
+Topic = Annotated[str, typer.Option("--topic", metavar="TOPIC")]
+Partition = Annotated[int, typer.Option("--partition", "-p", min=0, max=INT32_MAX, metavar="N")]
+
+
+@app.command("list")
+def list_command(
+    *,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", "-s", metavar="STATE", help="Only those in this state, e.g. ongoing; repeat for more."),
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--producer-id", min=0, max=INT64_MAX, metavar="ID", help="Only this producer's; repeat for more."
+        ),
+    ] = None,
+    longer_than: Annotated[
+        str | None, typer.Option("--longer-than", metavar="DURATION", help="Only those open for longer: 90s, 10m, 2h.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", metavar="REGEX", help="Only transactional ids of this form.")
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> int:
+    """List transactional ids with their producer and state."""
+    states = [chosen("--state", each, STATES) for each in state or ()]
+    longer_than_ms = None if longer_than is None else duration("--longer-than", longer_than)
+    failures: dict[int, ClientError] = {}  # Of brokers whose ids are missing.
+    with connected(bootstrap_server, command_config) as cluster:
+        listed = list_transactions(
+            cluster,
+            states=states,
+            producer_ids=producer_id or (),
+            longer_than_ms=longer_than_ms,
+            pattern=pattern,
+            failures=failures,
+        )
+    rows = [
+        {
+            "transactional_id": each.transactional_id,
+            "producer_id": each.producer_id,
+            "state": each.state,
+            "coordinator": each.coordinator,
+        }
+        for each in listed
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ["transactional id", "producer>", "state", "coordinator>"]
+        print_table(columns, [list(row.values()) for row in rows])
+    return told(failures.values())
+
+
+@app.command("describe")
+def describe(
+    transactional_ids: Annotated[
+        list[str], typer.Argument(metavar="TRANSACTIONAL_ID", show_default=False, callback=not_empty)
+    ],
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> int:
+    """Show state, producer, age and partitions of transactions."""
+    with connected(bootstrap_server, command_config) as cluster:
+        outcomes = describe_transactions(cluster, transactional_ids).values()
+    shown = [transaction_view(each, now_ms()) for each in outcomes if not isinstance(each, ClientError)]
+    failures = [each for each in outcomes if isinstance(each, ClientError)]
+    if failures and not shown:
+        raise failures[0]
+    if as_json:
+        print_json(shown)
+    else:
+        show_transactions(shown)
+    return told(failures)
+
+
+def known(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    outcome = describe_transactions(cluster, [transactional_id])[transactional_id]
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return outcome
+
+
+@app.command("describe-producers")
+def describe_producers_command(
+    topic: Topic,
+    partition: Partition,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show the producers that a partition's leader remembers, and where their open transactions begin."""
+    with connected(bootstrap_server, command_config) as cluster:
+        producers = producers_of(cluster, topic, partition)
+    shown = [producer_view(each) for each in producers]
+    if as_json:
+        print_json(shown)
+    else:
+        show_producers(shown)
+
+
+def producers_of(cluster: Cluster, topic: str, partition: int) -> list[ActiveProducer]:
+    (wanted,) = existing(cluster, [f"{topic}:{partition}"])
+    return describe_producers(cluster, [wanted])[wanted]
+
+
+@app.command("abort")
+def abort(
+    *,
+    transactional_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TRANSACTIONAL_ID]", show_default=False, help="Fences its producer, too.", callback=not_empty
+        ),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Of a hanging transaction.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, max=INT32_MAX, metavar="N")] = None,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", min=0, metavar="N", help="Where it begins; see describe-producers.")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Abort a transaction: of a transactional id, or a hanging one of a partition.
+
+    Examples:
+
+    odradek txn abort billing-1
+
+    odradek txn abort --topic invoices --partition 2 --start-offset 117
+    """
+    if transactional_id is not None:
+        if topic is not None or partition is not None or start_offset is not None:
+            raise CommandFailed("give a transactional id or a place in a partition, not both", MISUNDERSTOOD)
+        with connected(bootstrap_server, command_config) as cluster:
+            abort_by_id(cluster, transactional_id)
+        return
+    if topic is None or partition is None or start_offset is None:
+        raise CommandFailed("say which: a transactional id, or --topic, --partition and --start-offset", MISUNDERSTOOD)
+    with connected(bootstrap_server, command_config) as cluster:
+        abort_by_place(cluster, topic_name(topic), partition, start_offset)
+
+
+def abort_by_id(cluster: Cluster, transactional_id: str) -> None:
+    before = known(cluster, transactional_id)  # Asking for an id that nobody has would make one.
+    if not before.is_in_progress:
+        raise CommandFailed(f"transactional id {transactional_id} has no open transaction: its state is {before.state}")
+    abort_transaction(cluster, transactional_id)
+    typer.echo(f"aborted the transaction of {transactional_id}; its producer is fenced")
+
+
+def abort_by_place(cluster: Cluster, topic: TopicName, partition: int, start_offset: int) -> None:
+    producers = producers_of(cluster, topic, partition)
+    found = next((each for each in producers if each.transaction_start == start_offset), None)
+    if found is None:
+        raise CommandFailed(f"no transaction of {topic}-{partition} that is open begins at offset {start_offset}")
+    abort_hanging(cluster, TopicPartition(topic, partition), found)
+    typer.echo(
+        f"aborted the transaction of producer {found.identity.producer_id} at {topic}-{partition} {start_offset}"
+    )
+
+
+@app.command("find-hanging")
+def find_hanging_command(
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:N,...]", help="Only here; repeat for more.", show_default="all"),
+    ] = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than", metavar="DURATION", help="No less than the brokers' transaction.max.timeout.ms allows."
+        ),
+    ] = "15m",
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> int:
+    """Find transactions that no coordinator is going to end, and that readers wait for.  Exits with 1 if there are."""
+    older_than_ms = duration("--older-than", older_than)
+    failures: dict[TopicPartition, ClientError] = {}  # Of partitions that were not looked at.
+    with connected(bootstrap_server, command_config) as cluster:
+        wanted = existing(cluster, topic) if topic else every_partition(cluster)
+        hanging = find_hanging(cluster, wanted, older_than_ms=older_than_ms, failures=failures)
+    shown = [
+        {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "transactional_id": each.transactional_id,
+            **producer_view(each.producer),
+        }
+        for each in hanging
+    ]
+    if as_json:
+        print_json(shown)
+    else:
+        show_producers(shown, with_place=True)
+    return max(told(failures.values()), FAILED if hanging else 0)
+
+
+def every_partition(cluster: Cluster) -> Sequence[TopicPartition]:
+    topics = [topic for topic in cluster.topics() if not topic.is_internal]
+    return [TopicPartition(TopicName(topic.name), each.index) for topic in topics for each in topic.partitions]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

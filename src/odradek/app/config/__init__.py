@@ -1,0 +1,1 @@
+"""server.properties and the settings that follow from it."""

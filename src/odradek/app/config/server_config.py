@@ -1,0 +1,242 @@
+"""From server.properties and --override to the settings a broker starts with.
+
+The names, types and rules are Kafka's (core/configs); this file reads them from text, derives what the shell needs and
+says which of the keys in use change nothing here yet.  Three defaults are not Kafka's: the listener is on loopback, the
+data lies in ./odradek-data instead of /tmp/kafka-logs, and there is no rebalance protocol `streams`.  Where no
+`zookeeper.connect` says that there may be other brokers, state topics have one replica.
+
+`python -m odradek.app.config.server_config` prints docs/CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from odradek.app.config.effective import EFFECTIVE
+from odradek.app.config.listener_config import (
+    Endpoint,
+    Listener,
+    SecurityProtocol,
+    between_listeners,
+    parse_address,
+    parse_advertised,
+    parse_listeners,
+)
+from odradek.app.config.listener_tls import names_of, parse_tls, requires_certificates
+from odradek.app.config.properties import read_properties
+from odradek.base.units import BrokerId
+from odradek.core.configs import together
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.definition import ConfigError, raise_all
+from odradek.core.configs.unknown_keys import unknown, why_refused
+from odradek.core.coordinators.state_topics import ALONE
+from odradek.core.groups.assignors import ASSIGNORS, CLASSES
+from odradek.core.partition.replica_selector import SELECTORS
+
+if TYPE_CHECKING:
+    from odradek.tls.config import TlsConfig
+
+T = TypeVar("T")
+
+# No key of Kafka's: so it is in no table, and no client is told of it.
+METRICS_LISTENER = "metrics.listener"
+CONNECT, SESSION_MS = "zookeeper.connect", "zookeeper.session.timeout.ms"
+PROTOCOLS, STREAMS = "group.coordinator.rebalance.protocols", "streams"
+DEFAULTS = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dir": "odradek-data",
+    PROTOCOLS: "classic,consumer",  # Kafka's has streams as well, which is not here yet.
+}
+# Of brokers of one machine, which no network separates: a paused one is replaced as soon as with Kafka before KIP-537.
+OF_ONE_MACHINE = DEFAULTS | ALONE | {SESSION_MS: "6000"}
+
+
+class Settings(NamedTuple):
+    """What a broker starts with.  Sizes in bytes, times in ms; None and -1 are Kafka's: not set, no limit.
+
+    `broker_id` None: take the one of meta.properties, or the next above `reserved_broker_id_max`.
+    `tls` holds the listeners that speak it, and how.
+    `advertised` holds the listeners whose clients are told another address than the one it listens on.
+    `metrics` is where Prometheus finds them, if anywhere.
+    `without_effect` names the keys that are set, known to Kafka, and change nothing here; `unknown` those that are no
+    key of Kafka's, such as a vendor's.
+    `insecure` allows a listener that lets anyone on the network in.
+    `is_member` is true of a broker that shares its metadata with others.
+    """
+
+    configs: BrokerConfigs
+    broker_id: BrokerId | None
+    rack: str | None
+    listeners: tuple[Listener, ...]
+    tls: Mapping[str, TlsConfig]
+    advertised: Mapping[str, Endpoint]
+    log_dirs: tuple[Path, ...]
+    metadata_dir: Path
+    reserved_broker_id_max: int
+    request_bytes_max: int
+    queued_requests_max: int
+    queued_request_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    connections_idle_ms_max: int
+    listen_backlog: int
+    socket_receive_buffer_bytes: int
+    socket_send_buffer_bytes: int
+    without_effect: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    metrics: Endpoint | None = None
+    insecure: bool = False
+    is_member: bool = False
+
+
+def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
+    """Reads a properties file, puts `key=value` overrides on top, and checks all of it.
+
+    `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, a sentence to a person for
+    each problem.
+    """
+    texts = read_properties(path) if path is not None else {}
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator or not name.strip():
+            raise ConfigError(f"An override must be key=value, not {override!r}.")
+        texts[name.strip()] = value
+    return settings(texts, insecure=insecure)
+
+
+def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
+    """Returns the settings of a broker configured with these texts.  Raises ConfigError."""
+    problems: list[str] = []
+    metrics = gathered(problems, lambda: _metrics(texts.get(METRICS_LISTENER, ""), insecure))
+    texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
+    strange = tuple(name for name in unknown(texts) if why_refused(name) is None)
+    texts = {name: text for name, text in texts.items() if name not in strange}
+    defaults = DEFAULTS if texts.get(CONNECT, "").strip() else OF_ONE_MACHINE
+    configs = gathered(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))
+    if configs is None:
+        raise_all(problems)
+        raise AssertionError("what could not be parsed is a problem")
+    problems += [*together.problems(configs), *_promises(configs)]
+    listeners = gathered(problems, lambda: parse_listeners(configs)) or ()
+    tls = gathered(problems, lambda: parse_tls(configs, listeners))
+    advertised = gathered(problems, lambda: parse_advertised(configs, listeners)) if listeners else None
+    if listeners:
+        problems += between_listeners(configs, listeners, advertised)
+    if listeners and tls is not None:
+        gathered(problems, lambda: check_safe(configs, listeners, tls, insecure))
+    broker_id = gathered(problems, lambda: _broker_id(configs))
+    is_member = bool(configs.optional_str(CONNECT))
+    log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
+    if not log_dirs:
+        problems.append("At least one log directory must be defined via log.dirs or log.dir.")
+    raise_all(problems)
+    assert tls is not None, "it could be read, or is a problem"
+    metadata_dir = configs.optional_str("metadata.log.dir")
+    return Settings(
+        configs=configs,
+        broker_id=broker_id,
+        rack=configs.optional_str("broker.rack"),
+        listeners=listeners,
+        tls=tls,
+        advertised=advertised or {},
+        log_dirs=log_dirs,
+        metadata_dir=Path(metadata_dir) if metadata_dir else log_dirs[0],
+        reserved_broker_id_max=configs.int("reserved.broker.max.id"),
+        request_bytes_max=configs.int("socket.request.max.bytes"),
+        queued_requests_max=configs.int("queued.max.requests"),
+        queued_request_bytes_max=configs.int("queued.max.request.bytes"),
+        connections_max=configs.int("max.connections"),
+        connections_per_ip_max=configs.int("max.connections.per.ip"),
+        connections_idle_ms_max=configs.int("connections.max.idle.ms"),
+        listen_backlog=configs.int("socket.listen.backlog.size"),
+        socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
+        socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
+        without_effect=tuple(_without_effect(configs, tls)),
+        unknown=strange,
+        metrics=metrics,
+        insecure=insecure,
+        is_member=is_member,
+    )
+
+
+def _without_effect(configs: BrokerConfigs, tls: Mapping[str, TlsConfig]) -> Iterator[str]:
+    of_listeners = names_of(tls)
+    for name in configs.names_set():
+        if name not in EFFECTIVE and name not in of_listeners:
+            yield name
+        elif name == PROTOCOLS and STREAMS in configs.list(name):
+            yield f"{name}={STREAMS}"
+
+
+def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
+    number = configs.int("node.id")
+    if number >= 0:
+        return BrokerId(number)
+    if not configs.bool("broker.id.generation.enable"):
+        raise ConfigError("broker.id must be greater than or equal to 0, since broker.id.generation.enable is false.")
+    return None
+
+
+def _promises(configs: BrokerConfigs) -> Iterator[str]:
+    """Yields what is wrong with settings that would promise more than is kept: they are refused, not ignored."""
+    assignors = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
+    if assignors:
+        there = " and ".join(ASSIGNORS)
+        yield f"group.consumer.assignors names {assignors[0]}, which is not here: there are {there}."
+    selector = configs.optional_str("replica.selector.class")
+    if selector and selector not in SELECTORS:
+        there = " and ".join(SELECTORS)
+        yield f"replica.selector.class names {selector}, which is not here: there are {there}."
+
+
+def gathered(problems: list[str], read: Callable[[], T]) -> T | None:
+    """Returns what is read; None for what can't be, with a sentence among the problems."""
+    try:
+        return read()
+    except ConfigError as error:
+        problems.append(str(error))
+        return None
+
+
+def check_safe(
+    configs: BrokerConfigs, listeners: Sequence[Listener], tls: Mapping[str, TlsConfig], insecure: bool
+) -> None:
+    """Raises ConfigError for a listener that would let in anyone on the network, unless that is meant."""
+    for listener in listeners:
+        secure = tls.get(listener.name)
+        if listener.protocol is not SecurityProtocol.PLAINTEXT and secure is None:
+            raise ConfigError(f"Listener {listener} is to speak {listener.protocol.value}, which is not supported yet.")
+        if not (listener.is_loopback or requires_certificates(secure) or insecure):
+            advice = "" if secure is None else "set ssl.client.auth=required, "
+            raise ConfigError(
+                f"Listener {listener} would let anyone on the network in without authentication: "
+                f"listen on 127.0.0.1, {advice}or say --insecure."
+            )
+    if configs.str("authorizer.class.name") and not insecure:
+        raise ConfigError(
+            "authorizer.class.name is set, but access control is not supported yet: leave it out, or say --insecure."
+        )
+
+
+def _metrics(text: str, insecure: bool) -> Endpoint | None:
+    if not text.strip():
+        return None
+    address = parse_address(METRICS_LISTENER, text)
+    if not (address.is_loopback or insecure):
+        raise ConfigError(
+            f"{METRICS_LISTENER} {address} would show the metrics to anyone on the network: "
+            "listen on 127.0.0.1, or say --insecure."
+        )
+    return address
+
+
+def _documentation() -> str:
+    from odradek.app.config.config_documentation import markdown
+
+    return markdown(EFFECTIVE, DEFAULTS)
+
+
+if __name__ == "__main__":
+    print(_documentation(), end="")

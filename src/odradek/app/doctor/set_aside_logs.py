@@ -1,0 +1,115 @@
+"""Examines what was set aside in a broker's data directories, where they can be looked at from here.
+
+The broker tells their names, and meta.properties whether a directory of that name here is that broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.app.doctor.described_cluster import Identity
+from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
+from odradek.app.terminal.output import plural, size_text, time_text
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT64_MAX
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.meta_properties import WrongDirectory, identity
+from odradek.log.segment.checkpoints import BadCheckpoint, read_damages, read_uncleanable
+from odradek.log.segment.damage import KnownDamage
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+CHECK = "log dirs"
+OFFLINE_ADVICE = "Look into the broker's log for what is wrong with its disk, mend that, and start the broker again."
+DAMAGE_ADVICE = (
+    "Consumers get CORRUPT_MESSAGE there: have them seek behind it.  Or stop the broker, and put the file back from a "
+    "copy, or have odradek log verify --repair set aside what is from there on.  Retention takes it with its segment."
+)
+ADVICE = "Look at what is set aside with odradek log dump, and delete what nobody wants back: it never goes by itself."
+
+
+def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
+    """Examines the broker's data directories; nothing is said of those that are not here."""
+    for directory in log_dirs(told.configs) if told is not None else ():
+        assert told is not None
+        try:
+            if identity(RealDisk(), directory) == (told.node, cluster_id):
+                yield finding(directory)
+                yield from damaged(directory)
+                yield from uncleanable(directory)
+        except (DiskFailed, WrongDirectory):
+            continue  # The directory is another broker's, or not for us to read.
+
+
+def damaged(directory: str) -> Iterable[Finding]:
+    """Examines which places in the logs of a directory the broker found damaged.  Raises DiskFailed."""
+    try:
+        damages = read_damages(RealDisk(), f"{directory}/{names.DAMAGES}")
+    except BadCheckpoint:
+        return  # The broker finds the places again.
+    if damages:
+        places = listed([damage_text(one) for one in damages])
+        yield wrong(CHECK, f"{plural(len(damages), 'damaged place')} in {directory}: {places}", DAMAGE_ADVICE)
+
+
+def damage_text(damage: KnownDamage) -> str:
+    """Writes where and since when a log is damaged, and where a consumer may go on."""
+    where = f"{damage.partition} at byte {damage.position} of {damage.file} since {time_text(damage.since_ms)}"
+    behind = f", read on from offset {damage.following}" if damage.following < INT64_MAX else ""
+    return f"{where} ({damage.why}{behind})"
+
+
+def uncleanable(directory: str) -> Iterable[Finding]:
+    """Examines which logs of a directory the broker can't compact.  Raises DiskFailed."""
+    try:
+        reasons = read_uncleanable(RealDisk(), f"{directory}/{names.UNCLEANABLE}")
+    except BadCheckpoint:
+        return  # It is being written, or a power failure took it: it is about the broker's last life.
+    if reasons:
+        says = f"{plural(len(reasons), 'log')} in {directory} can't be compacted: {listed(list(reasons))}"
+        yield note(CHECK, says, f"Look into the broker's log; of the first it says: {next(iter(reasons.values()))}")
+
+
+def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]:
+    """Examines which data directories this broker has given up; nothing is said where it does not tell."""
+    if ApiKey.DESCRIBE_LOG_DIRS not in connection.apis:
+        return
+    try:
+        answer = connection.call(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+    except ClientError:
+        return
+    offline = [each.log_dir for each in answer.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
+    if offline:
+        yield wrong(CHECK, f"offline on broker {node}, with all partitions in it: {listed(offline)}", OFFLINE_ADVICE)
+
+
+def log_dirs(configs: dict[str, str]) -> list[str]:
+    text = configs.get("log.dirs") or configs.get("log.dir") or ""
+    return [each for each in map(str.strip, text.split(",")) if each]
+
+
+def finding(directory: str) -> Finding:
+    """Makes the finding of one directory.  Raises DiskFailed."""
+    disk = RealDisk()
+    strays, asides, size = 0, 0, 0
+    for folder in disk.entries(directory):
+        if folder.size >= 0:
+            continue
+        is_stray = names.mark(folder.name) == names.STRAY
+        strays += is_stray
+        for file in disk.entries(f"{directory}/{folder.name}"):
+            parsed = names.parse_segment_file(file.name)
+            is_aside = parsed is not None and parsed[2].startswith(names.ASIDE)
+            asides += is_aside and not is_stray
+            size += max(file.size, 0) if is_stray or is_aside else 0
+    if not strays and not asides:
+        return ok(CHECK, f"nothing is set aside in {directory}")
+    found = []
+    if strays:
+        found.append(f"{plural(strays, 'log')} of partitions that the broker does not have (*-stray)")
+    if asides:
+        found.append(f"{plural(asides, 'file')} with what recovery cut off logs (*.aside)")
+    return note(CHECK, f"{' and '.join(found)}, {size_text(size)}, set aside in {directory}", ADVICE)

@@ -1,0 +1,115 @@
+"""Examines which partitions nobody leads, which lack replicas, and whether acks=all can be written to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from odradek.app.cli.cluster_status import PartitionState, state_of_led
+from odradek.app.doctor.described_cluster import Cluster
+from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
+from odradek.app.terminal.output import plural
+from odradek.base.errors import ErrorCode
+from odradek.client.admin.replica_status import min_insync_replicas, topic_overrides
+from odradek.client.cluster.topic_metadata import Partition
+from odradek.client.connection.broker_connection import Connection
+from odradek.client.connection.client_errors import ClientError
+from odradek.core.configs.topic_configs import invalid_values
+
+CHECK = "topics"
+WITH_PARTITIONS = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+HOW_FAR = "odradek cluster status says how far each is behind"
+NO_BROKER_TO_SPARE = (
+    "Make these topics anew with one more replica, or have min.insync.replicas one lower: as it is, acks=all is "
+    "refused while any one of their brokers is down, also for a restart."
+)
+
+SAYS = {
+    PartitionState.OFFLINE: "without a leader",
+    PartitionState.UNDER_MIN_ISR: "with too few in-sync replicas for acks=all, which is refused",
+    PartitionState.AT_MIN_ISR: "with just the in-sync replicas that acks=all needs",
+    PartitionState.UNDER_REPLICATED: "with replicas that are not in sync",
+}
+
+Named = tuple[str, Partition]
+
+
+def min_isrs_of(connection: Connection, cluster: Cluster) -> Mapping[str, int]:
+    """Returns min.insync.replicas of the topics with several replicas, as far as the broker tells."""
+    several = [topic.name for topic in cluster.topics if any(len(part.replicas) > 1 for part in topic.partitions)]
+    try:
+        return min_insync_replicas(connection, several)
+    except ClientError:
+        return {}
+
+
+def examine_stored(connection: Connection, cluster: Cluster) -> Iterable[Finding]:
+    """Examines whether what is stored for topics can be in force."""
+    names = [topic.name for topic in cluster.topics]
+    try:
+        for name, overrides in topic_overrides(connection, names).items():
+            problems = invalid_values(overrides)
+            if problems:
+                advice = f"Repair it with odradek topic config {name} --set, or --delete the key."
+                yield wrong(CHECK, f"the stored configuration of {name} is not valid: {'; '.join(problems)}", advice)
+    except ClientError:
+        return  # Who may not describe them can't repair them either.
+
+
+def examine_topics(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterable[Finding]:
+    findings = [*_troubles(cluster, min_isrs)]
+    if findings:
+        yield from findings
+    else:
+        count = sum(len(topic.partitions) for topic in cluster.topics)
+        all_is_well = "each with a leader and all its replicas" if count else "so nothing to read yet"
+        yield ok(CHECK, f"{plural(len(cluster.topics), 'topic')}, {plural(count, 'partition')}, {all_is_well}")
+    tight = [
+        topic.name
+        for topic in cluster.topics
+        if any(1 < len(part.replicas) <= min_isrs.get(topic.name, 1) for part in topic.partitions)
+    ]
+    if tight:
+        says = f"{plural(len(tight), 'topic')} with no more replicas than min.insync.replicas: {listed(tight)}"
+        yield note(CHECK, says, NO_BROKER_TO_SPARE)
+
+
+def _troubles(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterator[Finding]:
+    present = {broker.id for broker in cluster.brokers}
+    refused = [f"{topic.name} ({topic.error.name})" for topic in cluster.topics if topic.error not in WITH_PARTITIONS]
+    if refused:
+        says = f"{plural(len(refused), 'topic')} cannot be described: {listed(refused)}"
+        yield note(CHECK, says, "Let this client see them (ACLs), or look into the broker's log.")
+    found: dict[PartitionState, list[Named]] = {state: [] for state in PartitionState}
+    for topic in cluster.topics:
+        for part in topic.partitions:
+            if part.leader not in present:
+                found[PartitionState.OFFLINE].append((f"{topic.name}-{part.index}", part))
+            elif len(part.isr) < len(part.replicas):
+                state = state_of_led(part, min_isrs.get(topic.name))
+                found[state].append((f"{topic.name}-{part.index}", part))
+    for state, named in found.items():
+        if named:
+            says = f"{plural(len(named), 'partition')} {SAYS[state]}: {listed([name for name, _ in named])}"
+            advice = _elect(named, present) if state is PartitionState.OFFLINE else _have_back(named, present)
+            yield wrong(CHECK, says, advice) if state.is_unavailable else note(CHECK, says, advice)
+
+
+def _elect(leaderless: Sequence[Named], present: set[int]) -> str:
+    """Says what gives these partitions a leader: one of the last that were in sync, as the others may lack records."""
+    last = sorted({broker for _, part in leaderless for broker in part.isr or part.replicas} - present)
+    if not last:
+        return "Look into the broker's log for these partitions: their disk (log.dirs) may be offline."
+    start = f"Start {plural(len(last), 'broker')} {listed(last)}: nobody else has all that is in these partitions."
+    if any(not present.isdisjoint(part.replicas) for _, part in leaderless):
+        start += (
+            "  If that can't be, have another replica lead with `odradek topic elect-leaders TOPIC --election-type "
+            "unclean`: what that one lacks is lost."
+        )
+    return start
+
+
+def _have_back(named: Sequence[Named], present: set[int]) -> str:
+    missing = sorted({broker for _, part in named for broker in part.replicas} - present)
+    if missing:
+        return f"Start {plural(len(missing), 'broker')} {listed(missing)}."
+    return f"Wait for the replicas to catch up ({HOW_FAR}), or look into the followers' logs."

@@ -1,0 +1,1 @@
+"""Offline looks into log files."""

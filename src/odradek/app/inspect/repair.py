@@ -1,0 +1,61 @@
+"""Cuts logs where they are damaged, as recovery does, while no broker has them: what is cut off is set aside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from odradek.app.inspect.verify import MARKER_BYTES_MAX, Folder
+from odradek.base.units import TimestampMs, TopicPartition
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import RealDisk, read_file, replace_file
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.log import FIRST_OFFSET, Log
+from odradek.log.recovery.missing_segments import noted_text
+from odradek.log.recovery.quarantine import SetAside
+from odradek.log.segment.checkpoints import write_offsets, write_segments
+
+
+def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
+    """Cuts each log where it is damaged, and makes its indexes again.  Raises OSError, DirectoryInUse among them.
+
+    Meanwhile there is no clean-shutdown marker: a broker that starts after this was killed checks the logs.
+    """
+    disk, marker = RealDisk(), f"{folder.path}/{names.CLEAN_SHUTDOWN}"
+    lock = disk.lock(f"{folder.path}/{names.LOCK}")
+    try:
+        said = read_file(disk, marker, MARKER_BYTES_MAX)
+        disk.unlink(marker)
+        disk.sync_directory(str(folder.path))
+        for partition in partitions:
+            yield partition, repaired(disk, folder, partition)
+        if said is not None:
+            replace_file(disk, marker, said)
+            disk.sync_directory(str(folder.path))
+    finally:
+        lock.release()
+
+
+def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAside | None:
+    """Cuts one log and returns what was set aside; the checkpoints know of it before the next log is begun with."""
+    now = TimestampMs(time.time_ns() // 1_000_000)
+    log = Log.open(
+        disk,
+        f"{folder.path}/{partition}",
+        LogConfig(),
+        now,
+        start_offset=folder.starts.get(partition, FIRST_OFFSET),
+        noted=folder.noted.get(partition, ""),
+        was_compacted=partition in folder.compacted,
+        lost=folder.lost(partition),
+        repairs=True,
+    )
+    log.close(now)
+    folder.recovery_points[partition] = log.end_offset
+    folder.noted[partition] = noted_text(log.segments)
+    if log.start_offset > folder.starts.get(partition, FIRST_OFFSET):  # Of a log whose beginning is lost.
+        folder.starts[partition] = log.start_offset
+        write_offsets(disk, f"{folder.path}/{names.LOG_STARTS}", folder.starts)
+    write_offsets(disk, f"{folder.path}/{names.RECOVERY_POINTS}", folder.recovery_points)
+    write_segments(disk, f"{folder.path}/{names.SEGMENTS}", folder.noted)
+    return log.aside

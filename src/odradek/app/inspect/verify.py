@@ -1,0 +1,319 @@
+"""Reads logs as they lie on disk and says what is wrong with them.
+
+Reading holds no lock and changes nothing, so it may be done beside a broker: then what is not synced yet is left out.
+What was found is written down where no broker has the directory, so that the next one does not serve it
+(log/directory/damage_register). A sentence is a fault unless it is a note: what is torn behind the recovery point of a
+log that was not stopped cleanly is either being written or the next start's business.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from odradek.app.inspect.dump import by_name, entries, open_read_only
+from odradek.app.terminal.output import time_text
+from odradek.base.units import INT64_MAX, Offset, TimestampMs, TopicPartition
+from odradek.log.directory.damage_register import MISSING
+from odradek.log.directory.directory import MARKER
+from odradek.log.files import log_file_names as names
+from odradek.log.files.disk import DiskFailed, File, RealDisk, read_file
+from odradek.log.files.disk_failures import DirectoryInUse
+from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX
+from odradek.log.log.log import FIRST_OFFSET
+from odradek.log.recovery.missing_segments import gap_before, gap_between
+from odradek.log.recovery.quarantine import is_zeros, survey
+from odradek.log.segment.checkpoints import (
+    BadCheckpoint,
+    read_damages,
+    read_epochs,
+    read_offsets,
+    read_segments,
+    read_topic_id,
+    write_damages,
+)
+from odradek.log.segment.damage import KnownDamage, next_batch
+from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.segment.scan import Damaged, walk_checked
+from odradek.record.batch import MAGIC
+
+MARKER_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence about one log."""
+
+    partition: TopicPartition
+    says: str
+    is_fault: bool = True
+    damage: KnownDamage | None = None  # If it is of a place that is no whole batch.
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts what was read."""
+
+    logs: int = 0
+    segments: int = 0
+    batches: int = 0
+    size: int = 0
+
+
+class ReadOnlyDisk(RealDisk):
+    """A disk that opens files for reading only: more may not be allowed."""
+
+    def open(self, path: str) -> File:
+        return self._open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+@dataclass(slots=True)
+class Folder:
+    """A data directory and its checkpoints."""
+
+    path: Path
+    is_clean: bool
+    recovery_points: dict[TopicPartition, Offset]
+    starts: dict[TopicPartition, Offset]
+    compacted: dict[TopicPartition, Offset]
+    noted: dict[TopicPartition, str]
+    damages: list[KnownDamage]  # Those that a broker has found while it ran.
+    is_ours: bool = False  # It was stopped cleanly, and nobody had it since.
+
+    @classmethod
+    def at(cls, path: Path) -> Folder:
+        """Reads the checkpoints of a data directory.  Raises DiskFailed, BadCheckpoint."""
+        disk = ReadOnlyDisk()
+        return cls(
+            path,
+            (path / names.CLEAN_SHUTDOWN).exists(),
+            read_offsets(disk, f"{path}/{names.RECOVERY_POINTS}"),
+            read_offsets(disk, f"{path}/{names.LOG_STARTS}"),
+            read_offsets(disk, f"{path}/{names.CLEANER_OFFSETS}"),
+            read_segments(disk, f"{path}/{names.SEGMENTS}"),
+            read_damages(disk, f"{path}/{names.DAMAGES}"),
+            read_file(disk, f"{path}/{names.CLEAN_SHUTDOWN}", MARKER_BYTES_MAX) == MARKER,
+        )
+
+    def lost(self, partition: TopicPartition) -> set[Offset]:
+        """Returns base offsets of segments that no retention took, whether they are there or not: see
+        log/recovery/missing_segments."""
+        missed = [one.file for one in self.damages if one.partition == partition and one.why == MISSING]
+        noted = self.noted.get(partition, "").split() if self.is_ours else []
+        return {Offset(int(text.removesuffix(LOG))) for text in (*missed, *noted)}
+
+    def partitions(self) -> list[Path]:
+        found = (path for path in self.path.iterdir() if path.is_dir() and names.parse_partition(path.name))
+        return sorted(found, key=by_name)
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment, and what was found wrong with it."""
+
+    path: Path
+    base_offset: Offset
+    end: Offset  # After the last batch that can be read.
+    said: list[str] = field(default_factory=list)
+    damages: dict[str, tuple[int, Offset, str]] = field(default_factory=dict)  # By what was said of them.
+    is_torn: bool = False  # After the damage nothing can be read.
+
+
+def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
+    """Yields all sentences about one partition's log.  Raises OSError."""
+    partition = names.parse_partition(path.name)
+    assert partition is not None, "the caller looked at its name"
+    counts.logs += 1
+    bases, spoken, asides = listed(path)
+    last = max(bases, default=None)
+    segments = [one for base in sorted(bases) if (one := seen(path, base, counts, is_last=base == last)) is not None]
+    spoken |= {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()} - bases
+    synced = folder.recovery_points.get(partition, FIRST_OFFSET)
+    for segment in segments:
+        is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
+        for text in segment.said:
+            damage = known_damage(partition, segment, text)
+            yield Said(partition, text, not is_open, None if is_open else damage)
+    yield from (Said(partition, text, is_fault=False) for text in known(folder, partition, segments))
+    yield from (Said(partition, text) for text in between(segments))
+    if partition not in folder.compacted:
+        start = folder.starts.get(partition, FIRST_OFFSET)
+        orphans = spoken - {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()}
+        yield from (
+            Said(partition, text) for text in missing_first(path, bases, folder.lost(partition) | orphans, start)
+        )
+        yield from (Said(partition, text) for text in missing(path, segments, spoken, start))
+    if segments and segments[-1].end < synced and not segments[-1].said:
+        yield Said(partition, f"the log ends at offset {segments[-1].end}, and had been synced up to {synced}")
+    yield from (Said(partition, text) for text in small_files(path))
+    if asides:
+        text = f"what recovery cut off is set aside: {', '.join(asides)}"
+        yield Said(partition, text, is_fault=False)
+
+
+def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
+    """Returns the base offsets of the segments, those of indexes without a log, and the names of files set aside."""
+    bases: set[Offset] = set()
+    hollow: set[Offset] = set()
+    indexed: set[Offset] = set()
+    retired: set[Offset] = set()
+    asides = []
+    for entry in RealDisk().entries(str(path)):
+        parsed = names.parse_segment_file(entry.name)
+        if parsed is None or entry.size < 0:
+            continue
+        base, suffix, second = parsed
+        if second.startswith(names.ASIDE):
+            asides.append(entry.name)
+        elif second == names.DELETED:
+            retired.add(base)
+        elif suffix == LOG and not second:
+            (bases if entry.size else hollow).add(base)
+        elif suffix in SEGMENT_SUFFIXES and not second and entry.size:
+            indexed.add(base)
+    bases |= {base for base in hollow if base > max(bases, default=-1)}  # The active segment may be empty.
+    return bases, indexed - bases - retired, sorted(asides)
+
+
+def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segment | None:
+    """Reads one segment; returns None if it was deleted meanwhile."""
+    path = folder / f"{names.segment_stem(base)}{LOG}"
+    segment = Segment(path, base, base)
+    try:
+        places = dict(index_entries(segment, is_last=is_last))  # First: an older index only lacks entries.
+        file = open_read_only(path)
+        size = file.size()
+    except FileNotFoundError:
+        return None
+    counts.segments += 1
+    counts.size += size
+    position: int | None = 0
+    while position is not None:
+        try:
+            read_batches(segment, file, (position, size), places, counts)
+            position = None
+        except Damaged as damage:
+            if is_last and is_zeros(file, damage.position, size):
+                break  # Preallocated.
+            text = f"byte {damage.position} of {path.name}: {damage.why}"
+            segment.said.append(text)
+            rest = survey(file, damage.position, size, segment.end, base)
+            segment.is_torn = not rest.records
+            position = next_batch(file, damage.position + 1, size, (segment.end, base)) if rest.records else None
+            following = Offset(INT64_MAX) if position is None else next(walk_checked(file, position, size)).base_offset
+            segment.damages[text] = damage.position, following, damage.why
+    if not segment.said and places:
+        where = next(iter(places))
+        segment.said.append(f"{path.with_suffix(OFFSET_INDEX).name} leads to byte {where}, where no batch begins")
+    return segment
+
+
+def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int]]:
+    """Yields (position, offset) from the offset index; checks both indexes for order and range."""
+    offset = newest = -1
+    path = segment.path.with_suffix(OFFSET_INDEX)
+    for delta, position in entries(path, OFFSET_ENTRY) if path.exists() else ():
+        if delta <= offset:
+            segment.said.append(f"{path.name} does not ascend at offset {segment.base_offset + delta}")
+        offset = delta
+        yield position, segment.base_offset + delta
+    path = segment.path.with_suffix(TIME_INDEX)
+    for timestamp, delta in entries(path, TIME_ENTRY) if path.exists() else ():
+        if timestamp < newest or delta < 0:
+            segment.said.append(f"{path.name} does not ascend at time {timestamp}")
+        newest = timestamp
+    if not is_last and segment.path.stat().st_size and not segment.path.with_suffix(OFFSET_INDEX).exists():
+        segment.said.append(f"{segment.path.name} has no {OFFSET_INDEX}")
+
+
+def read_batches(segment: Segment, file: File, part: tuple[int, int], places: dict[int, int], counts: Counts) -> None:
+    """Reads batches and takes the index's right entries out of `places`.  Raises Damaged."""
+    for place in walk_checked(file, *part):
+        first = place.base_offset if place.magic == MAGIC else place.last_offset
+        if first < segment.end:
+            segment.said.append(
+                f"byte {place.position} of {segment.path.name}: offset {first} where {segment.end} is next"
+            )
+        offset = places.pop(place.position, None)
+        if offset is not None and offset < first:
+            index = segment.path.with_suffix(OFFSET_INDEX).name
+            segment.said.append(f"{index} leads to byte {place.position} for {offset}, where {first} begins")
+        segment.end = Offset(max(segment.end, place.last_offset + 1))
+        counts.batches += 1
+
+
+def known_damage(partition: TopicPartition, segment: Segment, text: str) -> KnownDamage | None:
+    if text not in segment.damages:
+        return None
+    position, following, why = segment.damages[text]
+    return KnownDamage(partition, segment.path.name, position, following, TimestampMs(time.time_ns() // 1_000_000), why)
+
+
+def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
+    """Adds what was found to what a start reads, if no broker has the directory and it may be written."""
+    if not found:
+        return
+    disk = RealDisk()
+    try:
+        lock = disk.lock(f"{folder.path}/{names.LOCK}")
+    except (DirectoryInUse, DiskFailed):
+        return
+    path = f"{folder.path}/{names.DAMAGES}"
+    try:
+        written = read_damages(disk, path)  # Once more: a broker may have run meanwhile.
+        known = {(one.partition, one.file, one.position) for one in written}
+        new = [one for one in found if (one.partition, one.file, one.position) not in known]
+        if new:
+            with suppress(DiskFailed):
+                write_damages(disk, path, sorted([*written, *new]))
+    finally:
+        lock.release()
+
+
+def known(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]) -> Iterator[str]:
+    """Yields what the broker has found before, of the segments that have faults."""
+    faulty = {segment.path.name for segment in segments if segment.said}
+    for one in folder.damages:
+        if one.partition == partition and one.file in faulty:
+            yield f"byte {one.position} of {one.file} is not served since {time_text(one.since_ms)}: {one.why}"
+
+
+def between(segments: Sequence[Segment]) -> Iterator[str]:
+    for segment, following in pairwise(segments):
+        if segment.end > following.base_offset:
+            reached = f"{segment.path.name} reaches offset {segment.end - 1}"
+            yield f"{reached}, and {following.path.name} is next"
+
+
+def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start: Offset) -> Iterator[str]:
+    """Yields the gaps between segments; one whose end can't be read does not tell where it ends."""
+    for segment, following in pairwise(segments):
+        if following.base_offset > start and not segment.is_torn:
+            gap = gap_between(str(path), segment.end, following.base_offset, spoken)
+            if gap is not None:
+                yield str(gap)
+
+
+def missing_first(path: Path, bases: set[Offset], lost: set[Offset], start: Offset) -> Iterator[str]:
+    """Yields the gap between a log's start and its first segment, of which it is sure that something was there."""
+    first = min(bases, default=start)
+    gap = gap_before(str(path), first, lost, start)
+    if gap is not None:
+        yield str(gap)
+
+
+def small_files(path: Path) -> Iterator[str]:
+    disk = ReadOnlyDisk()
+    for read, name in ((read_epochs, names.LEADER_EPOCHS), (read_topic_id, names.PARTITION_METADATA)):
+        file = path / name
+        if file.exists() and not file.stat().st_size:
+            continue  # As Kafka 0.11 makes the epochs of a log without records; those of others are in the log, too.
+        try:
+            read(disk, str(path))
+        except BadCheckpoint as bad:
+            yield str(bad)

@@ -1,0 +1,154 @@
+"""The request log: a line for each request, as Kafka's kafka.request.logger.
+
+Logger `odradek.request` at DEBUG.  It is put around the shell's dispatch when the broker starts, and only if somebody
+wants it, so that a broker without it does nothing for it.
+
+    DEBUG odradek.request: Produce v9 was answered | connection=... client_id=... request_bytes=131 time_ms=0.214 ...
+
+A request that had to wait is logged when it is answered, with the time since it came.  One whose connection ended
+before is never answered, and has no line.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple, cast
+
+from odradek.api.conversation import Dispatch
+from odradek.api.request.call import Peer
+from odradek.api.request.log_fields import Fields, of_request
+from odradek.api.request.outcome import Done, Encoded, Outcome, Staged, Steps
+from odradek.app.logging.log_format import REQUESTS, iso_time
+from odradek.base.errors import ErrorCode
+from odradek.core.broker.broker import Broker
+from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.parked import Parked
+from odradek.net.shell.shell import Shell
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.catalog import APIS
+from odradek.wire.client import decode_response
+from odradek.wire.primitives import IN_MEMORY, Chunk, Primitive
+from odradek.wire.request import Request
+from odradek.wire.schema import schema_of
+
+log = logging.getLogger(REQUESTS)
+
+DECODED_BYTES_MAX = 64 * 1024  # A larger answer is not searched for errors.
+LENGTH_BYTES = 4
+
+
+def install(shell: Shell) -> None:
+    """Has this broker's requests logged from now on."""
+    shell.dispatch = partial(_logged, shell.dispatch)
+    shell.wants_each = lambda api_key: True
+
+
+class _Came(NamedTuple):
+    """The facts of a request before it is handled, which changes it."""
+
+    fields: Fields
+    began: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.fields['api']} v{self.fields['api_version']}"
+
+
+class _LoggedStaged(Staged):
+    """A staged produce that is logged when it is answered."""
+
+    def __init__(self, came: _Came, request: Request, staged: Staged) -> None:
+        self._came = came
+        self._request = request
+        self._staged = staged
+
+    def finish(self) -> Encoded | Parked[Encoded]:
+        with _failure_written(self._came):
+            outcome = self._staged.finish()
+        return _answered(self._came, self._request, outcome)
+
+
+def _logged(dispatch: Dispatch, broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
+    fields = of_request(peer, request)
+    fields |= {"request_bytes": request.size, "arrived": iso_time(time.time())}
+    came = _Came(fields, time.monotonic())
+    with _failure_written(came):
+        outcome = dispatch(broker, peer, request, now)
+    return _in_steps(came, request, outcome) if isinstance(outcome, Generator) else _done(came, request, outcome)
+
+
+def _in_steps(came: _Came, request: Request, steps: Steps) -> Steps:
+    with _failure_written(came):
+        outcome = yield from steps
+    return _done(came, request, outcome)
+
+
+def _done(came: _Came, request: Request, outcome: Done) -> Done:
+    return _LoggedStaged(came, request, outcome) if isinstance(outcome, Staged) else _answered(came, request, outcome)
+
+
+@contextmanager
+def _failure_written(came: _Came) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        _write(came, "was not handled", {"reason": str(error) or type(error).__name__})
+        raise
+
+
+def _answered(came: _Came, request: Request, outcome: Encoded | Parked[Encoded]) -> Encoded | Parked[Encoded]:
+    if isinstance(outcome, Parked):
+        outcome.then = partial(_later, came, request, outcome.then)
+    elif outcome is None:
+        _write(came, "was handled, and has no answer", {})
+    else:
+        _write(came, "was answered", _of_answer(request, outcome))
+    return outcome
+
+
+def _later(came: _Came, request: Request, then: Callable[[], Encoded]) -> Encoded:
+    """Answers a parked request, and logs it."""
+    answer = then()
+    _write(came, "was answered after it had waited", {} if answer is None else _of_answer(request, answer))
+    return answer
+
+
+def _write(came: _Came, outcome: str, of_outcome: Fields) -> None:
+    elapsed = {"time_ms": round((time.monotonic() - came.began) * 1000, 3)}
+    log.debug("%s %s", came.name, outcome, extra=came.fields | elapsed | of_outcome)
+
+
+def _of_answer(request: Request, answer: list[Chunk]) -> Fields:
+    size = sum(len(chunk) if isinstance(chunk, IN_MEMORY) else chunk.size for chunk in answer)
+    fields: Fields = {"response_bytes": size}
+    if len(answer) == 1 and size <= DECODED_BYTES_MAX:
+        errors = _errors_in(request, cast(bytes, answer[0]))
+        if errors:
+            fields["errors"] = errors
+    return fields
+
+
+def _errors_in(request: Request, frame: bytes) -> str:
+    """Returns `CODE:how often` for each error of an answer without slices of files."""
+    answer_class: type[object] = APIS[ApiKey(request.api_key)][1]
+    _, answer = decode_response(answer_class, request.api_version, frame[LENGTH_BYTES:])
+    counted = Counter(_codes(answer))
+    return ",".join(f"{name}:{count}" for name, count in counted.items())
+
+
+def _codes(message: object) -> Iterator[str]:
+    """Yields every error in a message and the structures in it."""
+    for field in schema_of(type(message)).fields:
+        value: object = getattr(message, field.name)
+        if field.name == "error_code":
+            assert isinstance(value, int)
+            if value != ErrorCode.NONE:
+                yield ErrorCode(value).name
+        elif not isinstance(field.type, Primitive) and value is not None:
+            for one in value if isinstance(value, list) else [value]:
+                yield from _codes(one)

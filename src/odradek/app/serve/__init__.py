@@ -1,0 +1,1 @@
+"""Starting, supervising and stopping brokers."""

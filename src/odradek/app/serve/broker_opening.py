@@ -1,0 +1,210 @@
+"""What a broker needs before it can be put together: whose the directories are, their logs, its addresses."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from odradek.app.config.listener_config import Listener as ListenerSettings
+from odradek.app.config.server_config import Settings
+from odradek.app.serve.data_dirs import open_storage
+from odradek.app.serve.reconfiguration import Reconfiguration, password_encoder
+from odradek.base.units import INT32_MAX, BrokerId, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
+from odradek.coordination.tree import Tree
+from odradek.core.configs.definition import ConfigError
+from odradek.core.kernel.cluster_view import Endpoint, TopicInfo
+from odradek.core.partition.storage import Storage, log_config
+from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import LOCK, META_PROPERTIES, parse_partition
+from odradek.log.files.meta_properties import WrongDirectory, check_identity, identity, noted_identity
+from odradek.net.clients.listener import Listener
+from odradek.net.cluster.config_writer import ConfigChanges
+from odradek.net.cluster.tree_metadata import Membership, Metadata
+from odradek.net.shell.shell import Shell
+
+
+def begin_configs(
+    settings: Settings, changes: ConfigChanges, listeners: Sequence[Listener], unready: Mapping[str, ConfigError]
+) -> None:
+    """Puts in force what was configured while the broker ran.  Raises ConfigError: a listener has no certificate."""
+    configs, put_in_force = changes.begin()
+    settings.configs.become(configs)
+    put_in_force()
+    for listener in listeners:
+        if listener.name in unready and listener.entrance is None:
+            raise unready[listener.name]
+
+
+def claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
+    """Returns who this broker is, by its directories and the tree.  Raises WrongDirectory, AnotherBroker.
+
+    All directories are looked at before anything is written into one of them.
+    """
+    known_id, known_cluster = _known_identity(disk, settings.log_dirs)
+    wanted_id = settings.broker_id if settings.broker_id is not None else known_id
+    _check_identities(disk, settings.log_dirs, wanted_id, known_cluster)
+    if known_id is None:
+        _check_whose(disk, settings.log_dirs, metadata, wanted_id)
+    else:
+        _check_is_replica(disk, settings.log_dirs, metadata, known_id)
+    membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(new_uuid()))
+    _check_identities(disk, settings.log_dirs, membership.broker_id, membership.cluster_id)
+    return membership
+
+
+def config_changes(
+    settings: Settings, tree: Tree, membership: Membership, listeners: Sequence[Listener], shell: Shell
+) -> ConfigChanges:
+    reconfiguration = Reconfiguration(settings, listeners, shell.movers)
+    encoder = password_encoder(settings.configs)
+    return ConfigChanges(tree, membership.broker_id, settings.configs, encoder, reconfiguration.prepare)
+
+
+def check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
+    """Raises DirectoryInUse if a broker has one of them: that then says better what is wrong."""
+    for directory in directories:
+        lock = directory / LOCK
+        if lock.exists():
+            disk.lock(str(lock)).release()
+
+
+def _known_identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | None, str | None]:
+    """Returns the ids of the first meta.properties that has a broker id; the others are compared with them."""
+    for directory in directories:
+        with suppress(DiskFailed):  # Who opens it tells of it.
+            broker_id, cluster_id = identity(disk, str(directory))
+            if broker_id is not None:
+                return broker_id, cluster_id
+    return None, None
+
+
+def _check_identities(
+    disk: RealDisk, directories: Sequence[Path], broker_id: BrokerId | None, cluster_id: str | None
+) -> None:
+    for directory in directories:
+        with suppress(DiskFailed):
+            check_identity(disk, str(directory), broker_id, cluster_id)
+
+
+def _check_is_replica(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, broker_id: BrokerId) -> None:
+    """Raises WrongDirectory if the metadata knows the logs as other brokers': the id is damaged, or the tree another's.
+
+    Asked only before our first start on a directory: later its own note says whose it is, and a broker may come back
+    when all its replicas have been given to others.
+    """
+    strange = [path for path in directories if not _is_noted(disk, str(path))]
+    here = {partition: path for path in strange for partition in _partitions(disk, str(path))}
+    topics = metadata.topics() if here else {}
+    replicas = {partition: _replicas_of(topics, partition) for partition in here}
+    known = {one for ids in replicas.values() for one in ids}
+    if known and broker_id not in known:
+        path = next(here[partition] for partition, ids in replicas.items() if ids)
+        raise WrongDirectory(
+            f"{path / META_PROPERTIES} says broker.id={broker_id}, and of all logs there the metadata has replicas on "
+            f"{', '.join(map(str, sorted(known)))} alone: put the right {META_PROPERTIES} back, or name another data "
+            "directory"
+        )
+
+
+def _is_noted(disk: RealDisk, directory: str) -> bool:
+    try:
+        return noted_identity(disk, directory) is not None
+    except DiskFailed:
+        return True  # Nothing is known of it, and who opens it tells of it.
+
+
+def _replicas_of(topics: Mapping[TopicName, TopicInfo], partition: TopicPartition) -> Sequence[BrokerId]:
+    topic = topics.get(partition.topic)
+    if topic is None or partition.partition >= len(topic.partitions):
+        return ()
+    return topic.partitions[partition.partition].replicas
+
+
+def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, wanted_id: BrokerId | None) -> None:
+    """Raises WrongDirectory for logs that may be another broker's: under a new id they would serve nobody."""
+    has_logs = [path for path in directories if _partitions(disk, str(path))]
+    has_brokers = [path for path in directories if any(path.glob("broker*/" + META_PROPERTIES))]
+    topics = metadata.topics().values() if has_logs or has_brokers else ()
+    replicas = {broker_id for topic in topics for partition in topic.partitions for broker_id in partition.replicas}
+    if replicas and wanted_id not in replicas and not has_logs:
+        raise WrongDirectory(
+            f"{has_brokers[0]} holds the data of a cluster whose brokers are started together: start it with "
+            f"--brokers {len(list(has_brokers[0].glob('broker*')))}, or name another data directory"
+        )
+    if replicas and wanted_id not in replicas:
+        ids = ", ".join(map(str, sorted(replicas)))
+        raise WrongDirectory(
+            f"{has_logs[0]} holds logs and no meta.properties says whose: set broker.id to the broker's "
+            f"(the metadata knows {ids}), or name another data directory"
+        )
+
+
+def _partitions(disk: RealDisk, directory: str) -> list[TopicPartition]:
+    try:
+        names = [entry.name for entry in disk.entries(directory) if entry.size < 0]
+    except DiskFailed:
+        return []  # It can't be read, which is told by who opens it.
+    return [partition for name in names if (partition := parse_partition(name)) is not None]
+
+
+def topic_configs(topics: Mapping[TopicName, TopicInfo]) -> Callable[[TopicName], Mapping[str, str]]:
+    """Returns what gives a topic's configuration."""
+    return lambda name: topics[name].configs if name in topics else {}
+
+
+def opened_storage(
+    settings: Settings,
+    configs_of: Callable[[TopicName], Mapping[str, str]],
+    membership: Membership,
+    disk: RealDisk,
+    now: TimestampMs,
+) -> Storage:
+    @cache
+    def config_of(name: TopicName) -> LogConfig:
+        return log_config(settings.configs.for_topic(configs_of(name)))
+
+    return open_storage(
+        disk,
+        settings.log_dirs,
+        lambda path, each: open_log_directory(
+            disk,
+            path,
+            now,
+            broker_id=membership.broker_id,
+            cluster_id=membership.cluster_id,
+            config_of=config_of,
+            turns=threading.Lock(),
+            each=each,
+        ),
+    )
+
+
+def data_dirs(settings: Settings) -> list[Path]:
+    """Returns where logs lie, and where metadata does: a metadata log of Apache Kafka may be in either."""
+    return list(dict.fromkeys((*settings.log_dirs, settings.metadata_dir)))
+
+
+def endpoints(listeners: Sequence[Listener], wanted: Sequence[ListenerSettings]) -> tuple[Endpoint, ...]:
+    return tuple(
+        (listener.advertised or Endpoint(listener.name, listener.host or "localhost", listener.port))._replace(
+            protocol=settings.protocol.value
+        )
+        for listener, settings in zip(listeners, wanted, strict=True)
+    )
+
+
+def random_int31() -> int:
+    return int.from_bytes(os.urandom(4), "big") & INT32_MAX
+
+
+def new_uuid() -> Uuid:
+    while not is_usable(uuid := Uuid(os.urandom(UUID_BYTES))):
+        pass
+    return uuid

@@ -1,0 +1,234 @@
+"""Opens a broker's logs and has it join its cluster, be that itself alone: the controller says what it leads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.api.request.gate import InterBrokerGate
+from odradek.app.config.listener_config import INTER_BROKER_LISTENER, inter_broker_listener
+from odradek.app.config.server_config import Settings
+from odradek.app.serve.adoption import Adoption
+from odradek.app.serve.boots import may_have_lost, this_boot
+from odradek.app.serve.broker_opening import (
+    begin_configs,
+    check_unlocked,
+    claimed,
+    config_changes,
+    data_dirs,
+    endpoints,
+    new_uuid,
+    opened_storage,
+    random_int31,
+    topic_configs,
+)
+from odradek.app.serve.data_dirs import report
+from odradek.base.units import BrokerId, TimestampMs, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.coordination.acls import first_acl
+from odradek.coordination.renewed import RenewedTree
+from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
+from odradek.core.broker.broker import Broker
+from odradek.core.broker.replicas import is_held
+from odradek.core.configs.definition import ConfigError
+from odradek.core.configs.inter_broker_protocol import protocol_of
+from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
+from odradek.core.kernel.entropy import Entropy
+from odradek.core.partition.storage import NoDirectory, Storage
+from odradek.log.directory.directory_loading import make_durable_directory
+from odradek.log.files.disk import RealDisk
+from odradek.log.files.unsynced import UnsyncedDisk
+from odradek.net.clients.listener import Listener
+from odradek.net.cluster.cluster_member import ClusterMember
+from odradek.net.cluster.config_watch import ConfigWatch
+from odradek.net.cluster.metadata_changes import MetadataChanges
+from odradek.net.cluster.single_broker_metadata import LoneMetadata
+from odradek.net.cluster.tree_metadata import AnotherBroker, Membership, Metadata
+from odradek.net.cluster.unclean_shutdown import await_replacement
+from odradek.net.shell.shell import Shell
+
+if TYPE_CHECKING:
+    from odradek.core.controller.events import Event
+    from odradek.net.cluster.controller_updates import Shell as MemberShell
+    from odradek.net.cluster.peers import Peers
+    from odradek.tls.contexts import Contexts
+
+log = logging.getLogger(__name__)
+
+
+async def open_broker(
+    settings: Settings,
+    shell: Shell,
+    listeners: Sequence[Listener],
+    unready: Mapping[str, ConfigError],
+    *,
+    durable: bool,
+    opens_tree: Callable[..., SqliteTree],
+) -> RenewedTree:
+    """Opens the logs, joins the cluster and gives the broker to the shell; raises as building.start."""
+    disk = (RealDisk if durable else UnsyncedDisk)(shell.room.opened)
+    timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
+    where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
+    with ExitStack() as undoing:
+        undoing.callback(tree.close)
+        _check_acls(settings, tree, where)
+        metadata = _metadata(settings, tree, where)
+        membership = _claimed(settings, disk, metadata)
+        changes = config_changes(settings, tree, membership, listeners, shell)
+        watch = ConfigWatch(tree, membership.broker_id, changes)
+        watch.begin()
+        begin_configs(settings, changes, listeners, unready)
+        info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
+        if settings.is_member:
+            metadata.check_id_is_free(info, 2 * timeout_ms)
+        storage, view = _opened(settings, disk, metadata, membership, now=shell.now().wall, undoing=undoing)
+        if settings.is_member:
+            replicas = _replicas(view, membership.broker_id)
+            lacking = storage.lacking(replicas)
+            doubtful = list(replicas) if may_have_lost(storage, this_boot()) else lacking
+            if doubtful:
+                await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
+        epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
+        alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
+        broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))
+        broker.registered(epoch)
+        broker.start(shell.now())
+        report(storage)
+        reaches = _reaches(settings, shell) if settings.is_member else None
+        shell.member = ClusterMember(
+            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, reaches=reaches
+        )
+        take_ids = partial(metadata.take_producer_ids, info.id)
+        shell.run(broker, MetadataChanges(tree, metadata).change, take_ids, changes.change)
+        shell.watch_configs(watch)
+        shell.member.start()
+        undoing.pop_all()
+    return tree
+
+
+def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
+    """Raises ConfigError for ACLs in the tree, of which this broker would keep none, unless that is meant."""
+    path = first_acl(tree)
+    if path is None:
+        return
+    if not settings.insecure:
+        raise ConfigError(
+            f"The metadata in {where} has ACLs ({path}), but access control is not supported yet, "
+            "and everyone would be served: say --insecure if that is meant."
+        )
+    log.warning("the ACLs in %s have no effect here: whoever reaches a listener may do everything", where)
+
+
+def _replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Uuid]:
+    """Returns the broker's replicas, each with its topic's id."""
+    return {
+        TopicPartition(topic.name, index): topic.id
+        for topic in view.topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if broker in partition.replicas
+    }
+
+
+def _claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
+    try:
+        return claimed(settings, disk, metadata)
+    except AnotherBroker:
+        check_unlocked(disk, settings.log_dirs)
+        raise
+
+
+def _opened(
+    settings: Settings,
+    disk: RealDisk,
+    metadata: Metadata,
+    membership: Membership,
+    *,
+    now: TimestampMs,
+    undoing: ExitStack,
+) -> tuple[Storage, ClusterView]:
+    """Opens the logs, to be given up by `undoing`; returns also which topics there are."""
+    # Read before the logs are opened, since recovery goes by their configuration.
+    adoption = _adoption(settings, disk, metadata, membership)
+    view = metadata.view()
+    configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
+    storage = opened_storage(settings, configs_of, membership, disk, now)
+    for directory in storage:
+        undoing.callback(directory.abandon)
+    if adoption is not None and isinstance(metadata, LoneMetadata):
+        _adopt(storage, metadata, membership, adoption)
+        view = metadata.view()
+    # Not by a cluster that has no topics at all: it may be the tree that was lost.
+    if view.topics or view.unreadable:
+        storage.set_strays_aside(partial(is_held, membership.broker_id, view), now)
+    return storage, view
+
+
+def _metadata(settings: Settings, tree: RenewedTree, where: str) -> Metadata:
+    registration = protocol_of(settings.configs).registration
+    return (Metadata if settings.is_member else LoneMetadata)(tree, where, registration)
+
+
+def _reaches(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
+    """Returns what makes the lines to other brokers, and opens their listener's gate to them.  Raises ConfigError."""
+    from odradek.net.cluster.peers import Peers  # A broker that is alone saves its time and memory.
+
+    listener = inter_broker_listener(settings.configs, settings.listeners)
+    if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:
+        shell.gate = InterBrokerGate(listener)
+    return partial(Peers, listener=listener, tls=_contexts(settings, listener))
+
+
+def _adoption(settings: Settings, disk: RealDisk, metadata: Metadata, membership: Membership) -> Adoption | None:
+    """Returns what is known of topics whose logs another broker wrote, where they may be taken over."""
+    if not isinstance(metadata, LoneMetadata) or metadata.had_topics:
+        return None
+    return Adoption.read(disk, data_dirs(settings), settings.configs, membership.broker_id)
+
+
+def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, adoption: Adoption) -> None:
+    """Takes over topics whose logs another broker wrote."""
+    found = storage.topics()
+    failed = next((one for one in storage if one.failure is not None), None)
+    if found and failed is not None:
+        text = "the topics in the data directories can't be taken over without one of them"
+        raise NoDirectory(f"{failed.path} can't be used, and {text}: {failed.failure}.")
+    topics = adoption.topics(found, membership.broker_id, new_uuid)
+    if topics:
+        metadata.adopt(topics)
+    storage.adopted([topic.name for topic in topics])
+    adoption.tell(topics, found)
+
+
+def _tree(
+    settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, opens_tree: Callable[..., SqliteTree]
+) -> tuple[str, RenewedTree]:
+    """Opens the tree at zookeeper.connect, or in the file of this machine's brokers; returns also where it is."""
+    connect = settings.configs.optional_str("zookeeper.connect")
+    if connect:
+        from odradek.app.config.zookeeper_settings import zookeeper_settings
+
+        ensemble = zookeeper_settings(settings.configs)
+        return connect, RenewedTree(partial(ensemble.open, makes_chroot=True))
+    make_durable_directory(disk, str(settings.metadata_dir))
+    file = settings.metadata_dir / METADATA_FILE
+    opens = partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable)
+    if not settings.is_member:  # Nobody else writes to it, so there is nothing to look for.
+        opens = partial(opens, poll_ms=TEND_MS_MAX)
+    return str(settings.metadata_dir), RenewedTree(opens)
+
+
+def _contexts(settings: Settings, listener: str) -> Contexts | None:
+    """Returns what makes a client's contexts of the listener's own stores.  Raises ConfigError."""
+    config = settings.tls.get(listener)
+    if config is None:
+        return None
+    from odradek.tls.contexts import Contexts, client_context
+    from odradek.tls.errors import TlsConfigError
+
+    try:
+        return Contexts(config, client_context)
+    except TlsConfigError as error:
+        raise ConfigError(str(error)) from None

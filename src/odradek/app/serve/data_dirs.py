@@ -1,0 +1,184 @@
+"""Opens the data directories (log.dirs) at the start: one whose disk fails does not keep the others from being served.
+
+As in Apache Kafka, a directory that another broker has locked, or that is another broker's, ends the start.
+
+A disk that is not mounted looks like a new, empty directory.  So each of several directories has a list of all of them,
+and one that is in such a list and is empty counts as failed: what was in it would be made anew, without a record.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from odradek.app.terminal.output import size_text
+from odradek.core.partition.storage import STRAYS_NAMED_MAX, Storage
+from odradek.log.directory.directory import LogDirectory
+from odradek.log.directory.directory_loading import Each
+from odradek.log.files.disk import Disk, DiskFailed, read_file, replace_file
+from odradek.log.files.log_file_names import LOG_DIRS
+from odradek.log.files.volume import Volume, volume_of
+
+LIST_BYTES_MAX = 1 << 20
+OPENED_AT_ONCE = 16
+WORKS_TO_JUDGE_BY = 8
+_LEFT_BY_FILE_SYSTEMS = ("lost+found",)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Each], LogDirectory]) -> Storage:
+    """Opens all that can be opened.  Raises NoDirectory; DiskFailed if the only one can't be; as open_log_directory."""
+    with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="odradek-opening") as threads:
+        storage = _open_all(disk, paths, lambda path: open_one(path, partial(each_helped, threads)))
+        unsynced = [(directory, name) for directory in storage for name in directory.unsynced()]
+        for _ in threads.map(lambda one: one[0].flush(one[1]), unsynced):
+            pass
+    return storage
+
+
+def each_helped(threads: Executor, do: Callable[[T], object], works: Iterable[T]) -> Iterable[None]:
+    """Does each work in this thread, with the help of others as long as most of the time is waited for the disk.
+
+    A slow one does many things at once.  What comes from memory takes threads that wait for their turns of the
+    interpreter two or three times as long as it takes one alone.  The first error is raised when all else is done.
+    """
+    left = deque(works)
+
+    def do_next() -> bool:
+        try:
+            work = left.popleft()
+        except IndexError:
+            return False
+        do(work)
+        return True
+
+    def help_out() -> None:
+        while do_next():
+            pass
+
+    helpers: list[Future[None]] = []
+    done, began = 0, _clocks()
+    while do_next():
+        done += 1
+        if done % WORKS_TO_JUDGE_BY == 0:
+            now = _clocks()
+            if now[1] - began[1] < (now[0] - began[0]) / 2:
+                count = min(len(helpers) + 1, OPENED_AT_ONCE - len(helpers))
+                helpers += [threads.submit(help_out) for _ in range(count)]
+            began = now
+    for helper in helpers:
+        helper.result()
+    return ()
+
+
+def _clocks() -> tuple[float, float]:
+    return time.monotonic(), time.process_time()
+
+
+def _open_all(disk: Disk, paths: Sequence[Path], open_one: Callable[[str], LogDirectory]) -> Storage:
+    absolute = [str(path.absolute()) for path in paths]
+    if len(absolute) == 1:
+        storage = Storage([open_one(str(paths[0]))])
+        if _listed(disk, absolute[0]):
+            _note(disk, storage, set())
+        return storage
+    known = _known(disk, absolute)
+    directories = [
+        _open(disk, str(path), open_one, was_used=name in known) for path, name in zip(paths, absolute, strict=True)
+    ]
+    storage = Storage(directories)
+    storage.check_one_is_left()
+    _note(disk, storage, known.intersection(absolute))
+    return storage
+
+
+def _open(disk: Disk, path: str, open_one: Callable[[str], LogDirectory], *, was_used: bool) -> LogDirectory:
+    try:
+        if was_used and _is_empty(disk, path):
+            why = (
+                "it was in use and is empty now: mount its disk, or, if what was in it is lost, start once without it "
+                "in log.dirs"
+            )
+            return LogDirectory.broken(disk, path, why)
+        return open_one(path)
+    except DiskFailed as failed:
+        return LogDirectory.broken(disk, path, str(failed))
+
+
+def _is_empty(disk: Disk, path: str) -> bool:
+    try:
+        return all(entry.name in _LEFT_BY_FILE_SYSTEMS for entry in disk.entries(path))
+    except DiskFailed as failed:
+        if failed.errno == errno.ENOENT:
+            return True
+        raise
+
+
+def _known(disk: Disk, paths: Sequence[str]) -> set[str]:
+    """Returns the directories that were in use together with one of these."""
+    found: set[str] = set()
+    for path in paths:
+        found.update(_listed(disk, path))
+    return found
+
+
+def _listed(disk: Disk, path: str) -> list[str]:
+    try:
+        data = read_file(disk, f"{path}/{LOG_DIRS}", LIST_BYTES_MAX)
+        return data.decode().splitlines() if data else []
+    except (DiskFailed, UnicodeDecodeError):
+        return []  # Another directory has the list, too.
+
+
+def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
+    """Writes into each directory which ones are in use; one that fails and was never in use is not."""
+    used = sorted(known | {str(Path(one.path).absolute()) for one in storage.online})
+    for directory in storage.online:
+        if _listed(disk, directory.path) != used:
+            try:
+                replace_file(disk, f"{directory.path}/{LOG_DIRS}", "".join(f"{path}\n" for path in used).encode())
+                disk.sync_directory(directory.path)
+            except DiskFailed as failed:
+                directory.problems.append(str(failed))
+
+
+def report(storage: Storage) -> None:
+    """Logs what the start found and mended, and which directories it could not open."""
+    for directory in storage.online:
+        report_room(directory.path, volume_of(directory.path))
+    for directory in storage:
+        for problem in directory.problems:
+            log.warning("%s: %s", directory.path, problem)
+        for name, reason in directory.offline.items():
+            log.error("%s is offline: %s", name, reason)
+    failed = [directory for directory in storage if directory.failure is not None]
+    for directory in failed:
+        log.error("%s is offline, the other data directories are served: %s", directory.path, directory.failure)
+
+
+def report_room(path: str, volume: Volume) -> None:
+    """Logs that there is no room, or hardly any, where a directory lies: it is served none the less."""
+    if volume.is_short:
+        state = "is full" if volume.is_full else "is nearly full"
+        room = f"{size_text(volume.usable_bytes)} of {size_text(volume.total_bytes)} are free"
+        way_out = "delete topics, lower retention.ms or retention.bytes, or give it more room"
+        text = "the disk of %s %s (%s): what does not fit is refused until there is room; %s"
+        log.warning(text, path, state, room, way_out)
+
+
+def report_missed(storage: Storage) -> None:
+    """Logs of which partitions the logs were not found, once the controller has said which there are."""
+    if storage.missed:
+        names = ", ".join(map(str, storage.missed[:STRAYS_NAMED_MAX]))
+        text = "%d partitions are offline, as they are in none of the other data directories: %s%s"
+        log.error(text, len(storage.missed), names, "..." if storage.missed[STRAYS_NAMED_MAX:] else "")

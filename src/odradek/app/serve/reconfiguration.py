@@ -1,0 +1,69 @@
+"""What may change while a broker runs and is not its core's: the certificates and limits of its listeners, and how
+many threads move what is large.
+
+Made ready in a thread, which reads the stores, and put in force on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.app.config.listener_tls import contexts_of, parse_tls
+from odradek.app.config.server_config import Settings, check_safe
+from odradek.coordination.passwords import PasswordEncoder
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.definition import ConfigError
+from odradek.net.clients.listener import Listener
+from odradek.net.native.movers import Movers
+
+if TYPE_CHECKING:
+    from odradek.tls.config import TlsConfig
+    from odradek.tls.contexts import Contexts
+
+
+class Reconfiguration:
+    """The listeners and movers of one broker, as far as they go by keys that may change."""
+
+    def __init__(self, settings: Settings, listeners: Sequence[Listener], movers: Movers) -> None:
+        self._settings = settings
+        self._listeners = listeners
+        self._movers = movers
+
+    def prepare(self, before: BrokerConfigs, after: BrokerConfigs) -> Callable[[], None]:
+        """Reads the stores that are others now; returns what puts all in force.  Raises ConfigError."""
+        wanted = self._settings.listeners
+        tls = parse_tls(after, wanted)
+        check_safe(after, wanted, tls, self._settings.insecure)
+        known = self._known(before)
+        contexts = contexts_of({name: each for name, each in tls.items() if each != known.get(name)})
+        limits = after.int("max.connections"), after.int("max.connections.per.ip")
+        return partial(self._put_in_force, contexts, *limits, after.int("num.network.threads"))
+
+    def _known(self, before: BrokerConfigs) -> Mapping[str, TlsConfig]:
+        try:
+            return parse_tls(before, self._settings.listeners)
+        except ConfigError:
+            return {}
+
+    def _put_in_force(
+        self, contexts: Mapping[str, Contexts], connections_max: int, per_address_max: int, movers: int
+    ) -> None:
+        self._movers.resize(movers)
+        for listener in self._listeners:
+            listener.quotas.limit(connections_max, per_address_max)
+            if listener.name in contexts:
+                listener.secure(contexts[listener.name])
+
+
+def password_encoder(configs: BrokerConfigs) -> PasswordEncoder:
+    """Returns what encrypts the passwords in the metadata, by the keys that Apache Kafka has for it."""
+    return PasswordEncoder(
+        configs.secret("password.encoder.secret"),
+        configs.secret("password.encoder.old.secret"),
+        iterations=configs.int("password.encoder.iterations"),
+        key_bits=configs.int("password.encoder.key.length"),
+        key_factory=configs.optional_str("password.encoder.keyfactory.algorithm"),
+        cipher=configs.str("password.encoder.cipher.algorithm"),
+    )

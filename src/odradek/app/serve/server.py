@@ -1,0 +1,159 @@
+"""odradek serve: builds the broker from its settings, runs it until it is told to stop, and stops it cleanly.
+
+Everything is put together here, by hand, in the order in which it can fail: the addresses are bound before the data is
+opened, and clients are let in last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from odradek.app.config.server_config import Settings, load
+from odradek.app.logging import log_format as logs
+from odradek.app.serve.building import Running, start
+from odradek.app.serve.garbage import YOUNG_OBJECTS, Garbage, Unseen
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.tree import TreeFailed
+from odradek.core.partition.storage import NoDirectory
+from odradek.log.files.disk import DirectoryInUse, DiskFailed
+from odradek.log.files.meta_properties import WrongDirectory
+from odradek.net.clients.listen_failure import CannotListen
+from odradek.net.loop.descriptors import grow_table
+from odradek.net.native import processors
+from odradek.net.native.busy_poll import BusyPoll
+
+log = logging.getLogger(__name__)
+
+STOPPED, FAILED = 0, 1
+# How long a thread that is busy in Python keeps the loop from the interpreter, at each of its turns (5 ms by default).
+SWITCH_SECONDS = 0.001
+# Gigabytes that nobody waited for may have to be written; a disk that takes longer than this hangs.
+STOP_SECONDS_MAX = 300
+
+
+def run(
+    config_path: Path | None,
+    overrides: Sequence[str],
+    insecure: bool,
+    log_format: str = logs.TEXT,
+    log_levels: Sequence[str] = (),
+    *,
+    is_member: bool = False,
+) -> int:
+    """Serves until SIGTERM or Ctrl-C; returns the exit status.  Raises ConfigError before anything was touched."""
+    settings = load(config_path, overrides, insecure=insecure)
+    settings = settings._replace(is_member=is_member or settings.is_member)
+    logs.install(log_format, log_levels)
+    if settings.without_effect:
+        log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
+    if settings.unknown:
+        log.warning("not known to Kafka, so they are ignored: %s", ", ".join(settings.unknown))
+    _allow_open_files()
+    try:
+        return uvloop.run(_serve(settings))
+    except (CannotListen, DirectoryInUse, NoDirectory, WrongDirectory, TreeFailed, BadZnodeError) as error:
+        sentence = str(error)
+    except DiskFailed as failed:
+        sentence = f"{failed.filename} can't be used: {(failed.strerror or str(failed)).lower()}"
+    if log_format == logs.JSON:
+        log.critical("%s", sentence)
+    else:
+        sys.stderr.write(f"odradek serve: {sentence}\n")
+    return FAILED
+
+
+def _allow_open_files() -> None:
+    """Raises the limit of open files as far as the system lets us: partitions and connections hold one each."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    grow_table()
+
+
+async def _serve(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_exception)
+    told_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop.set)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    starting, stopping = loop.create_task(start(settings, loop)), loop.create_task(told_to_stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        await _give_up(starting)
+        return STOPPED
+    running = starting.result()
+    if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
+        running.shell.busy_poll = BusyPoll(loop)
+    running.shell.long_turns.around = Unseen()
+    running.shell.around_entries = Unseen(YOUNG_OBJECTS)
+    Garbage(loop, running.shell.traffic).begin()
+    _say_ready(running)
+    await stopping
+    patience = _end_anyway()
+    await running.stop()
+    patience.cancel()
+    return STOPPED
+
+
+async def _give_up(starting: asyncio.Task[Running]) -> None:
+    patience = _end_anyway()
+    starting.cancel()
+    with suppress(asyncio.CancelledError):
+        await starting
+    patience.cancel()
+
+
+def _end_anyway() -> threading.Timer:
+    """Ends the process as a kill does if its stop hangs, which only a disk can do; the next start checks the logs."""
+
+    def end() -> None:
+        log.critical("the disk has not ended its syncs in %d s: stopped without them", STOP_SECONDS_MAX)
+        os._exit(FAILED)
+
+    patience = threading.Timer(STOP_SECONDS_MAX, end)
+    patience.daemon = True
+    patience.start()
+    return patience
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Handles an error that escaped a callback: one of a connection costs that connection, any other ends the process.
+
+    After another it is not known what else is broken.  The process ends as if it were killed, so that the next start
+    checks the logs: serving on could lose data.  It ends so, too, when the last data directory fails, as Kafka's does.
+    """
+    error = context.get("exception")
+    if isinstance(error, NoDirectory):
+        log.critical("%s The broker ends.", error)
+        os._exit(FAILED)
+    is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
+    peer = context["transport"].get_extra_info("peername") if "transport" in context else None
+    log.log(
+        logging.CRITICAL if is_fatal else logging.ERROR,
+        "%s",
+        context.get("message"),
+        exc_info=error,
+        extra={"connection": f"{peer[0]}:{peer[1]}"} if peer else None,
+    )
+    if is_fatal:
+        os._exit(FAILED)
+
+
+def _say_ready(running: Running) -> None:
+    """Prints one line for each listener, for whoever waits for it; nothing else goes to standard output."""
+    for listener in running.listeners:
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host or "0.0.0.0"
+        os.write(1, f"ready {listener.name}://{host}:{listener.port}\n".encode())

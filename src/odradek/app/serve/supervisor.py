@@ -1,0 +1,233 @@
+"""odradek serve --brokers N: the first process, which is no broker; it starts the brokers and watches over them.
+
+    first process ──starts──> broker 1, 2, 3      each `odradek serve` in a process of its own
+    (app/serve/local_brokers, app/serve/child)               <──lines──                      passed on: `ready` to
+    standard output, the rest to standard error               ──lifeline──>                   a pipe that ends with the
+    first process, and then the brokers stop                                               (app/supervised): so none is
+    left, not even after kill -9
+
+A broker that ends is started again, at once the first time, then after pauses that grow as long as it ends soon.  One
+that ends with a failure before it was ever ready is not: its configuration is wrong, or its port or folder in use, and
+whoever started it is to see that.
+
+One loop, one thread, and nothing done while nothing happens.  Memory counts: so no asyncio.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import time
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+
+from odradek.app.logging import log_format as logs
+from odradek.app.serve.child import ERR, Child, supervised_odradek
+from odradek.app.serve.line_queue import LineQueue
+from odradek.app.serve.local_brokers import brokers_of
+from odradek.app.terminal.wakeups import Wakeups
+
+log = logging.getLogger(__name__)
+
+STOPPED, FAILED, MISUNDERSTOOD = 0, 1, 2
+RESTART_PAUSES_SECONDS = (0, 1, 2, 4, 8, 16, 30)
+STEADY_SECONDS = 60  # A broker that has run so long has not ended soon.
+# A broker gives its disk 300 s and then ends itself, and says so (app/serve/server); this is for one that does not.
+STOP_SECONDS_MAX = 310
+
+
+def run(
+    count: int,
+    config_path: Path | None,
+    overrides: Sequence[str],
+    *,
+    insecure: bool = False,
+    log_format: str = logs.TEXT,
+    log_levels: Sequence[str] = (),
+) -> int:
+    """Runs `count` brokers until SIGTERM or Ctrl-C; returns the exit status.  Raises ConfigError before any is started.
+
+    Only in the main thread.
+    """
+    brokers = brokers_of(count, config_path, overrides, insecure=insecure, log_format=log_format, log_levels=log_levels)
+    program, writes_json = supervised_odradek(), log_format == logs.JSON
+    children = [Child(f"broker {one.id}", program, one.arguments, writes_json=writes_json) for one in brokers]
+    queue = LineQueue()
+    log_to(queue, writes_json=writes_json)
+    return Supervisor(children, queue).run()
+
+
+def log_to(queue: LineQueue, *, writes_json: bool) -> None:
+    """Has what the supervisor logs go to standard error through the queue."""
+    handler = _ToQueue(queue)
+    handler.setFormatter(logs.JsonFormatter() if writes_json else logs.TextFormatter())
+    log.addHandler(handler)
+    log.propagate = False
+
+
+class _ToQueue(logging.Handler):
+    """Puts log lines among those of the brokers."""
+
+    def __init__(self, queue: LineQueue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._queue.put(ERR, self.format(record).encode() + b"\n")
+
+
+class Pauses:
+    """How long to wait before a process that has ended is started again."""
+
+    def __init__(self, seconds: Sequence[float] = RESTART_PAUSES_SECONDS) -> None:
+        self._seconds = seconds
+        self._taken = 0
+
+    def next(self, lived_seconds: float) -> float:
+        """Returns the next pause in seconds, each time a longer one, and the first after a life of STEADY_SECONDS."""
+        if lived_seconds >= STEADY_SECONDS:
+            self._taken = 0
+        pause = self._seconds[min(self._taken, len(self._seconds) - 1)]
+        self._taken += 1
+        return pause
+
+
+class Watched:
+    """A child, since when it runs, and when it is to be started again."""
+
+    def __init__(self, child: Child, pauses: Pauses) -> None:
+        self.child = child
+        self.pauses = pauses
+        self.started_at = 0.0
+        self.starts_at: float | None = None
+
+
+class Supervisor:
+    """Runs its children until it is told to stop, or one fails before it was ready."""
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        queue: LineQueue,
+        pauses_seconds: Sequence[float] = RESTART_PAUSES_SECONDS,
+        stop_seconds_max: float = STOP_SECONDS_MAX,
+    ) -> None:
+        self._all = [Watched(child, Pauses(pauses_seconds)) for child in children]
+        self._queue = queue
+        self._stop_seconds_max = stop_seconds_max
+        self._status: int | None = None  # Set once the children are told to stop.
+        self._kill_at: float | None = None
+        self._interrupts = 0
+        self._lifeline = -1
+        self._looks_again = False
+
+    def run(self) -> int:
+        """Returns 0 if it was told to stop, else the status of the child that failed; no child is left."""
+        self._lifeline, ours = os.pipe()
+        try:
+            with Wakeups((signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)) as wakeups:
+                for one in self._all:
+                    one.starts_at = time.monotonic()
+                while any(one.child.is_running or one.starts_at is not None for one in self._all):
+                    self._turn(wakeups)
+                self._queue.flush_last()
+        finally:
+            os.close(ours)
+            os.close(self._lifeline)
+        return STOPPED if self._status is None else self._status
+
+    def _turn(self, wakeups: Wakeups) -> None:
+        self._wait(wakeups)
+        ended = [(one, status) for one in self._all if (status := one.child.ended()) is not None]
+        # After the look at who has ended: by Ctrl-C they and this process are told at a time.
+        numbers = wakeups.take()
+        self._looks_again = signal.SIGCHLD in numbers  # It may have come since the look.
+        for number in numbers:
+            self._on_signal(number)
+        for one, status in ended:
+            one.child.read_last(self._queue)
+            self._on_end(one, status, _in_words(status))
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill(f"has not stopped in {self._stop_seconds_max} s")
+        self._start_due()  # Last: if that fails there may be nothing left to wait for.
+
+    def _start_due(self) -> None:
+        for one in self._all:
+            if one.starts_at is not None and time.monotonic() >= one.starts_at:
+                one.starts_at, one.started_at = None, time.monotonic()
+                try:
+                    one.child.start(self._lifeline)
+                except OSError as error:
+                    self._on_end(one, FAILED, f"can't be started ({error})")
+
+    def _wait(self, wakeups: Wakeups) -> None:
+        """Waits until something is to be done, and passes on what the children write."""
+        poll = select.poll()
+        poll.register(wakeups, select.POLLIN)
+        if self._queue.waits_for is not None:
+            poll.register(self._queue.waits_for, select.POLLOUT)
+        # While they are stopped what they write may be lost, but must not keep them from it.
+        reads = self._queue.has_room or self._status is not None
+        writers = {fd: one.child for one in self._all for fd in one.child.descriptors} if reads else {}
+        for descriptor in writers:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(self._wait_ms()):
+            if descriptor in writers:
+                writers[descriptor].read(descriptor, self._queue)
+        self._queue.flush()
+
+    def _wait_ms(self) -> int | None:
+        if self._looks_again:
+            return 0
+        times = [at for at in (self._kill_at, *(one.starts_at for one in self._all)) if at is not None]
+        return max(0, ceil(1000 * (min(times) - time.monotonic()))) if times else None
+
+    def _on_signal(self, number: int) -> None:
+        if number != signal.SIGCHLD:
+            self._stop(STOPPED)
+        if number == signal.SIGINT:
+            self._interrupts += 1
+            if self._interrupts == 2:
+                self._kill("is not waited for any longer")
+
+    def _on_end(self, one: Watched, status: int, how: str) -> None:
+        if self._status is not None:
+            return
+        if not one.child.was_ready and status in (FAILED, MISUNDERSTOOD):
+            log.critical("%s %s before it was ready: all are stopped", one.child.name, how)
+            self._stop(status)
+            return
+        now = time.monotonic()
+        pause = one.pauses.next(now - one.started_at)
+        when = f"in {pause:g} s" if pause else "at once"
+        log.warning("%s %s: it is started again %s", one.child.name, how, when)
+        one.starts_at = now + pause
+
+    def _stop(self, status: int) -> None:
+        if self._status is not None:
+            return
+        self._status = status
+        self._kill_at = time.monotonic() + self._stop_seconds_max
+        for one in self._all:
+            one.starts_at = None
+            one.child.signal(signal.SIGTERM)
+
+    def _kill(self, why: str) -> None:
+        self._kill_at = None
+        for one in self._all:
+            if one.child.is_running:
+                log.error("%s %s: it is killed", one.child.name, why)
+                one.child.signal(signal.SIGKILL)
+
+
+def _in_words(status: int) -> str:
+    """Says how a process with this status ended; minus a signal's number if that ended it."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"

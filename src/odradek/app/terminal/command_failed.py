@@ -1,0 +1,59 @@
+"""The failure of a command: one sentence of what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.app.terminal.output import remark
+from odradek.base.errors import Refused
+from odradek.client.connection.client_errors import (
+    ClientError,
+    ConfigurationError,
+    ConnectionLost,
+    KafkaUnavailable,
+    UnknownTopic,
+)
+
+FAILED, MISUNDERSTOOD = 1, 2
+
+
+class CommandFailed(Exception):
+    """The text is the sentence; status is the exit status."""
+
+    def __init__(self, text: str, status: int = FAILED) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def status_of(error: Exception) -> int:
+    return MISUNDERSTOOD if isinstance(error, ConfigurationError | UnicodeEncodeError) else FAILED
+
+
+def told(failures: Iterable[ClientError]) -> int:
+    """Tells in a sentence each what a command could not do while it did the rest; returns the exit status."""
+    sentences = dict.fromkeys(sentence_of(failure) or str(failure) for failure in failures)
+    for sentence in sentences:
+        remark(sentence)
+    return FAILED if sentences else 0
+
+
+def sentence_of(error: Exception) -> str | None:
+    """Returns the sentence for what went wrong outside this program; None for anything that is a bug in it."""
+    match error:
+        case ConfigurationError():
+            return str(error)
+        case ConnectionLost():
+            return str(error)
+        case KafkaUnavailable():
+            return f"{error}; is the broker running, and is --bootstrap-server right?"
+        case UnknownTopic():
+            return f"{error}; odradek topic list shows those there are"
+        case ClientError() | Refused():
+            return str(error)
+        case OSError():
+            name = f"{error.filename}: " if error.filename else ""
+            return name + (error.strerror or str(error) or type(error).__name__).lower()
+        case UnicodeEncodeError(object=str(text), reason="surrogates not allowed"):
+            return f"{text!a} is not UTF-8"  # The bytes of a command line that are no UTF-8 are surrogates in Python.
+        case _:
+            return None

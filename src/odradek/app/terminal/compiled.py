@@ -1,0 +1,68 @@
+"""Which parts of this installation are compiled: all of them, where there was a C compiler."""
+
+from __future__ import annotations
+
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
+
+from odradek import __file__ as package
+from odradek import __version__
+
+# What runs for each request, what runs for each record, and threads of their own: their modules by folder, as setup.py
+# compiles them, which is not installed.
+PARTS = {
+    "rooms": {
+        "api": "conversation dispatch",
+        "api/cluster": "follower_requests",
+        "api/fetch": "delayed_fetch fetch fetch_answer fetch_params fetch_read follower_fetch plain_fetch",
+        "api/groups": "plain_commit",
+        "api/produce": "large_produce plain_produce produce produce_acks produce_in_slices produce_parts"
+        " produce_staging",
+        "api/request": "call gate outcome sliced_answer",
+        "api/templates": "commit_template fetch_template produce_template template_cache",
+        "app/logging": "request_log",
+        "core/broker": "broker coordinators metadata_change_requests replicas",
+        "core/disks": "flushes",
+        "core/fetch": "fetch_sessions",
+        "core/kernel": "parked promise timers",
+        "core/partition": "alter_partition_manager follower_states in_sync_replicas ingress leadership_state leading"
+        " lookups partition positions replica_selector staging",
+        "core/replication": "follower follower_log replica_fetcher replica_fetcher_manager",
+        "log/log": "durability log streaming_append",
+        "log/segment": "index segment segment_slices",
+        "net/clients": "acceptor client_connection listener receiving secure_connection secure_outbox",
+        "net/loop": "active_connections descriptors gathering readers ticking traffic",
+        "net/shell": "answering effect_executor outbox shell",
+        "record": "batch",
+        "wire": "budget connection request response template varint",
+    },
+    "kernels": {"record/kernels": "compact compact_runs decode encode murmur runs"},
+    "movers": {"net/native": "mover scheduler syncer"},
+}
+
+
+def are_compiled() -> dict[str, bool]:
+    """Says of each part whether all of its modules are compiled."""
+    return {
+        part: all(has_compiled(f"{folder}/{name}") for folder, names in folders.items() for name in names.split())
+        for part, folders in PARTS.items()
+    }
+
+
+def has_compiled(module: str) -> bool:
+    """True if Python finds a compiled module there: it takes that before the source."""
+    path = f"{os.path.dirname(package)}/{module}"  # noqa: PTH120  # pathlib would take longer than all of this.
+    return any(os.path.exists(path + suffix) for suffix in EXTENSION_SUFFIXES)  # noqa: PTH110
+
+
+def how_compiled() -> str:
+    """Returns `compiled`, `interpreted`, or the parts that are not compiled."""
+    missing = [part for part, is_compiled in are_compiled().items() if not is_compiled]
+    if len(missing) == len(PARTS):
+        return "interpreted"
+    return f"{' and '.join(missing)} not compiled" if missing else "compiled"
+
+
+def version_line() -> str:
+    """Returns the version, and which parts are compiled."""
+    return f"odradek {__version__} ({how_compiled()})"

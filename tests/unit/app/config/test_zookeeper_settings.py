@@ -1,0 +1,293 @@
+"""From the zookeeper.* keys to how a session is opened, and the sentence for each thing that can be wrong."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.app.config.zookeeper_settings import ZooKeeperSettings, zookeeper_settings
+from odradek.coordination.zookeeper_access import OPEN, Scheme
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.definition import ConfigError
+from support.certificates import PASSWORD, Authority, Known, written
+
+pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")
+
+CONNECT = "zookeeper.connect"
+NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
+ENABLED = {"zookeeper.ssl.client.enable": "true", "zookeeper.clientCnxnSocket": NETTY}
+DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
+
+
+def settings(texts: dict[str, str] | None = None, **named: str) -> ZooKeeperSettings:
+    given = {CONNECT: "127.0.0.1:2181/kafka"} | {name.replace("_", "."): text for name, text in named.items()}
+    return zookeeper_settings(BrokerConfigs.parse(given | (texts or {})))
+
+
+def refused(texts: dict[str, str] | None = None, **named: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        settings(texts, **named)
+    return str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def client(authority: Authority) -> Known:
+    return authority.known("client.example")
+
+
+def test_the_defaults_are_kafkas() -> None:
+    assert settings() == ZooKeeperSettings("127.0.0.1:2181/kafka", 18_000, 18_000, 10, OPEN)
+
+
+def test_the_session_timeout_is_that_of_connecting_unless_it_has_its_own() -> None:
+    found = settings(zookeeper_session_timeout_ms="6000")
+    assert (found.session_timeout_ms, found.connection_timeout_ms) == (6_000, 6_000)
+    found = settings(zookeeper_session_timeout_ms="6000", zookeeper_connection_timeout_ms="20000")
+    assert (found.session_timeout_ms, found.connection_timeout_ms) == (6_000, 20_000)
+    assert settings({"zookeeper.max.in.flight.requests": "100"}).reads_in_flight == 100
+
+
+@pytest.mark.parametrize("text", ["a", "a:1,b:2/c/d", "[::1]:2181", " a:1 , b:2 "])
+def test_addresses(text: str) -> None:
+    assert settings({CONNECT: text}).connect == text.replace(" ", "")
+
+
+def test_a_chroot_of_nothing_is_none() -> None:
+    assert settings({CONNECT: "a:1/"}).connect == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "zookeeper.connect must be host:port,host:port/chroot, but it names no server."),
+        ("/kafka", "zookeeper.connect must be host:port,host:port/chroot, but it names no server."),
+        ("a:1,,b:1", "zookeeper.connect must be host:port,host:port/chroot, but '' in it is no host:port."),
+        ("a:x", "zookeeper.connect must be host:port,host:port/chroot, but 'a:x' in it is no host:port."),
+        ("a:0", "zookeeper.connect must be host:port,host:port/chroot, but 'a:0' in it is no host:port."),
+        ("a..b:1", "zookeeper.connect must be host:port,host:port/chroot, but 'a..b:1' in it is no host:port."),
+        ("a:65536", "zookeeper.connect must be host:port,host:port/chroot, but 'a:65536' in it is no host:port."),
+        ("a:1/kafka/", "The chroot of zookeeper.connect can't be used: /kafka/: a path does not end with /."),
+    ],
+)
+def test_addresses_that_are_none(text: str, sentence: str) -> None:
+    assert refused({CONNECT: text}) == sentence
+
+
+@pytest.mark.parametrize("name", ["zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"])
+def test_timeouts_that_are_none(name: str) -> None:
+    assert refused({name: "0"}) == f"Invalid value 0 for configuration {name}: it must be at least 1."
+
+
+# Who a broker is.
+
+
+def jaas(tmp_path: Path, options: str = 'username="u" password="p:w"', section: str = "Client") -> dict[str, str]:
+    text = f"KafkaServer {{ a.B required; }};\n{section} {{ {DIGEST_MODULE} required {options}; }};\n"
+    return {"java.security.auth.login.config": written(tmp_path / "jaas.conf", text)}
+
+
+def test_the_user_of_a_jaas_file(tmp_path: Path) -> None:
+    pytest.importorskip("puresasl", reason="DIGEST-MD5 is pure-sasl's.")
+    for section in ("Client", "Zoo"):
+        texts = jaas(tmp_path, section=section) | {"zookeeper.sasl.clientconfig": section}
+        found = settings(texts, zookeeper_set_acl="true").access
+        assert found.credentials is not None and found.sets_acls
+        assert found.credentials[:2] == (Scheme.SASL, "u") and found.credentials.password.reveal() == "p:w"
+        assert "p:w" not in repr(found)
+
+
+def test_a_jaas_file_that_is_for_other_things_says_nothing(tmp_path: Path) -> None:
+    assert settings(jaas(tmp_path, section="KafkaClient")).access == OPEN
+
+
+def test_the_user_of_zookeepers_own_scheme() -> None:
+    found = settings({"odradek.zookeeper.auth": "digest:u:p:w"}).access.credentials
+    assert found is not None
+    assert found[:2] == (Scheme.DIGEST, "u") and found.password.reveal() == "p:w"
+
+
+@pytest.mark.parametrize("text", ["u:p", "digest:u", "digest:u:", "digest::p", "sasl:u:p"])
+def test_users_that_are_none(text: str) -> None:
+    assert refused({"odradek.zookeeper.auth": text}) == "odradek.zookeeper.auth must be digest:USER:PASSWORD."
+
+
+def test_what_is_wrong_with_a_jaas_file(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    assert refused(jaas(tmp_path, 'username="u"')) == f"The section Client of {file} has no password."
+    assert refused(jaas(tmp_path, "")) == f"The section Client of {file} has no username and no password."
+    texts = jaas(tmp_path)
+    file.write_text("Client { com.sun.security.auth.module.Krb5LoginModule required; };")
+    assert refused(texts) == (
+        f"The section Client of {file} has the login module com.sun.security.auth.module.Krb5LoginModule; "
+        f"here there is {DIGEST_MODULE} alone."
+    )
+    assert refused(jaas(tmp_path), zookeeper_sasl_client="false") == (
+        f"zookeeper.sasl.client is false, but {file} has a section Client: leave out one of them."
+    )
+    assert refused(jaas(tmp_path) | {"odradek.zookeeper.auth": "digest:u:p"}) == (
+        "odradek.zookeeper.auth and java.security.auth.login.config both say who this broker is at ZooKeeper: "
+        "leave one of them out."
+    )
+    file.unlink()
+    assert refused(texts) == f"The JAAS file {file} can't be read: no such file or directory."
+
+
+def test_acls_are_for_who_is_known(tmp_path: Path, authority: Authority, client: Known) -> None:
+    wanted = "set java.security.auth.login.config, odradek.zookeeper.auth, or zookeeper.ssl.client.enable with "
+    assert wanted in refused(zookeeper_set_acl="true")
+    assert f"config ({tmp_path}/jaas.conf has no section Client), " in refused(
+        jaas(tmp_path, section="Zoo"), zookeeper_set_acl="true"
+    )
+    keystore = {"zookeeper.ssl.keystore.location": written(tmp_path / "own.pem", client.pem)}
+    truststore = {"zookeeper.ssl.truststore.location": written(tmp_path / "trusted.pem", authority.pem)}
+    assert wanted in refused(keystore, zookeeper_set_acl="true")
+    assert wanted in refused(ENABLED | truststore, zookeeper_set_acl="true")
+    assert settings(ENABLED | truststore | keystore, zookeeper_set_acl="true").access.sets_acls
+    assert settings({"odradek.zookeeper.auth": "digest:u:p"}, zookeeper_set_acl="true").access.sets_acls
+
+
+@pytest.mark.parametrize(("module", "what"), [("kazoo", "zookeeper.connect"), ("puresasl", "java.security.auth")])
+def test_what_is_not_installed(module: str, what: str, tmp_path: Path) -> None:
+    """In a process of its own, whose path has no such module."""
+    program = (
+        "import sys; from importlib import util; found = util.find_spec\n"
+        f"util.find_spec = lambda name, *more: None if name == {module!r} else found(name, *more)\n"
+        "from odradek.app.config.zookeeper_settings import zookeeper_settings\n"
+        "from odradek.core.configs.broker_configs import BrokerConfigs\n"
+        "from odradek.core.configs.definition import ConfigError\n"
+        "try: zookeeper_settings(BrokerConfigs.parse({'zookeeper.connect': 'a:1', sys.argv[1]: sys.argv[2]}))\n"
+        "except ConfigError as error: print(error)\n"
+    )
+    ((name, file),) = jaas(tmp_path).items()
+    line = [sys.executable, "-c", program, name, file]
+    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(what) and f" is set, but {module} is not installed: " in said and said.count("\n") == 1
+
+
+# TLS.
+
+
+def test_without_tls_the_stores_are_not_read() -> None:
+    assert settings({"zookeeper.ssl.keystore.location": "/nowhere"}).access == OPEN
+
+
+def tls(tmp_path: Path, kind: str, content: str | bytes, **more: str) -> dict[str, str]:
+    name = "store.pem" if isinstance(content, str) else "store.p12"
+    found = {f"zookeeper.ssl.{kind}.location": written(tmp_path / f"{kind}-{name}", content)}
+    return ENABLED | found | {f"zookeeper.ssl.{kind}.{key}": text for key, text in more.items()}
+
+
+def context(texts: dict[str, str]) -> ssl.SSLContext:
+    found = settings(texts).access.tls
+    assert found is not None
+    return found.context()
+
+
+def test_truststores_of_both_formats(tmp_path: Path, authority: Authority) -> None:
+    for content, more in (
+        (authority.pem, {}),
+        (authority.pem, {"type": "PEM", "password": "of no use"}),
+        (authority.pkcs12(), {"password": PASSWORD}),
+        (authority.pkcs12(), {"password": PASSWORD, "type": "PKCS12"}),
+    ):
+        assert len(context(tls(tmp_path, "truststore", content, **more)).get_ca_certs()) == 1
+
+
+def test_keystores_of_both_formats(tmp_path: Path, client: Known) -> None:
+    """The password of a PEM store is that of its key, as in ZooKeeper."""
+    for content, more in (
+        (client.pem, {}),
+        (client.chain + client.encrypted_key(), {"password": PASSWORD}),
+        (client.pkcs12(), {"password": PASSWORD}),
+    ):
+        assert context(tls(tmp_path, "keystore", content, **more))
+
+
+def test_the_version_of_tls(tmp_path: Path, authority: Authority) -> None:
+    """As in ZooKeeper: what is enabled counts alone, and zookeeper.ssl.protocol alone if nothing is."""
+    trusting = tls(tmp_path, "truststore", authority.pem)
+    old, new = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+    protocol, enabled = "zookeeper.ssl.protocol", "zookeeper.ssl.enabled.protocols"
+    for texts, versions in (
+        ({}, (old, old)),
+        ({protocol: "TLSv1.3"}, (new, new)),
+        ({protocol: "TLS"}, (old, new)),
+        ({enabled: "TLSv1.3"}, (new, new)),
+        ({enabled: "TLSv1.1,TLSv1.2,TLSv1.3"}, (old, new)),
+    ):
+        found = context(trusting | texts)
+        assert (found.minimum_version, found.maximum_version) == versions, texts
+    suite = {"zookeeper.ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
+    of_tls_12 = {each["name"] for each in context(trusting | suite).get_ciphers() if each["protocol"] != "TLSv1.3"}
+    assert of_tls_12 == {"ECDHE-RSA-AES256-GCM-SHA384"}
+
+
+def test_the_name_of_the_server(tmp_path: Path, authority: Authority) -> None:
+    trusting = tls(tmp_path, "truststore", authority.pem)
+    assert context(trusting).check_hostname
+    unchecked = context(trusting | {"zookeeper.ssl.endpoint.identification.algorithm": ""})
+    assert not unchecked.check_hostname and unchecked.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (
+            {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"},
+            "zookeeper.clientCnxnSocket is org.apache.zookeeper.ClientCnxnSocketNIO, which speaks plain text, but "
+            f"zookeeper.ssl.client.enable is true: set {NETTY}.",
+        ),
+        (
+            {"zookeeper.ssl.crl.enable": "true"},
+            "zookeeper.ssl.crl.enable is true, but nobody is asked here about revoked certificates: leave it out.",
+        ),
+        (
+            {"zookeeper.ssl.ocsp.enable": "true"},
+            "zookeeper.ssl.ocsp.enable is true, but nobody is asked here about revoked certificates: leave it out.",
+        ),
+        ({"zookeeper.ssl.protocol": "TLSv1.1"}, "zookeeper.ssl.protocol is 'TLSv1.1': it must be TLSv1.3 or TLSv1.2."),
+        ({"zookeeper.ssl.enabled.protocols": "SSLv3"}, "zookeeper.ssl.enabled.protocols holds 'SSLv3': it can hold "),
+        ({"zookeeper.ssl.keystore.type": "BCFKS"}, "zookeeper.ssl.keystore.type is BCFKS: it can be PEM or PKCS12."),
+        (
+            {"zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"},
+            "zookeeper.ssl.endpoint.identification.algorithm is 'LDAPS': it must be https, or empty",
+        ),
+        (
+            {"zookeeper.ssl.truststore.location": "/nowhere"},
+            "zookeeper.ssl.truststore.location /nowhere can't be read: no such file or directory.",
+        ),
+    ],
+)
+def test_what_tls_can_not_be(texts: dict[str, str], sentence: str) -> None:
+    assert refused(ENABLED | texts).startswith(sentence)
+
+
+def test_what_is_wrong_with_a_store(tmp_path: Path, client: Known, authority: Authority) -> None:
+    where = f"zookeeper.ssl.keystore.location {tmp_path}/keystore-store"
+    assert refused(tls(tmp_path, "keystore", client.pkcs12(), password="no")) == (
+        f"zookeeper.ssl.keystore.password does not open {where}.p12, or it is no PKCS12 store."
+    )
+    assert refused(tls(tmp_path, "keystore", client.pkcs12())).startswith(
+        f"{where}.p12 is not opened without a password, set zookeeper.ssl.keystore.password"
+    )
+    locked = client.chain + client.encrypted_key()
+    assert refused(tls(tmp_path, "keystore", locked)) == (
+        f"The private key in {where}.pem is encrypted: set zookeeper.ssl.keystore.password."
+    )
+    assert refused(tls(tmp_path, "keystore", locked, password="no")).startswith(
+        f"{where}.pem: zookeeper.ssl.keystore.password does not open the private key"
+    )
+    assert refused(tls(tmp_path, "keystore", client.chain)) == f"{where}.pem holds no private key."
+    assert "is a JKS store, which only Java reads; convert it with: keytool" in refused(
+        tls(tmp_path, "truststore", b"\xfe\xed\xfe\xed")
+    )
+    assert "set zookeeper.ssl.truststore.type=PEM" in refused(tls(tmp_path, "truststore", authority.pem, type="PKCS12"))

@@ -1,0 +1,177 @@
+"""Why segments are still there: the sentences say what retention does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.app.inspect.segment_fate import Bounds, Fate, Retention, age_text, fates
+from odradek.app.inspect.segment_files import SegmentFacts
+from odradek.base.units import DAY_MS, HOUR_MS, Offset, TimestampMs
+from odradek.log.files.log_config import LogConfig
+from odradek.log.log.retention import Bounds as LogBounds
+from odradek.log.log.retention import expired_segments
+from odradek.log.segment.segment import Segment
+
+NOW = 1_800_000_000_000
+NEXT_CHECK = "it goes with the next check (log.retention.check.interval.ms)"
+CLEANERS = "it goes with the next check (log.cleaner.backoff.ms)"  # That of what is compacted.
+DAYS = Retention(2 * DAY_MS, -1, deletes=True, compacts=False)
+
+
+def log_of(*ages_ms: int, size: int = 1000, step: int = 10) -> list[SegmentFacts]:
+    """Segments whose newest records are so old; the last one is being written to."""
+    last = len(ages_ms) - 1
+    return [
+        SegmentFacts(
+            Path(f"{number}.log"),
+            Offset(number * step),
+            Offset((number + 1) * step),
+            size,
+            TimestampMs(NOW - age - 5),
+            TimestampMs(NOW - age),
+            True,
+            is_active=number == last,
+        )
+        for number, age in enumerate(ages_ms)
+    ]
+
+
+def told(
+    segments: list[SegmentFacts], retention: Retention, start: int = 0, high_watermark: int | None = None
+) -> list[Fate]:
+    return fates(segments, retention, Bounds(start, high_watermark), NOW)
+
+
+def test_each_goes_when_its_newest_record_is_old_enough() -> None:
+    old, young, active = told(log_of(3 * DAY_MS, DAY_MS, 0), DAYS)
+    assert NEXT_CHECK in old.why
+    assert young.until == NOW + DAY_MS
+    assert "2027-01-16T08:00:00.000Z, retention.ms after its newest record" in young.why
+    assert active.why.startswith("it is being written to; it goes")
+
+
+def test_a_record_from_the_future_holds_all_that_follow() -> None:
+    expired, future, behind, active = told(log_of(3 * DAY_MS, -DAY_MS, 5 * DAY_MS, DAY_MS), DAYS)
+    assert NEXT_CHECK in expired.why
+    assert "a record has a timestamp 1 day 0 h in the future" in future.why and "until 2027-01-18" in future.why
+    assert behind.until == active.until == future.until == NOW + 3 * DAY_MS
+    assert "waits for the segment at 10, until 2027-01-18" in behind.why
+    assert active.why.startswith("it is being written to; the oldest go first")
+
+
+def test_the_record_from_the_future_is_named_where_its_offset_is_known() -> None:
+    (segment,) = log_of(-DAY_MS)
+    (fate,) = told([segment._replace(newest_offset=7)], DAYS)
+    assert "the record at 7 has a timestamp 1 day 0 h in the future" in fate.why
+
+
+def test_one_from_far_in_the_future_is_for_ever() -> None:
+    future, behind = told(log_of(-(2**62), 3 * DAY_MS), DAYS)
+    assert "it holds the segment for ever" in future.why
+    assert "waits for the segment at 0, for ever" in behind.why
+
+
+def test_a_bound_on_size_lets_it_go_all_the_same() -> None:
+    bounded = DAYS._replace(retention_bytes=2500)
+    future, behind, active = told(log_of(-(2**62), 3 * DAY_MS, 0), bounded)
+    assert "for ever, or once 500 B more are written (retention.bytes)" in future.why
+    assert "or once 1.5 KiB more are written" in behind.why
+    assert "2.4 KiB" in active.why
+    (first, *_) = told(log_of(-(2**62), 3 * DAY_MS, 0, 0), bounded)
+    assert NEXT_CHECK in first.why and "retention.bytes" in first.why
+
+
+@pytest.mark.parametrize(
+    ("retention", "text"),
+    [
+        (Retention(-1, -1, deletes=True, compacts=False), "it stays for ever"),
+        (Retention(-1, 4000, deletes=True, compacts=False), "it goes once 2.0 KiB more are written"),
+        (Retention(1, 1, deletes=False, compacts=True), "cleanup.policy is compact"),
+        (Retention(1, 1, deletes=False, compacts=False), "cleanup.policy is empty"),
+        (Retention(HOUR_MS, -1, deletes=True, compacts=True), CLEANERS),
+    ],
+)
+def test_what_else_keeps_it(retention: Retention, text: str) -> None:
+    assert text in told(log_of(DAY_MS, DAY_MS, 0), retention)[0].why
+
+
+def test_compaction_does_not_keep_what_lies_below_the_start() -> None:
+    compacted = Retention(-1, -1, deletes=False, compacts=True)
+    below, partly, _ = told(log_of(0, 0, 0), compacted, start=15)
+    assert "below the log's start, 15" in below.why and CLEANERS in below.why
+    assert "cleanup.policy is compact" in partly.why
+
+
+def test_what_is_not_committed_stays() -> None:
+    safe, waiting, _ = told(log_of(3 * DAY_MS, 3 * DAY_MS, 0), DAYS, high_watermark=15)
+    assert NEXT_CHECK in safe.why
+    assert "from 15 on are not committed yet" in waiting.why
+
+
+def test_an_open_one_may_be_empty() -> None:
+    sealed, active = log_of(0, 0)
+    empty = active._replace(size=0, end_offset=active.base_offset)
+    assert told([sealed, empty], DAYS)[1] == Fate(None, "it is being written to, and empty")
+
+
+class Stub(NamedTuple):
+    """What retention looks at in a segment."""
+
+    base_offset: int
+    size: int
+    newest: int
+    path: str = "/nowhere"
+
+    def largest(self) -> tuple[int, int]:
+        return self.newest, 0
+
+
+@given(
+    ages=st.lists(st.integers(-5, 20), min_size=1, max_size=6),
+    sizes=st.lists(st.integers(1, 9), min_size=6, max_size=6),
+    retention=st.builds(Retention, st.integers(-1, 15), st.integers(-1, 30), st.booleans(), st.booleans()),
+    start=st.integers(0, 60),
+    behind=st.integers(0, 25),
+    is_empty=st.booleans(),
+)
+def test_as_many_are_due_as_retention_deletes(
+    *, ages: list[int], sizes: list[int], retention: Retention, start: int, behind: int, is_empty: bool
+) -> None:
+    facts = [one._replace(size=size) for one, size in zip(log_of(*ages), sizes, strict=False)]
+    if is_empty:
+        facts[-1] = facts[-1]._replace(size=0, end_offset=facts[-1].base_offset)
+    end = facts[-1].end_offset
+    high_watermark = max(end - behind, 0)
+    start = min(start, high_watermark)
+    due = [fate.is_due for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)]
+    config = LogConfig(
+        retention_ms=retention.retention_ms,
+        retention_bytes=retention.retention_bytes,
+        cleanup_delete=retention.deletes,
+        cleanup_compact=retention.compacts,
+    )
+    stubs = [Stub(one.base_offset, one.size, one.newest) for one in facts]
+    bounds = LogBounds(Offset(start), Offset(end), Offset(high_watermark))
+    count = expired_segments(cast("list[Segment]", stubs), config, TimestampMs(NOW), bounds)
+    assert due == [retention.goes in fate.why for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)]
+    assert due == [True] * count + [False] * (len(facts) - count)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (999, "0 s"),
+        (61_000, "1 min 1 s"),
+        (HOUR_MS + 59_000, "1 h 0 min"),
+        (DAY_MS, "1 day 0 h"),
+        (364 * DAY_MS + 23 * HOUR_MS, "364 days 23 h"),
+        (800 * DAY_MS, "2 years"),
+    ],
+)
+def test_spans(ms: int, text: str) -> None:
+    assert age_text(ms) == text

@@ -1,0 +1,146 @@
+"""The collector of a broker's process looks at little at a time.
+
+In a process of its own: there is one collector in each.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+START = """
+import asyncio, gc, weakref
+from odradek.app.serve.garbage import CONNECTIONS, Garbage
+from odradek.net.loop.traffic import Traffic
+
+class Node:
+    pass
+
+def cycle():
+    one, other = Node(), Node()
+    one.other, other.other = other, one
+    return one
+
+looked_at = []
+
+def note(phase, info):
+    if phase == "start":
+        looked_at.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
+
+loop, traffic = asyncio.new_event_loop(), Traffic()
+garbage = Garbage(loop, traffic)
+garbage.begin()
+"""
+
+
+def run(program: str) -> None:
+    subprocess.run([sys.executable, "-c", START + program], check=True)
+
+
+def test_no_collection_looks_at_all_that_stays() -> None:
+    run("""
+gc.callbacks.append(note)
+kept = [[number] for number in range(500_000)]
+assert len(looked_at) > 30
+assert max(looked_at) < 20_000, max(looked_at)
+assert gc.get_freeze_count() > 400_000
+""")
+
+
+def test_garbage_is_found_while_it_is_young() -> None:
+    run("""
+seen = weakref.ref(cycle())
+kept = [[number] for number in range(50_000)]
+assert seen() is None
+""")
+
+
+def test_what_a_long_turn_leaves_is_not_looked_at() -> None:
+    run("""
+from odradek.app.serve.garbage import Unseen
+from odradek.net.loop.turns import Turns
+kept = []
+def turn():
+    gc.callbacks.append(note)
+    kept.extend([number] for number in range(100_000))
+    kept.append(list(kept))
+    assert not looked_at
+turns = Turns(loop)
+turns.around = Unseen()
+turns.wait(turn)
+loop.call_soon(loop.stop)
+loop.run_forever()
+seen = weakref.ref(cycle())
+later = [[number] for number in range(50_000)]
+assert seen() is None, "what came later is"
+assert max(looked_at) < 20_000, max(looked_at)
+""")
+
+
+def test_only_many_are_left_unseen() -> None:
+    run("""
+from odradek.app.serve.garbage import Unseen
+gc.disable()  # Else it begins where it likes.
+gc.freeze()
+frozen, gc_of = gc.get_freeze_count(), Unseen(1_000)
+with gc_of:
+    few = [[number] for number in range(500)]
+assert gc.isenabled() and gc.get_freeze_count() == frozen
+with gc_of:
+    many = [[number] for number in range(1_000)]
+assert gc.isenabled() and gc.get_freeze_count() > frozen + 1_000
+""")
+
+
+def test_what_fell_apart_later_is_found_after_many_connections() -> None:
+    run("""
+old = cycle()
+seen = weakref.ref(old)
+kept = [[number] for number in range(10_000)]
+del old
+gc.collect(1)
+assert seen() is not None, "it has survived too often"
+traffic.connections_accepted = CONNECTIONS - 1
+garbage._look()
+assert seen() is not None, "too few have come"
+traffic.connections_accepted = CONNECTIONS
+garbage._look()
+assert seen() is None
+""")
+
+
+def test_not_even_then_is_all_that_stays_looked_at() -> None:
+    run("""
+kept = [[number] for number in range(500_000)]
+gc.callbacks.append(note)
+traffic.connections_accepted = CONNECTIONS
+garbage._look()
+assert max(looked_at) < 30_000, max(looked_at)
+""")
+
+
+def test_when_it_is_quiet_and_much_has_come_to_be_in_use() -> None:
+    """The C library is asked for its free pages, too; where it can't be asked nothing is amiss."""
+    run("""
+import threading
+from odradek.app.serve import garbage as module
+def look():
+    garbage._look()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join()
+old = cycle()
+seen = weakref.ref(old)
+kept = [[number] for number in range(10_000)]
+del old
+given_back = []
+module.give_back = lambda give_back=module.give_back: given_back.append(give_back())
+garbage._resident = module.resident_bytes() - 2 * module.GROWN_BYTES
+traffic.bytes_in = 1
+look()
+assert seen() is not None and not given_back, "somebody has asked something"
+look()
+assert seen() is None and given_back
+look()
+assert len(given_back) == 1, "no more has come since"
+""")

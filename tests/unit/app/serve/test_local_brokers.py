@@ -1,0 +1,185 @@
+"""The settings of each of several brokers, made from one configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.app.commands.serve_command import parse
+from odradek.app.config.server_config import Settings, load
+from odradek.app.serve.local_brokers import BROKERS_MAX, brokers_of
+from odradek.base.units import INT32_MAX
+from odradek.core.configs.definition import ConfigError
+from odradek.core.coordinators.state_topics import OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR
+from odradek.log.files.log_file_names import parse_partition
+
+
+def settings_of(count: int, *overrides: str, path: Path | None = None, insecure: bool = False) -> list[Settings]:
+    """The settings each broker comes to, by the way its process takes."""
+    found = []
+    for broker in brokers_of(count, path, overrides, insecure=insecure):
+        command, *arguments = broker.arguments
+        serve = parse(arguments)
+        assert command == "serve"
+        assert serve is not None
+        settings = load(serve.config_path, serve.overrides, insecure=serve.is_insecure)
+        assert settings.broker_id == broker.id
+        found.append(settings)
+    return found
+
+
+def test_what_differs_where_nothing_is_set() -> None:
+    brokers = settings_of(3)
+    assert [one.broker_id for one in brokers] == [1, 2, 3]
+    assert [str(*one.listeners) for one in brokers] == [f"PLAINTEXT://127.0.0.1:{port}" for port in (9092, 9093, 9094)]
+    assert [one.log_dirs for one in brokers] == [(Path(f"odradek-data/broker{i}"),) for i in (1, 2, 3)]
+    assert {one.metadata_dir for one in brokers} == {load().metadata_dir}
+    assert not any(one.advertised or one.metrics for one in brokers)
+
+
+@pytest.mark.parametrize("key", ["broker.id", "node.id"])
+def test_ids_count_up_from_the_one_that_is_set(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(f"{key}=0\nnum.partitions=7\n")
+    brokers = settings_of(2, path=path)
+    assert [one.broker_id for one in brokers] == [0, 1]
+    assert {one.configs.int("num.partitions") for one in brokers} == {7}
+
+
+def test_an_id_that_is_to_be_generated_is_not_set() -> None:
+    assert [one.broker_id for one in settings_of(2, "broker.id=-1")] == [1, 2]
+
+
+def test_every_port_counts_up_and_a_free_one_stays_free() -> None:
+    brokers = settings_of(
+        2,
+        "listeners=A://:9092,B://[::1]:0,C://127.0.0.1:9094",
+        "advertised.listeners=A://kafka.example.org:19092,C://kafka.example.org:19094",
+        "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT",
+        "inter.broker.listener.name=A",
+        "metrics.listener=127.0.0.1:9100",
+        insecure=True,
+    )
+    for i, one in enumerate(brokers):
+        assert [str(listener) for listener in one.listeners] == [
+            f"A://:{9092 + i}",
+            "B://[::1]:0",
+            f"C://127.0.0.1:{9094 + i}",
+        ]
+        assert {name: str(address) for name, address in one.advertised.items()} == {
+            "A": f"kafka.example.org:{19092 + i}",
+            "C": f"kafka.example.org:{19094 + i}",
+        }
+        assert str(one.metrics) == f"127.0.0.1:{9100 + i}"
+
+
+def test_names_from_before_listeners() -> None:
+    brokers = settings_of(
+        2, "host.name=localhost", "port=9000", "advertised.host.name=example.org", "advertised.port=80"
+    )
+    assert [str(*one.listeners) for one in brokers] == ["PLAINTEXT://localhost:9000", "PLAINTEXT://localhost:9001"]
+    assert [str(one.advertised["PLAINTEXT"]) for one in brokers] == ["example.org:80", "example.org:81"]
+
+
+def test_a_folder_in_each_of_the_log_dirs_and_the_metadata_where_a_lone_broker_has_it() -> None:
+    brokers = settings_of(2, "log.dirs=/one, /two", "broker.id=5")
+    assert [one.log_dirs for one in brokers] == [
+        (Path("/one/broker5"), Path("/two/broker5")),
+        (Path("/one/broker6"), Path("/two/broker6")),
+    ]
+    assert {one.metadata_dir for one in brokers} == {Path("/one")}
+    assert {one.metadata_dir for one in settings_of(2, "metadata.log.dir=/three")} == {Path("/three")}
+
+
+def test_a_broker_s_folder_is_no_partition_s() -> None:
+    """A lone broker on the same log.dirs would take it for one of its logs, and set it aside."""
+    for one in settings_of(3):
+        assert parse_partition(one.log_dirs[0].name) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "overrides", "factors"),
+    [
+        (1, (), (1, 1, 1)),
+        (2, (), (2, 2, 1)),
+        (3, (), (3, 3, 2)),
+        (9, (), (3, 3, 2)),
+        (3, ("offsets.topic.replication.factor=1",), (1, 3, 2)),
+        (3, ("transaction.state.log.replication.factor=1",), (3, 1, 1)),
+        (3, ("transaction.state.log.min.isr=3",), (3, 3, 3)),
+        (5, ("transaction.state.log.replication.factor=5",), (3, 5, 2)),
+    ],
+)
+def test_state_topics_have_three_replicas_where_there_are_three_brokers(
+    count: int, overrides: tuple[str, ...], factors: tuple[int, int, int]
+) -> None:
+    keys = (OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR)
+    for one in settings_of(count, *overrides):
+        assert tuple(one.configs.int(key) for key in keys) == factors
+
+
+def test_how_to_log_is_passed_through() -> None:
+    (broker,) = brokers_of(1, log_format="json", log_levels=["DEBUG", "odradek.net=ERROR"])
+    serve = parse(broker.arguments[1:])
+    assert serve is not None
+    assert (serve.log_format, serve.log_levels) == ("json", ("DEBUG", "odradek.net=ERROR"))
+
+
+@pytest.mark.parametrize(
+    ("count", "overrides", "sentence"),
+    [
+        (0, [], f"--brokers is 0; it must be from 1 to {BROKERS_MAX}."),
+        (BROKERS_MAX + 1, [], f"--brokers is 65; it must be from 1 to {BROKERS_MAX}."),
+        (2, [f"broker.id={INT32_MAX}"], "broker.id is 2147483647; with 2 brokers it must be at most 2147483646."),
+        (
+            3,
+            ["listeners=PLAINTEXT://127.0.0.1:65534"],
+            "With 3 brokers the port of listener PLAINTEXT, 65534, must be at most 65533.",
+        ),
+        (
+            3,
+            [
+                "listeners=A://127.0.0.1:9092,B://127.0.0.1:9094",
+                "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+                "inter.broker.listener.name=A",
+            ],
+            "With 3 brokers listener A takes the ports 9092 to 9094, and listener B the ports 9094 to 9096: "
+            "their ports must be 3 or more apart.",
+        ),
+        (
+            2,
+            ["metrics.listener=127.0.0.1:9093"],
+            "With 2 brokers listener PLAINTEXT takes the ports 9092 to 9093, and metrics.listener the ports 9093 to "
+            "9094: their ports must be 2 or more apart.",
+        ),
+        (
+            2,
+            [
+                "listeners=A://127.0.0.1:9092,B://127.0.0.1:9192",
+                "advertised.listeners=A://example.org:1,B://example.org:2",
+                "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+                "inter.broker.listener.name=A",
+            ],
+            "With 2 brokers advertised listener A takes the ports 1 to 2, and advertised listener B the ports 2 to 3: "
+            "their ports must be 2 or more apart.",
+        ),
+    ],
+)
+def test_what_can_t_be(count: int, overrides: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        brokers_of(count, None, overrides)
+    assert str(caught.value) == sentence
+
+
+def test_two_hosts_may_have_one_port() -> None:
+    listeners = "listeners=A://127.0.0.1:9092,B://127.0.0.2:9092"
+    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    assert len(settings_of(3, listeners, protocols, "inter.broker.listener.name=A")) == 3
+
+
+def test_what_a_lone_broker_would_not_start_with_is_refused_before_any_is_started() -> None:
+    with pytest.raises(ConfigError, match="without authentication"):
+        brokers_of(3, None, ["listeners=PLAINTEXT://:9092"])
+    with pytest.raises(ConfigError, match="--log-level"):
+        brokers_of(3, log_levels=["LOUD"])

@@ -1,0 +1,103 @@
+"""What may change around a running broker's core: made ready first, refused if it would let anyone in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from odradek.app.config.server_config import settings
+from odradek.app.serve.reconfiguration import Reconfiguration
+from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.configs.definition import ConfigError
+from odradek.net.clients.listener import Listener
+from odradek.net.native.movers import Movers
+from support.certificates import PASSWORD, Authority, written
+
+
+class Told:
+    """A listener, as far as it is told of changes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.limits: list[tuple[int, int]] = []
+        self.quotas = self
+        self.secured = 0
+
+    def limit(self, connections_max: int, per_address_max: int) -> None:
+        self.limits.append((connections_max, per_address_max))
+
+    def secure(self, contexts: object) -> None:
+        self.secured += 1
+
+
+class Crew:
+    """Movers, as far as they are told of changes."""
+
+    def resize(self, threads: int) -> None:
+        self.threads = threads
+
+
+class Stores:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = Authority()
+
+    def texts(self, name: str, prefix: str = "") -> dict[str, str]:
+        store = written(self._folder / f"{name}.p12", self._authority.known("localhost").pkcs12())
+        trust = written(self._folder / f"{name}.trust", self._authority.pkcs12())
+        return {
+            f"{prefix}ssl.keystore.type": "PKCS12",
+            f"{prefix}ssl.keystore.location": store,
+            f"{prefix}ssl.keystore.password": PASSWORD,
+            f"{prefix}ssl.truststore.type": "PKCS12",
+            f"{prefix}ssl.truststore.location": trust,
+            f"{prefix}ssl.truststore.password": PASSWORD,
+        }
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Stores:
+    return Stores(tmp_path)
+
+
+LISTENERS = {"listeners": "SAFE://0.0.0.0:9093", "listener.security.protocol.map": "SAFE:SSL"}
+PREFIX = "listener.name.safe."
+
+
+def of(stores: Stores) -> tuple[Reconfiguration, Told, BrokerConfigs]:
+    texts = {**LISTENERS, **stores.texts("first"), "ssl.client.auth": "required"}
+    listener, known = Told("SAFE"), settings(texts)
+    return Reconfiguration(known, [cast(Listener, listener)], cast(Movers, Crew())), listener, known.configs
+
+
+def test_limits_change_and_certificates_do_not_unless_they_are_others(stores: Stores) -> None:
+    reconfiguration, listener, before = of(stores)
+    reconfiguration.prepare(before, before.with_dynamic({}, {"max.connections": "5", "max.connections.per.ip": "3"}))()
+    assert (listener.limits, listener.secured) == ([(5, 3)], 0)
+    own = stores.texts("second", PREFIX)
+    after = before.with_dynamic(own, {})
+    put_in_force = reconfiguration.prepare(before, after)
+    assert listener.secured == 0, "nothing is changed before it is written"
+    put_in_force()
+    assert listener.secured == 1
+    reconfiguration.prepare(after, after.with_dynamic(own, {"max.connections": "7"}))()
+    assert listener.secured == 1
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "sentence"),
+    [
+        ({f"{PREFIX}ssl.keystore.location": "/nowhere"}, "/nowhere"),
+        ({f"{PREFIX}ssl.keystore.password": "wrong"}, "does not open"),
+        ({f"{PREFIX}ssl.client.auth": "none"}, "would let anyone on the network in"),
+        ({"ssl.client.auth": "none"}, "would let anyone on the network in"),
+        ({f"{PREFIX}ssl.enabled.protocols": "SSLv3"}, "SSLv3"),
+    ],
+)
+def test_what_would_not_do_is_refused(stores: Stores, dynamic: dict[str, str], sentence: str) -> None:
+    reconfiguration, listener, before = of(stores)
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        reconfiguration.prepare(before, before.with_dynamic(dynamic, {}))
+    assert PASSWORD not in str(refused.value) and not listener.secured
