@@ -43,7 +43,8 @@ ROOMS = {
     "net/loop": "active_connections descriptors gathering readers ticking traffic",
     "net/shell": "answering effect_executor outbox shell",
     "record": "batch",
-    "wire": "budget connection request response template varint",
+    "wire": "budget connection request response template",
+    "wire/schema": "varint",
 }
 SHARED_BY_ROOMS = "odradek"  # mypyc's module of all their code.
 # Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.

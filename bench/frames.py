@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

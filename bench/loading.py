@@ -23,7 +23,7 @@ from brokers import BROKERS, Broker, new_topic
 from compaction import peak, tell
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

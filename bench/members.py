@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from load import LoadFailed
 
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 
 ASK_SECONDS = 0.05
 SETTLED_SECONDS_MAX = 60

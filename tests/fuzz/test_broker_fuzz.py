@@ -10,13 +10,13 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.malformed import Malformed
 from support.hostile import CASES, batch, forge_for, frame_of, mutated
 from support.in_memory import Harness
 

@@ -18,10 +18,10 @@ from odradek.core.broker.replicas import Errors
 from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker
 from odradek.core.kernel.cluster_view import BrokerInfo
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from odradek.wire.schema.api_keys import ApiKey
 from sim.simcontroller import SimCluster
 from support.asking import ALL, PRODUCE, produce_request
 from support.between_brokers import LAST_VERSIONS, BetweenBrokers, extend_table, frame

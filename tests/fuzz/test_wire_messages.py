@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.wire.catalog import APIS, HEADERS
-from odradek.wire.compile import decode, encode, reader
-from odradek.wire.errors import Malformed
-from odradek.wire.schema import schema_of
-from odradek.wire.varint import uvarint
+from odradek.wire.schema.compile import decode, encode, reader
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.schema import schema_of
+from odradek.wire.schema.varint import uvarint
 
 CASES = [
     (cls, version)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

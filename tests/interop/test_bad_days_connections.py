@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.produce import ProduceResponse

@@ -18,13 +18,13 @@ import pytest
 
 from odradek.api.table import BY_KEY
 from odradek.base.units import INT32_MAX
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.compile import decode
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import decode
+from odradek.wire.schema.malformed import Malformed
 from support.asking import ALL, created
 from support.hostile import CASES, forge_for, frame_of, mutated
 from support.raw_client import RawClient, frame

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, FETCH, LEADER, PRODUCE, created, fetch_request, produce_request

@@ -11,7 +11,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import ZERO_UUID
 from odradek.record.builder import encode_batch
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -19,7 +19,7 @@ from differential.scenarios.everything import everything
 from differential.settings import SETTINGS
 from differential.steps import FORMS, KAFKAS, Scenario
 
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 from support.serving import Serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "DIFFERENCES.md"

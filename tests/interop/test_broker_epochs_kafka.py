@@ -18,7 +18,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,

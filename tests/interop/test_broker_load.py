@@ -16,7 +16,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -12,7 +12,7 @@ from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import iter_records
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -59,7 +59,7 @@ from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 from support.asking import leaders
 from support.extremes import extremes_of
 from support.raw_client import Closed, RawClient

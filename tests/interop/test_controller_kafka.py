@@ -31,7 +31,7 @@ from odradek.core.controller.broker_request_batch import ToBroker
 from odradek.core.controller.controller import Controller
 from odradek.core.kernel.cluster_view import Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.net.controller.controller_thread import ControllerThread
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

@@ -15,7 +15,7 @@ from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from odradek.base.limits import DECODED_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from odradek.testing import Broker
-from odradek.wire.varint import uvarint
+from odradek.wire.schema.varint import uvarint
 from support.raw_client import RawClient, raw_frame
 
 pytestmark = REAL_KAFKA

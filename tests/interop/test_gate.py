@@ -15,7 +15,7 @@ from odradek.core.kernel.access import ANONYMOUS, Principal
 from odradek.core.kernel.moment import Moment
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import client_context
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.request import Request

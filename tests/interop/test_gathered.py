@@ -26,7 +26,7 @@ from odradek.net.clients.client_connection import READ_BYTES_PER_TURN, ClientCon
 from odradek.net.loop.active_connections import Heard
 from odradek.net.loop.gathering import CONNECTIONS_MAX, REQUESTS_MAX
 from odradek.net.loop.readers import DIRECT_MAX
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.produce import ProduceResponse

@@ -8,7 +8,7 @@ import time
 from odradek.app.serve.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.testing import Broker
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupResponse

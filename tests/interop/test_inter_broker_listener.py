@@ -11,7 +11,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -23,6 +22,7 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.raw_client import Closed, RawClient
 from support.serving_cluster import ServingCluster, free_ports
 from support.waiting import SECONDS_MAX

@@ -19,8 +19,8 @@ from odradek.coordination import layout
 from odradek.coordination.tree import Tree, children_if_there
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.kernel.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, metadata_version
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.kafka_versions import KAFKAS, line_of
 from support.raw_client import RawClient
 from support.serving import Serving

@@ -19,9 +19,9 @@ from odradek.core.broker.broker import Broker
 from odradek.core.controller.events import ShutDown
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.core.kernel.moment import Moment
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.stop_replica import StopReplicaResponse
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import decode, encode
 from support.between_brokers import CASES
 from support.controller_values import IDS, ValueMaker, proposals, sent
 

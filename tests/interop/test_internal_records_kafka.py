@@ -23,11 +23,11 @@ from odradek.record.internal.consumer_protocol import (
     encode_subscription,
 )
 from odradek.record.internal.offsets import LegacyOffsetCommitKey
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.compile import encode as encode_message
-from odradek.wire.primitives import UUID
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import encode as encode_message
+from odradek.wire.schema.primitives import UUID
+from odradek.wire.schema.schema import schema_of
 from unit.wire.wire_support import Maker
 
 pytestmark = [*REAL_KAFKA, *OLD_KAFKA]

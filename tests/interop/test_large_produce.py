@@ -25,7 +25,7 @@ from odradek.net.native.movers import Movers
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.testing import Broker
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.asking import (
     ALL,

@@ -11,10 +11,10 @@ import pytest
 
 from odradek.api.table import BY_KEY
 from odradek.base.uuids import Uuid
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.asking import created
 from support.largest import Known, largest, ways
 from support.loop_time import hold_ms_max

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # Its stubs do not export them.
 
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

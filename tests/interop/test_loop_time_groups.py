@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from odradek.record.builder import encode_batch
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.record.builder import encode_batch
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -20,7 +20,6 @@ from odradek.base.errors import ErrorCode
 from odradek.base.uuids import ZERO_UUID
 from odradek.record.builder import encode_batch
 from odradek.testing import Broker
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -33,6 +32,7 @@ from odradek.wire.messages.list_offsets import (
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.schema.api_keys import ApiKey
 from support.raw_client import Closed, RawClient, frame
 
 SECONDS_MAX = 120

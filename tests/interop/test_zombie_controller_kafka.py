@@ -29,8 +29,7 @@ from odradek.core.controller.broker_request_batch import (
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.list_offsets import (
@@ -42,6 +41,7 @@ from odradek.wire.messages.list_offsets import (
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.raw_client import RawClient, frame
 
 pytestmark = OLD_KAFKA

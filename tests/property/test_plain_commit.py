@@ -18,9 +18,8 @@ from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.core.kernel.parked import Parked
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -47,6 +46,7 @@ from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from odradek.wire.schema.malformed import Malformed
 from support.alike import Damage, Usual, lengthen
 from support.in_memory import Harness
 from support.kept import committed_offsets

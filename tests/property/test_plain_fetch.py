@@ -23,9 +23,8 @@ from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.log.log.flush import Flush
 from odradek.record.builder import encode_batch
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.wire.messages.fetch import (
@@ -37,6 +36,7 @@ from odradek.wire.messages.fetch import (
     ReplicaState,
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.schema.malformed import Malformed
 from support.alike import Damage, Usual, lengthen
 from support.in_memory import NOW_MS, Harness
 

@@ -21,11 +21,11 @@ from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.wire.schema.malformed import Malformed
 from support.in_memory import NOW_MS, Harness
 
 VERSIONS = range(3, 14)

@@ -8,10 +8,10 @@ from struct import pack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.wire.api_keys import ApiKey, request_header_version
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey, request_header_version
+from odradek.wire.schema.malformed import Malformed
 
 BUFFER_BYTES = 64  # Small, so that frames of a test fill it, cross its end and outgrow it.
 REQUEST_BYTES_MAX = 400

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.limits import TAGGED_FIELDS_MAX
-from odradek.wire.varint import read_uvarint, skip_tags, uvarint
+from odradek.wire.schema.varint import read_uvarint, skip_tags, uvarint
 
 values = st.one_of(st.integers(0, (1 << 35) - 1), st.sampled_from([0, 127, 128, 16383, 16384, (1 << 32) - 1]))
 

@@ -15,8 +15,8 @@ from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFF
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Chunk
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Chunk
 from sim.simclock import MILLISECOND_US
 from sim.simsocket import SimSocket
 

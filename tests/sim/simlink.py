@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from sim.simclock import MILLISECOND_US, SECOND_US, SimNode, Timer
 from sim.simnet import SimNetwork
 from sim.simsocket import SimSocket

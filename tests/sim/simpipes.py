@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek.base.units import BrokerId
 from odradek.net.channels.channel_requests import RequestBuilder
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from sim.simrequests import CLIENTS, TIMEOUT_US, Lines, Talk
 from support.in_memory import frame_of
 

@@ -25,7 +25,7 @@ from odradek.net.cluster.isr_changes import IsrChanges, Then
 from odradek.net.cluster.unclean_shutdown import Doubt
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from sim.simclock import SimNode
 from sim.simcontrolled import DIRECTORY, ControlledCluster, SimControlled
 from sim.simcontroller import SESSION_MS, SimMember

@@ -19,9 +19,9 @@ from odradek.core.controller.broker_request_batch import ToBroker
 from odradek.core.kernel.access import Operation, Principal
 from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.wire.api_keys import ApiKey, request_header_version
 from odradek.wire.catalog import APIS
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import ApiKey, request_header_version
+from odradek.wire.schema.schema import schema_of
 from support.in_memory import CLIENT, Harness, frame_of
 from support.rights import Granted, on_cluster
 

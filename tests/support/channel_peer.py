@@ -19,9 +19,9 @@ from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel import Channel
 from odradek.net.channels.channel_connection import ChannelConnection
 from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.schema.compile import decode, encode
 
 SECONDS_MAX = 60
 HOST = "127.0.0.1"

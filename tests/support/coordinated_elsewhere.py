@@ -20,7 +20,7 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
 from odradek.record.builder import encode_batch
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse

@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 from odradek.base.units import INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX
-from odradek.wire.layout import FieldLayout, StructLayout, layout
-from odradek.wire.primitives import BOOL, INT8, INT16, INT32, INT64, STRING, UUID
+from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
+from odradek.wire.schema.primitives import BOOL, INT8, INT16, INT32, INT64, STRING, UUID
 
 NAMES = ("../../evil", "", ".", "..", "é" * 100, "x" * 249, "x" * 250, "\0", "nowhere")
 

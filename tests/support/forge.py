@@ -6,8 +6,20 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from odradek.base.units import INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX
-from odradek.wire.layout import FieldLayout, StructLayout, layout
-from odradek.wire.primitives import BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, Primitive
+from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
+from odradek.wire.schema.primitives import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    Primitive,
+)
 
 LENGTHS = (0, 1, 1, 1, 2, 3)
 SMALL = (-2, -1, 0, 0, 0, 1, 1, 2, 3)

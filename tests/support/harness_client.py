@@ -10,7 +10,7 @@ from odradek.api.request.gate import Admission
 from odradek.api.request.outcome import Encoded
 from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from support.in_memory import Harness
 from support.raw_client import frame
 

@@ -11,7 +11,7 @@ from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from support.forge import Forge
 
 CASES = [(api.key, version) for api in BY_KEY.values() for version in api.versions]

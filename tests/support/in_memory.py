@@ -48,7 +48,7 @@ from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import FileSlice, RealDisk
 from odradek.net.loop.traffic import Latencies
 from odradek.net.shell.effect_executor import Effects, Writers
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
 from support.at_once import AtOnce

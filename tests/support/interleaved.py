@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from odradek.api.conversation import Conversation
 from odradek.log.files.disk import FileSlice
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from support.in_memory import Harness, frame_of
 
 Answer = TypeVar("Answer")

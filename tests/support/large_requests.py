@@ -24,7 +24,7 @@ from odradek.net.loop import active_connections as heard
 from odradek.net.native.movers import Movers
 from odradek.testing.configuration import places
 from odradek.testing.host import Host
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import FETCH, PRODUCE, fetch_all, produce_request, produced

@@ -10,7 +10,6 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.record.builder import encode_batch
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import (
     add_partitions_to_txn,
     alter_configs,
@@ -79,6 +78,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 ELEMENTS = REQUEST_ELEMENTS_MAX - 100
 

@@ -8,7 +8,7 @@ import struct
 from types import TracebackType
 from typing import TypeVar
 
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 CLIENT_ID = "raw"

@@ -17,11 +17,8 @@ from typing import Any, Self
 
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.compile import decode
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.metadata import (
     MetadataRequest,
@@ -32,7 +29,10 @@ from odradek.wire.messages.metadata import (
 )
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import decode
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.schema import schema_of
 
 Handler = Callable[[Any, int], object]
 

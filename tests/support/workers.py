@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from odradek.base.errors import ErrorCode
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import PRODUCE, fetch, produce_request
 from support.raw_client import Closed, RawClient, frame

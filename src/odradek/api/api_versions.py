@@ -13,13 +13,13 @@ import re
 from odradek.api.request.call import Call
 from odradek.api.table import BY_KEY, table_of
 from odradek.base.errors import ErrorCode
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_NAMED_SINCE = 3

@@ -33,11 +33,11 @@ from odradek.core.broker.broker import Broker
 from odradek.core.broker.effects import Work
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import IN_MEMORY, Buffer, Chunk
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import IN_MEMORY, Buffer, Chunk
 
 log = logging.getLogger(__name__)
 

@@ -44,15 +44,15 @@ from odradek.core.broker.effects import Work
 from odradek.core.broker.large_requests import Turn
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.compile import decode, decode_small
-from odradek.wire.errors import Malformed, TooManyElements
 from odradek.wire.kafka_0_7 import explain_request
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import decode, decode_small
+from odradek.wire.schema.malformed import Malformed, TooManyElements
 
 log = logging.getLogger(__name__)
 

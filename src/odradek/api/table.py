@@ -15,8 +15,8 @@ from odradek.api.request.call import Call
 from odradek.base.errors import ErrorCode
 from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import OWN_KEYS_FROM, ApiKey
 from odradek.wire.messages.api_versions import ApiVersion
+from odradek.wire.schema.api_keys import OWN_KEYS_FROM, ApiKey
 
 # The one place where bodies of all kinds meet: each handler is typed for its own message.
 Handler = Callable[[Call, Any], object | Parked[object] | None]

@@ -18,13 +18,13 @@ from odradek.core.fetch.fetch_sessions import FetchKey
 from odradek.core.kernel.parked import Parked
 from odradek.testing.frames import frame_of
 from odradek.testing.topics_named import FIELDS, name_of, names_anything, parted
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.wire.messages.metadata import MetadataResponse
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.api_keys import ApiKey
 
 Answer: TypeAlias = Encoded | Parked[Encoded]
 Answering: TypeAlias = Generator[Wait, Resumed, Answer]  # On the way to an answer: what is waited for, as in Steps.

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from odradek.base.errors import ErrorCode
 from odradek.testing.names import api_named, error_named
 from odradek.testing.topics_named import FIELDS
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 
 WAIT_SECONDS = 10.0
 

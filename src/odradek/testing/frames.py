@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from odradek.net.shell.outbox import FileBytes
-from odradek.wire.primitives import IN_MEMORY, Chunk
+from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
 
 def frame_of(chunks: Iterable[Chunk] | None) -> bytes:

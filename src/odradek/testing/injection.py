@@ -28,8 +28,8 @@ from odradek.net.shell.shell import Shell
 from odradek.testing.error_answers import Answering, ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults
 from odradek.testing.topics_named import topics_of
-from odradek.wire.compile import decode
 from odradek.wire.request import Request
+from odradek.wire.schema.compile import decode
 
 AFTERWARDS_MS = SECOND_MS
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from odradek.api.table import BY_KEY
 from odradek.base.errors import ErrorCode
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 
 Number = TypeVar("Number", bound=IntEnum)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.broker.broker import Broker
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 
 
 class Fields(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from odradek.wire.explain import catalog_text, classes_named, explain
-from odradek.wire.layout import versions_text
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.layout import versions_text
+from odradek.wire.schema.schema import schema_of
 
 USAGE = "say `list`, or `explain NAME VERSION`, as in `python -m odradek.wire explain Fetch 12`"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -58,6 +57,7 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from odradek.wire.schema.api_keys import ApiKey
 
 APIS: dict[ApiKey, tuple[type, type]] = {
     ApiKey.PRODUCE: (ProduceRequest, ProduceResponse),

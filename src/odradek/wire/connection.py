@@ -30,14 +30,14 @@ from odradek.base.limits import (
     REQUESTS_PER_READ_TO_GROW_MAX,
     TAGGED_FIELDS_MAX,
 )
-from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
 from odradek.wire.budget import Share
-from odradek.wire.errors import Malformed, cut_short
 from odradek.wire.kafka_0_7 import explain_frame
 from odradek.wire.pages import Pages
-from odradek.wire.primitives import Buffer, Chunk
 from odradek.wire.request import Request
-from odradek.wire.varint import skip_tags
+from odradek.wire.schema.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
+from odradek.wire.schema.malformed import Malformed, cut_short
+from odradek.wire.schema.primitives import Buffer, Chunk
+from odradek.wire.schema.varint import skip_tags
 
 _SIZE_BYTES = 4
 _HEADER_BYTES_MIN = 8  # A header of version 0.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.wire.api_keys import request_header_version, response_header_version
 from odradek.wire.catalog import APIS, HEADERS
-from odradek.wire.compile import reader_text, writer_text
-from odradek.wire.layout import FieldLayout, StructLayout, layout, versions_text
-from odradek.wire.primitives import Primitive
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import request_header_version, response_header_version
+from odradek.wire.schema.compile import reader_text, writer_text
+from odradek.wire.schema.layout import FieldLayout, StructLayout, layout, versions_text
+from odradek.wire.schema.primitives import Primitive
+from odradek.wire.schema.schema import schema_of
 
 _NAME_WIDTH = 42
 

@@ -17,10 +17,10 @@ from struct import Struct
 
 from odradek.base.limits import BATCH_BYTES_MAX, TOPIC_NAME_CHARACTERS_MAX
 from odradek.base.units import INT16_MAX
-from odradek.wire.api_keys import request_header_version
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import request_header_version
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer
 
 _PRODUCE, _FETCH, _MULTIFETCH, _MULTIPRODUCE, _OFFSETS = range(5)
 _MULTIPLE = {_MULTIFETCH, _MULTIPRODUCE}

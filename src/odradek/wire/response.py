@@ -8,11 +8,11 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as struct_error
 
-from odradek.wire.api_keys import response_header_version
-from odradek.wire.compile import Writer, writer
-from odradek.wire.primitives import Chunk, Splices
 from odradek.wire.request import Request
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import response_header_version
+from odradek.wire.schema.compile import Writer, writer
+from odradek.wire.schema.primitives import Chunk, Splices
+from odradek.wire.schema.schema import schema_of
 
 COPIED_BYTES_MAX = 1024 * 1024  # A bytearray has room to grow, and what is sent needs none; but copying takes time.
 

@@ -16,12 +16,12 @@ from struct import Struct
 from typing import Any, cast
 
 from odradek.base.places import places
-from odradek.wire.api_keys import response_header_version
-from odradek.wire.compile import writer
-from odradek.wire.layout import FieldLayout, StructLayout, layout
-from odradek.wire.primitives import INT16, INT32, INT64, RECORDS, Chunk, Primitive, Splice, Splices
-from odradek.wire.schema import schema_of
-from odradek.wire.varint import read_uvarint, uvarint
+from odradek.wire.schema.api_keys import response_header_version
+from odradek.wire.schema.compile import writer
+from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
+from odradek.wire.schema.primitives import INT16, INT32, INT64, RECORDS, Chunk, Primitive, Splice, Splices
+from odradek.wire.schema.schema import schema_of
+from odradek.wire.schema.varint import read_uvarint, uvarint
 
 NUMBERS = (INT16, INT32, INT64)
 REST_BYTES_MIN = 16  # Fewer bytes are no batch, and may be less than a length.

@@ -10,7 +10,6 @@ from differential.batches import batch
 from differential.steps import id_of
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.configs.edits import Operation
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -46,6 +45,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.wire.schema.api_keys import ApiKey
 
 TRIMMED = "trimmed-"  # How topics begin that lose records, or are measured.
 TRIMMED_BASE = f"{TRIMMED}base"

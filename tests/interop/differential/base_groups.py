@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from differential.steps import id_of
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import offset_commit, offset_fetch
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -25,6 +24,7 @@ from odradek.wire.messages.offset_delete import (
 )
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.wire.schema.api_keys import ApiKey
 
 BASE = "base"
 LONG_MS = 30_000  # A session that no scenario outlasts.

@@ -11,7 +11,6 @@ from odradek.base.units import TimestampMs
 from odradek.base.uuids import ZERO_UUID
 from odradek.record.batch import TRANSACTIONAL
 from odradek.record.builder import RecordIn, encode_batch
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import describe_producers, txn_offset_commit
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -27,6 +26,7 @@ from odradek.wire.messages.list_transactions import ListTransactionsRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from odradek.wire.schema.api_keys import ApiKey
 
 ALL = -1
 MINUTE_MS = 60_000

@@ -16,7 +16,7 @@ from differential.steps import CLUSTER, SESSION, id_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
 from odradek.record.batch import HEADER, HEADER_BYTES, BatchHeader, iter_batches
-from odradek.wire.layout import FieldLayout, StructLayout, layout
+from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
 
 Tree = Any  # JSON.
 SOME_TIME = "a time"

@@ -10,9 +10,7 @@ from differential.masks import Names, Tree
 from differential.steps import CLIENT_ID, CLUSTER, CORRELATION_ID, Ready, Scenario, Step, Taken, key_of
 from differential.waits import POLL_SECONDS, SECONDS_MAX, Wait
 from odradek.base.errors import ErrorCode
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.client import decode_response
-from odradek.wire.errors import Malformed
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.wire.messages.list_offsets import (
@@ -25,6 +23,8 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.malformed import Malformed
 from support.raw_client import Closed, RawClient, raw_frame
 
 CLOSED, SILENCE, NOTHING = "the connection is closed", "no answer", "neither an answer nor a closed connection"

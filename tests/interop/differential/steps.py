@@ -17,9 +17,9 @@ from differential.waits import Wait
 from odradek.api.table import BY_KEY
 from odradek.base.uuids import Uuid
 from odradek.wire.catalog import APIS
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.create_topics import CreatableTopic
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 
 VALID, BORDERLINE, WRONG = "valid", "borderline", "wrong"
 FORMS = (VALID, BORDERLINE, WRONG)

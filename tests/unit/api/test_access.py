@@ -28,10 +28,10 @@ from odradek.api.table import BY_KEY, Api
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.access import EVERYTHING, Principal, Rights
 from odradek.core.kernel.moment import Moment
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.schema.api_keys import ApiKey
 from support.harness_client import HarnessClient
 from support.in_memory import Harness
 from support.rights import Granted

@@ -17,8 +17,7 @@ from odradek.core.kernel.parked import Parked
 from odradek.core.partition.partition import Partition
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX
 from odradek.record.builder import encode_batch
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -31,6 +30,7 @@ from odradek.wire.messages.offset_commit import (
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey
 from support.in_memory import NOW_MS, Harness
 from support.rights import Granted, Rule
 from support.transactional import Transactional, make_topic

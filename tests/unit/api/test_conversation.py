@@ -22,12 +22,8 @@ from odradek.core.kernel.access import Principal
 from odradek.core.kernel.moment import Moment
 from odradek.log.files.disk import FileSlice
 from odradek.record.builder import encode_batch
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.client import decode_response
-from odradek.wire.compile import decode, encode
-from odradek.wire.errors import Malformed
-from odradek.wire.layout import layout
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -47,6 +43,10 @@ from odradek.wire.messages.produce import (
 )
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import decode, encode
+from odradek.wire.schema.layout import layout
+from odradek.wire.schema.malformed import Malformed
 from support.hostile import forge_for
 from support.in_memory import NOW_MS, Harness, InMemoryHost, frame_of
 

@@ -8,13 +8,13 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.malformed import Malformed
 from support.between_brokers import BetweenBrokers
 from support.in_memory import Harness
 from support.transactional import Transactional, committed, make_topic

@@ -26,9 +26,7 @@ from odradek.core.controller.broker_request_batch import (
 from odradek.core.controller.events import AlteredPartition, AlterPartitions
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -39,6 +37,8 @@ from odradek.wire.messages.alter_partition import (
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataResponse
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.malformed import Malformed
 from support.between_brokers import CASES, BetweenBrokers, extend_table, frame
 from support.controlling import OTHER, Controlling, name_of, topic_id
 from support.forge import Forge

@@ -14,7 +14,6 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, BrokerId
 from odradek.core.controller.events import ShutDown
 from odradek.core.partition.alter_partition_manager import ProposedIsr
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -23,6 +22,7 @@ from odradek.wire.messages.alter_partition import (
     ResponseTopicData,
 )
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from odradek.wire.schema.compile import decode, encode
 from support.controller_values import BY_ID, IDS, ValueMaker, proposals, sent
 
 ROUNDS = 60

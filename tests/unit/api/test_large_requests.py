@@ -13,7 +13,6 @@ from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import LARGE_REQUEST_BYTES, REQUEST_ELEMENTS_MAX
 from odradek.core.broker.effects import Work
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -23,6 +22,7 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from odradek.wire.schema.malformed import Malformed
 from support.in_memory import Harness, frame_of
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,6 @@ from odradek.base.units import NO_BROKER
 from odradek.core.kernel.access import ANONYMOUS, Operation, ResourceType
 from odradek.core.kernel.parked import Parked
 from odradek.record.builder import encode_batch
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -38,6 +37,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey
 from support.asking import ALL, LEADER, PRODUCE, produce_request
 from support.configuring import BROKER, SET, alter
 from support.controlling import OTHER, Controlling

@@ -11,13 +11,13 @@ from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.led import ALL_THREE, Led
 
 VERSIONS = (0, 1, 2)

@@ -16,7 +16,7 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.transaction_states import TransactionState
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.end_txn import EndTxnResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import ProduceResponse

@@ -11,7 +11,7 @@ import pytest
 from odradek.api.__main__ import source_of
 from odradek.api.table import BY_KEY, Api
 from odradek.wire.catalog import APIS
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 
 WHAT_A_START_LOADS = """
 import sys

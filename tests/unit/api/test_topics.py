@@ -11,8 +11,6 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -40,6 +38,8 @@ from odradek.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.malformed import Malformed
 from support.controlling import Controlling
 from support.in_memory import Harness
 

@@ -30,7 +30,6 @@ from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
 from odradek.client.connection.versions import ApiRange
 from odradek.log.files.log_file_names import DAMAGES
 from odradek.tls.config import TlsConfig
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -51,6 +50,7 @@ from odradek.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey
 from support.certificates import Authority, Known, written
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.tls_proxy import TlsProxy

@@ -20,7 +20,6 @@ from odradek.client.connection.client_errors import (
 from odradek.client.consumer.fetcher import Fetched, Fetcher
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -28,6 +27,7 @@ from odradek.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker, topic_id
 
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from odradek.base.errors import Refused
 from odradek.record.internal.cluster_metadata import RECORDS, TopicRecord, decode_metadata
-from odradek.wire.compile import encode
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.compile import encode
+from odradek.wire.schema.schema import schema_of
 from unit.wire.wire_support import FACTS, Maker, MessageFact, check_message
 
 NAMES = {cls.__name__ for cls in RECORDS}

@@ -32,7 +32,7 @@ from odradek.record.internal.offsets import (
     OffsetCommitValue,
 )
 from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 from unit.wire.wire_support import Maker, check_message, dumb_encode, record_facts
 
 pytestmark = pytest.mark.slow

@@ -10,13 +10,13 @@ from struct import pack
 import pytest
 
 from odradek.base.limits import RECEIVE_BUFFER_BYTES
-from odradek.wire.api_keys import ApiKey, request_header_version, response_header_version
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.metadata import MetadataRequest
-from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey, request_header_version, response_header_version
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Chunk
 
 
 def frame(  # noqa: PLR0917

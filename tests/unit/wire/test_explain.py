@@ -10,7 +10,7 @@ import pytest
 from odradek.wire.__main__ import main
 from odradek.wire.catalog import APIS
 from odradek.wire.explain import explain
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 
 
 def test_list_names_every_api(capsys: pytest.CaptureFixture[str]) -> None:

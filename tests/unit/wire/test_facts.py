@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from wire_support import FOREVER, check_message, interval, message_facts, table
 
-from odradek.wire.api_keys import FLEXIBLE_FROM, OWN_KEYS_FROM, ApiKey
 from odradek.wire.catalog import APIS, HEADERS
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import FLEXIBLE_FROM, OWN_KEYS_FROM, ApiKey
+from odradek.wire.schema.schema import schema_of
 
 KAFKAS = {key: pair for key, pair in APIS.items() if key < OWN_KEYS_FROM}
 CLASSES = [cls for pair in (*KAFKAS.values(), HEADERS) for cls in pair]

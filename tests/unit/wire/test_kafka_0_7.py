@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.wire.catalog import APIS
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.kafka_0_7 import explain_request, is_kafka_0_7
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.schema.malformed import Malformed
 from support.kafka_0_7 import FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS, PRODUCE, part, request
 
 KINDS = [PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS]

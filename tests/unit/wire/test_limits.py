@@ -9,15 +9,15 @@ from struct import pack
 import pytest
 
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
-from odradek.wire.compile import decode, decode_small
-from odradek.wire.errors import Malformed, TooManyElements
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.header import RequestHeader
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.produce import ProduceRequest
-from odradek.wire.varint import uvarint
+from odradek.wire.schema.compile import decode, decode_small
+from odradek.wire.schema.malformed import Malformed, TooManyElements
+from odradek.wire.schema.varint import uvarint
 
 EMPTY_TAGS = b"\0"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from wire_support import Maker, MessageFact, build, dumb_encode, interval, message_facts
 
-from odradek.wire.compile import Reader, decode, encode, reader
-from odradek.wire.errors import Malformed
+from odradek.wire.schema.compile import Reader, decode, encode, reader
+from odradek.wire.schema.malformed import Malformed
 
 pytestmark = pytest.mark.slow
 

@@ -15,12 +15,12 @@ import pytest
 from wire_support import Maker, is_our_own
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.compile import encode
 from odradek.wire.messages.api_versions import ApiVersionsResponse
-from odradek.wire.primitives import UUID, Primitive
-from odradek.wire.schema import Field, schema_of
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import encode
+from odradek.wire.schema.primitives import UUID, Primitive
+from odradek.wire.schema.schema import Field, schema_of
 
 pytestmark = pytest.mark.slow
 

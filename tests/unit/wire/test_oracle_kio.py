@@ -17,8 +17,8 @@ from wire_support import Maker, snake_case
 from odradek.base.uuids import ZERO_UUID
 from odradek.record.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from odradek.wire.catalog import APIS, HEADERS
-from odradek.wire.compile import decode, encode
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.compile import decode, encode
+from odradek.wire.schema.schema import schema_of
 
 pytestmark = pytest.mark.slow
 

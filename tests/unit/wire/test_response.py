@@ -7,9 +7,8 @@ from struct import pack, unpack
 import pytest
 
 from odradek.api.conversation import in_memory
-from odradek.wire.client import decode_response, encode_request
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.wire.messages.header import RequestHeader
@@ -22,9 +21,10 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.wire.primitives import Buffer, Chunk, SplicedRecords
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer, Chunk, SplicedRecords
 
 
 class Slice:

@@ -9,8 +9,6 @@ import pytest
 
 from odradek.base.places import places
 from odradek.base.uuids import Uuid
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -27,9 +25,11 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.compile import decode, encode
+from odradek.wire.schema.primitives import Chunk
 from odradek.wire.template import AnswerTemplate, NumbersTemplate, RecordsTemplate
 
 TOPIC_ID = Uuid(b"\xff" * 16)

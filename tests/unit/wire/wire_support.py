@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, TypedDict
 
-from odradek.wire.primitives import (
+from odradek.wire.schema.primitives import (
     BOOL,
     BYTES,
     FLOAT64,
@@ -26,8 +26,8 @@ from odradek.wire.primitives import (
     UUID,
     Primitive,
 )
-from odradek.wire.schema import OWN_TAGS_FROM, Field, Marker, default_instance, message, schema_of
-from odradek.wire.schema import struct as struct_class
+from odradek.wire.schema.schema import OWN_TAGS_FROM, Field, Marker, default_instance, message, schema_of
+from odradek.wire.schema.schema import struct as struct_class
 
 FACTS = Path(__file__).parents[2] / "protocol"
 FOREVER = 1 << 15

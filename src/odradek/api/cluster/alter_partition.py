@@ -26,7 +26,7 @@ from odradek.wire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 BY_ID_FROM, WITH_EPOCHS_FROM = 2, 3
 

@@ -19,7 +19,7 @@ from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _remaining = maker(RemainingPartition)
 

@@ -29,7 +29,7 @@ from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 GROUPED_FROM, ANSWERED_BY_ID_FROM, WITH_RECOVERY_FROM, LAST = 2, 5, 6, 7
 

@@ -27,7 +27,7 @@ from odradek.wire.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 GROUPED_FROM, WITH_EPOCHS_FROM = 1, 3
 STALE = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)

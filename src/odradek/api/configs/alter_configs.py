@@ -10,13 +10,13 @@ from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.configs.edits import Operation
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 
 def handle(call: Call, body: AlterConfigsRequest) -> Slices:

@@ -21,7 +21,7 @@ from odradek.base.units import SECOND_MS
 from odradek.core.broker.effects import AlterConfigs, Altered, ConfigOwner
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
 from odradek.core.kernel import access, topic_names
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 
 TIMEOUT_MS = 30 * SECOND_MS  # The requests have none of their own; clients give up after as long by default.
 KEYS_MAX = 1000  # Of one resource; a broker has some four hundred.

@@ -6,13 +6,13 @@ from odradek.api.configs.config_changes import Key, altered, told_as
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 
 def handle(call: Call, body: IncrementalAlterConfigsRequest) -> Slices:

@@ -17,7 +17,7 @@ from odradek.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 NO_RECORDS = b""
 # A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a

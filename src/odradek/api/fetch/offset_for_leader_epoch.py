@@ -25,7 +25,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _end_offset = maker(EpochEndOffset)
 

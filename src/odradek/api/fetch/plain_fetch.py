@@ -32,9 +32,9 @@ from odradek.core.partition.partition import Partition, Readable
 from odradek.core.partition.positions import ISOLATION_LEVELS
 from odradek.core.partition.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
-from odradek.wire.primitives import Splice
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.primitives import Splice
 
 _VERSION_MIN = 4
 _NO_REPLICA = -1

@@ -21,7 +21,7 @@ from odradek.core.groups.group_offset_delete import AT_ONCE_MAX, LongDelete, del
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _result = maker(DeletableGroupResult)
 

@@ -23,7 +23,7 @@ from odradek.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 NOT_FOUND_SINCE = 6
 

@@ -19,7 +19,7 @@ from odradek.core.coordinators.state_topics import partition_for
 from odradek.core.kernel.access import DENIED, Operation, ResourceType
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _coordinator = maker(Coordinator)
 

@@ -20,7 +20,7 @@ from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Leaver, Left
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 MANY_SINCE = 3
 

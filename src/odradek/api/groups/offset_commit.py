@@ -32,7 +32,7 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 TOPIC_IDS_SINCE = 10
 

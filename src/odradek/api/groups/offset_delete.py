@@ -26,7 +26,7 @@ from odradek.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _partition = maker(OffsetDeleteResponsePartition)
 

@@ -38,7 +38,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 ERROR_OF_ALL_SINCE = 2
 MANY_GROUPS_SINCE = 8

@@ -38,7 +38,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 LOADING_SINCE = 2
 ABORTABLE_SINCE = 4

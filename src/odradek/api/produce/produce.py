@@ -23,7 +23,7 @@ from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.verification import Verification
 from odradek.record.batch import BatchHeader
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _answer = maker(ProduceResponse)
 

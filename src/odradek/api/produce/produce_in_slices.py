@@ -32,7 +32,7 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 LOOKED_INTO_PARTS = 10  # Of a slice: what a small batch whose records are read costs more than another.
 FIRST_WRITE_PARTS = 20  # Of a slice: what the first write in a leader epoch costs more than another.

@@ -26,7 +26,7 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 ZSTD_SINCE = 7
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from odradek.api.request.call import Call, Peer
 from odradek.core.kernel.access import ANONYMOUS
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.request import Request
+from odradek.wire.schema.api_keys import ApiKey
 
 Fields = dict[str, object]
 

@@ -16,9 +16,9 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.broker.effects import Work
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.primitives import Chunk
 
 NO_BODY = memoryview(b"")  # An answer that waits must not keep the receive buffer alive.
 

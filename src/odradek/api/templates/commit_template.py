@@ -19,9 +19,9 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
+from odradek.wire.schema.primitives import Chunk
 from odradek.wire.template import AnswerTemplate, NumbersTemplate
 
 Respond = Callable[[ErrorCode], OffsetCommitResponse]

@@ -16,13 +16,13 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.broker.effects import Growth, GrowTopics
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 Plans = dict[TopicName, Growth | Refused]
 

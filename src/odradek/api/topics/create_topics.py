@@ -20,7 +20,6 @@ from odradek.core.broker.effects import CreateTopics
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, UNSET, TopicSpec
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -28,6 +27,7 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 Plans = dict[str, TopicInfo | Refused]
 Told = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]

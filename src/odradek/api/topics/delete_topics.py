@@ -20,8 +20,8 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.broker.effects import DeleteTopics
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import TopicInfo
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.schema.api_keys import ApiKey
 
 DISABLED_SINCE = 3
 BY_STATE_SINCE = 6

@@ -30,7 +30,6 @@ from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, PartitionInfo, TopicInfo
 from odradek.core.kernel.parked import Parked
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -39,6 +38,7 @@ from odradek.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.wire.schema.api_keys import ApiKey
 
 NULL_MEANS_ALL_SINCE = 1
 ASKED_BY_ID_SINCE = 12

@@ -29,7 +29,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _partition = maker(AddPartitionsToTxnPartitionResult)
 

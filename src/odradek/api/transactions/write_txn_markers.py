@@ -27,7 +27,7 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from odradek.wire.schema import maker
+from odradek.wire.schema.schema import maker
 
 _result = maker(WritableTxnMarkerPartitionResult)
 

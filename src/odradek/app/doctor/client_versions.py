@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.client.connection.versions import ApiRange
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 
 Ranges = Mapping[int, ApiRange]
 

@@ -11,14 +11,14 @@ from odradek.base.units import INT16_MAX, NO_BROKER
 from odradek.client.cluster.topic_metadata import Broker, Metadata, Topic
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import ClientError, KafkaUnavailable, NotKafka, Unsupported
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.schema import schema_of
 
 BROKER_RESOURCE = 4
 MAY_CREATE_SINCE = 4

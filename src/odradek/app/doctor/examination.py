@@ -27,7 +27,7 @@ from odradek.client.connection.client_errors import (
     Unsupported,
 )
 from odradek.tls.config import TlsConfig
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.schema.api_keys import ApiKey
 
 ANSWER_BYTES_MAX = 100 * MIB
 

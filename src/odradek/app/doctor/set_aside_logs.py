@@ -19,8 +19,8 @@ from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.meta_properties import WrongDirectory, identity
 from odradek.log.segment.checkpoints import BadCheckpoint, read_damages, read_uncleanable
 from odradek.log.segment.damage import KnownDamage
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from odradek.wire.schema.api_keys import ApiKey
 
 CHECK = "log dirs"
 OFFLINE_ADVICE = "Look into the broker's log for what is wrong with its disk, mend that, and start the broker again."

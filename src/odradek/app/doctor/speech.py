@@ -13,9 +13,9 @@ from struct import Struct, pack
 from typing import NamedTuple
 
 from odradek.client.connection.client_config import Address
-from odradek.wire.client import encode_request
+from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest
-from odradek.wire.primitives import Chunk
+from odradek.wire.schema.primitives import Chunk
 
 HEARD_BYTES_MIN = 16  # As many as any sign needs.
 HEARD_BYTES_MAX = 4096

@@ -29,12 +29,12 @@ from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
 from odradek.net.shell.shell import Shell
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
-from odradek.wire.client import decode_response
-from odradek.wire.primitives import IN_MEMORY, Chunk, Primitive
+from odradek.wire.client_codec import decode_response
 from odradek.wire.request import Request
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import IN_MEMORY, Chunk, Primitive
+from odradek.wire.schema.schema import schema_of
 
 log = logging.getLogger(REQUESTS)
 

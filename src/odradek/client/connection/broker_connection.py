@@ -32,10 +32,10 @@ from odradek.client.connection.client_errors import (
 )
 from odradek.client.connection.frame_buffers import Frames
 from odradek.client.connection.versions import ApiRange, version_for
-from odradek.wire.client import decode_response, encode_request
-from odradek.wire.errors import Malformed
+from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.wire.primitives import Chunk
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Chunk
 
 if TYPE_CHECKING:
     from odradek.client.connection.socket_streams import SecureStream

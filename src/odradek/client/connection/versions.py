@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.client.connection.client_errors import Unsupported
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 

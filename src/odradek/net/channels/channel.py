@@ -38,7 +38,7 @@ from odradek.net.channels.channel_requests import (
     UnsupportedVersion,
 )
 from odradek.tls.contexts import Contexts
-from odradek.wire.primitives import Buffer
+from odradek.wire.schema.primitives import Buffer
 
 log = logging.getLogger(__name__)
 

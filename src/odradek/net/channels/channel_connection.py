@@ -25,10 +25,10 @@ from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel_frames import ResponseFrames
 from odradek.net.channels.channel_requests import ChannelConfig, Failed, PendingRequest, Reason, RequestBuilder
 from odradek.tls import reasons
-from odradek.wire.client import encode_request
-from odradek.wire.errors import Malformed
+from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.wire.primitives import Buffer
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer
 
 API_VERSIONS_VERSION = 3
 SOFTWARE_NAME = "odradek"

@@ -13,8 +13,8 @@ from struct import Struct
 
 from odradek.base.buffers import is_free
 from odradek.base.units import KIB
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer
 
 KEPT_BYTES = 16 * KIB  # Larger responses get a buffer of their own; few of those between brokers are.
 

@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek.base.units import MIB
-from odradek.wire.client import decode_response
-from odradek.wire.primitives import Buffer
-from odradek.wire.schema import schema_of
+from odradek.wire.client_codec import decode_response
+from odradek.wire.schema.primitives import Buffer
+from odradek.wire.schema.schema import schema_of
 
 T = TypeVar("T")
 SYSTEM_DEFAULT = -1

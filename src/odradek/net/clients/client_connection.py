@@ -28,9 +28,9 @@ from odradek.net.clients.large_produce_intake import LEFT_BYTES_MIN, Intake, is_
 from odradek.net.loop.gathering import REQUESTS_MAX
 from odradek.net.shell.outbox import outbox_of, principal_of
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer
 from odradek.wire.request import Request
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer
 
 if TYPE_CHECKING:
     from odradek.net.clients.listener import Listener

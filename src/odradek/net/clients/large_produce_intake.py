@@ -15,9 +15,9 @@ from odradek.api.conversation import Conversation
 from odradek.api.produce.large_produce import LargeProduce
 from odradek.api.request.outcome import Staged
 from odradek.net.shell.shell import Shell
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer
 from odradek.wire.request import Request
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer
 
 if TYPE_CHECKING:
     from odradek.net.native.mover import Transfer

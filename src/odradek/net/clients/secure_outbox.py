@@ -14,7 +14,7 @@ from typing import cast
 from odradek.net.shell.outbox import FileBytes, Loop, Outbox
 from odradek.tls.errors import TlsFailed
 from odradek.tls.session import Session
-from odradek.wire.primitives import IN_MEMORY, Chunk
+from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
 PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
 

@@ -27,7 +27,7 @@ from odradek.net.loop.active_connections import Heard
 from odradek.net.loop.descriptors import are_left
 from odradek.net.loop.traffic import Traffic
 from odradek.net.native.movers import Movers
-from odradek.wire.primitives import IN_MEMORY, Chunk
+from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
 if TYPE_CHECKING:
     from odradek.net.native.mover import Transfer

@@ -4,8 +4,8 @@ v1: rebalance_timeout.  v2: current_state_timestamp (KIP-211).  v3: group_instan
 Kafka reads it, but writes v3.  A group without members has neither protocol nor leader.
 """
 
-from odradek.wire.primitives import Bytes, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.primitives import Bytes, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=2, kind="coordinator-key", versions=(0, 0), flexible_from=None)

@@ -6,10 +6,10 @@ value  │ frame, 1 │ type of the record │ version │ the record, flexible 
 from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.wire import compile as compiled
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer, Int8, Int32, Str, UuidField
-from odradek.wire.schema import field, message, schema_of, since
+from odradek.wire.schema import compile as compiled
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer, Int8, Int32, Str, UuidField
+from odradek.wire.schema.schema import field, message, schema_of, since
 
 FRAME = 1
 TOPIC, BROKER = 2, 4  # What a ConfigRecord configures.

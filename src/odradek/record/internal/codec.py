@@ -38,10 +38,10 @@ from odradek.record.internal.offsets import (
     OffsetCommitValue,
 )
 from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
-from odradek.wire import compile as compiled
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import STRING_BYTES_MAX, Buffer
-from odradek.wire.schema import schema_of
+from odradek.wire.schema import compile as compiled
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import STRING_BYTES_MAX, Buffer
+from odradek.wire.schema.schema import schema_of
 
 GROUP_RECORDS: dict[type, type] = {
     LegacyOffsetCommitKey: LegacyOffsetCommitValue,

@@ -8,8 +8,8 @@ A member without classic_member_metadata speaks the consumer protocol.  None has
 that leaves the field out as empty metadata, and so does this.  The same goes for assignment_epochs.
 """
 
-from odradek.wire.primitives import Bytes, Int8, Int32, Int64, Str, UuidField
-from odradek.wire.schema import field, message, struct
+from odradek.wire.schema.primitives import Bytes, Int8, Int32, Int64, Str, UuidField
+from odradek.wire.schema.schema import field, message, struct
 
 
 @message(api_key=3, kind="coordinator-key", versions=(0, 0), flexible_from=None)

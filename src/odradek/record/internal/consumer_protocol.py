@@ -15,10 +15,10 @@ from struct import pack, unpack_from
 from typing import TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.wire.compile import decode, encode
-from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer, Bytes, Int32, Str
-from odradek.wire.schema import field, message, schema_of, since, struct
+from odradek.wire.schema.compile import decode, encode
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Buffer, Bytes, Int32, Str
+from odradek.wire.schema.schema import field, message, schema_of, since, struct
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ retention, gone in v2 (KIP-211).  v3: leader_epoch (KIP-320).  v4: flexible, top
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.primitives import Int32, Int64, Str, UuidField
-from odradek.wire.schema import maker, message, since
+from odradek.wire.schema.primitives import Int32, Int64, Str, UuidField
+from odradek.wire.schema.schema import maker, message, since
 
 
 @message(api_key=0, kind="coordinator-key", versions=(0, 0), flexible_from=None)

@@ -4,8 +4,8 @@ v1: flexible, written from transaction.version 1 on; the producer ids and the ep
 transaction_partitions is null as long as there is nothing to tell.
 """
 
-from odradek.wire.primitives import Int8, Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.primitives import Int8, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=0, kind="coordinator-key", versions=(0, 0), flexible_from=None)

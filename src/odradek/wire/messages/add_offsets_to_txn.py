@@ -4,9 +4,9 @@ v1: throttled after the answer (KIP-219).  v2: may answer PRODUCER_FENCED (KIP-5
 TRANSACTION_ABORTABLE (KIP-890).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import message
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message
 
 
 @message(api_key=ApiKey.ADD_OFFSETS_TO_TXN, kind="request", versions=(0, 4), flexible_from=3)

@@ -5,9 +5,9 @@ broker, many transactions in one request, and verify_only: is the partition in t
 answer TRANSACTION_ABORTABLE (KIP-890).  Clients stay with v3.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

@@ -1,8 +1,8 @@
 """AllocateProducerIds: a broker asks the controller for a block of producer ids that it may give out (KIP-730)."""
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64
-from odradek.wire.schema import field, message
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64
+from odradek.wire.schema.schema import field, message
 
 
 @message(api_key=ApiKey.ALLOCATE_PRODUCER_IDS, kind="request", versions=(0, 0), flexible_from=0)

@@ -5,9 +5,9 @@ features (KIP-584).  v4: features may start at version 0 (KIP-1022).  v5: the br
 to talk to.  A version that the broker doesn't know is answered in v0 with UNSUPPORTED_VERSION.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=ApiKey.API_VERSIONS, kind="request", versions=(0, 5), flexible_from=3)

@@ -1,8 +1,8 @@
 """CompactPartitions: compacts logs now, and tells what that has won.  Odradek's own: Kafka has no such API."""
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, struct
 
 
 @struct

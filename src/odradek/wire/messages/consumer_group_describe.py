@@ -5,10 +5,10 @@ v1: member_type, 0 for a member that still speaks the classic protocol, 1 for on
 Our own, for who asks: the last rebalances, as in DescribeGroups.
 """
 
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.describe_groups import DescribedRebalance
-from odradek.wire.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int8, Int16, Int32, Str, UuidField
-from odradek.wire.schema import OWN_TAGS_FROM, field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int8, Int16, Int32, Str, UuidField
+from odradek.wire.schema.schema import OWN_TAGS_FROM, field, message, since, struct
 
 
 @message(api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, kind="request", versions=(0, 1), flexible_from=0)

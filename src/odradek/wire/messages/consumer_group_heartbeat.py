@@ -4,9 +4,9 @@ Null in the request says: as before.  A null assignment in the answer says the s
 the member makes its id itself (KIP-1082).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

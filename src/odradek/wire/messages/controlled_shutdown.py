@@ -3,9 +3,9 @@
 v0: a request header without client id.  v1: with one, as everywhere else.  v2: broker_epoch (KIP-380).  v3: flexible.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=ApiKey.CONTROLLED_SHUTDOWN, kind="request", versions=(0, 3), flexible_from=3)

@@ -6,9 +6,9 @@ THROTTLING_QUOTA_EXCEEDED (KIP-599).  v7: topic_id (KIP-516).
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int8, Int16, Int32, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int8, Int16, Int32, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

@@ -3,9 +3,9 @@
 v1: throttled after the answer (KIP-219).  v2: flexible.  v3: error_message.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=ApiKey.DELETE_GROUPS, kind="request", versions=(0, 3), flexible_from=2)

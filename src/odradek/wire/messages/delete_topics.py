@@ -5,9 +5,9 @@ v4: flexible.  v5: error_message (KIP-599).  v6: topics by name or by id instead
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

@@ -3,9 +3,9 @@
 Flexible from the start.  v1: endpoint_type, brokers or controllers (KIP-919).  v2: fenced brokers (KIP-1073).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int8, Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int8, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @message(api_key=ApiKey.DESCRIBE_CLUSTER, kind="request", versions=(0, 2), flexible_from=0)

@@ -4,9 +4,9 @@ v1: config_source and synonyms instead of is_default (KIP-226).  v2: throttled a
 and documentation (KIP-569).  v4: flexible.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int8, Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int8, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

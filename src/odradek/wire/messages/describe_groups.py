@@ -7,9 +7,9 @@ instead of a dead group (KIP-1043).
 Our own, for who asks: the last rebalances, and why there were any.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Bytes, Int16, Int32, Int64, Str
-from odradek.wire.schema import OWN_TAGS_FROM, field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Bytes, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import OWN_TAGS_FROM, field, message, since, struct
 
 
 @message(api_key=ApiKey.DESCRIBE_GROUPS, kind="request", versions=(0, 6), flexible_from=5)

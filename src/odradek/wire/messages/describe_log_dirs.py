@@ -4,9 +4,9 @@ v1: throttled after the answer.  v2: flexible.  v3: an error for the whole reque
 volume (KIP-827).  v5: whether the directory is cordoned (KIP-1066).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @struct

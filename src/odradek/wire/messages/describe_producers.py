@@ -1,8 +1,8 @@
 """DescribeProducers: the producers that a partition's leader remembers (KIP-664)."""
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, struct
 
 
 @struct

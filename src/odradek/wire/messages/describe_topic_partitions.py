@@ -3,9 +3,9 @@
 Flexible.  An answer that is full carries the cursor that the next request starts at.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int16, Int32, Str, UuidField
-from odradek.wire.schema import field, message, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int16, Int32, Str, UuidField
+from odradek.wire.schema.schema import field, message, struct
 
 
 @struct

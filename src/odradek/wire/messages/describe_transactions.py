@@ -1,8 +1,8 @@
 """DescribeTransactions: what the coordinator knows of transactional ids (KIP-664)."""
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import message, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, struct
 
 
 @message(api_key=ApiKey.DESCRIBE_TRANSACTIONS, kind="request", versions=(0, 0), flexible_from=0)

@@ -4,9 +4,9 @@ v0: preferred replicas only, and called ElectPreferredLeaders.  v1: election_typ
 v2: flexible.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int8, Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int8, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

@@ -4,9 +4,9 @@ v1: throttled after the answer (KIP-219).  v2: may answer PRODUCER_FENCED (KIP-5
 TRANSACTION_ABORTABLE (KIP-890).  v5: every transaction ends with a new epoch, which the answer tells (KIP-890).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since
 
 
 @message(api_key=ApiKey.END_TXN, kind="request", versions=(0, 5), flexible_from=3)

@@ -11,9 +11,9 @@ v13: topic ids instead of names (KIP-516).  v14: tiered storage (KIP-405).  v15:
 
 from odradek.base.units import INT32_MAX, INT64_MAX
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int8, Int16, Int32, Int64, SplicedRecords, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int8, Int16, Int32, Int64, SplicedRecords, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

@@ -5,9 +5,9 @@ v1: key_type (0 group, 1 transactional id) and error_message (KIP-98), throttle 
 answer TRANSACTION_ABORTABLE (KIP-890).  v6: key_type 2, a partition of a share group (KIP-932).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int8, Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int8, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @message(api_key=ApiKey.FIND_COORDINATOR, kind="request", versions=(0, 6), flexible_from=3)

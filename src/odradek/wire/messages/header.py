@@ -5,8 +5,8 @@ Response: v1 tagged fields.  Which version goes with which API is in api_keys.py
 headers by hand; these classes serve clients, tests and `explain`.
 """
 
-from odradek.wire.primitives import Int16, Int32, Str
-from odradek.wire.schema import message, since
+from odradek.wire.schema.primitives import Int16, Int32, Str
+from odradek.wire.schema.schema import message, since
 
 
 @message(kind="header", versions=(0, 2), flexible_from=2)

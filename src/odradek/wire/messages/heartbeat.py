@@ -3,9 +3,9 @@
 v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: group_instance_id (KIP-345).  v4: flexible.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str
-from odradek.wire.schema import message, since
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str
+from odradek.wire.schema.schema import message, since
 
 
 @message(api_key=ApiKey.HEARTBEAT, kind="request", versions=(0, 4), flexible_from=4)

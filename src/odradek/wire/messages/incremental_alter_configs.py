@@ -3,9 +3,9 @@
 v1: flexible.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int8, Int16, Int32, Str
-from odradek.wire.schema import field, message, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int8, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, struct
 
 
 @struct

@@ -5,9 +5,9 @@ error (KIP-360).  v4: may answer PRODUCER_FENCED (KIP-588).  v5: may answer TRAN
 v6: two-phase commit: a prepared transaction may be kept and is told (KIP-939).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, since
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, since
 
 
 @message(api_key=ApiKey.INIT_PRODUCER_ID, kind="request", versions=(0, 6), flexible_from=2)

@@ -6,9 +6,9 @@ v5: group_instance_id (KIP-345).  v6: flexible.  v7: the answer tells protocol_t
 (KIP-559).  v8: reason (KIP-800).  v9: skip_assignment, for a leader that comes back and shall assign nothing (KIP-814).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Bytes, Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Bytes, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

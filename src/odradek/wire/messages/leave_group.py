@@ -4,9 +4,9 @@ v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: many members,
 its own error (KIP-345).  v4: flexible.  v5: reason (KIP-800).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

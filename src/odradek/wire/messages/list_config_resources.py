@@ -3,9 +3,9 @@
 v1: of any type; v0 is for client metrics alone.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int8, Int16, Int32, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int8, Int16, Int32, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 CLIENT_METRICS = 16
 

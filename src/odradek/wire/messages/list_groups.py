@@ -4,9 +4,9 @@ v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: flexible.  v4
 (KIP-848).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=ApiKey.LIST_GROUPS, kind="request", versions=(0, 5), flexible_from=3)

@@ -6,9 +6,9 @@ negative timestamps: v7 the largest timestamp, -3 (KIP-734); v8 the local start,
 (KIP-1005); v11 what is not tiered yet, -6 (KIP-1023).  v10: timeout_ms for tiered reads (KIP-1075).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int8, Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int8, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

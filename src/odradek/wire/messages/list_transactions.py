@@ -3,9 +3,9 @@
 v1: by how long they have been open (KIP-994).  v2: by a pattern (KIP-1152).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @message(api_key=ApiKey.LIST_TRANSACTIONS, kind="request", versions=(0, 2), flexible_from=0)

@@ -8,9 +8,9 @@ for by id.  v13: an error_code for the whole answer (KIP-1102).
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int16, Int32, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import AUTHORIZED_OPERATIONS_OMITTED, Bool, Int16, Int32, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

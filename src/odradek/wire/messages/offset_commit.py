@@ -7,9 +7,9 @@ protocol, with an epoch where a generation was (KIP-848).  v10: topic ids instea
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

@@ -1,8 +1,8 @@
 """OffsetDelete: a group forgets its offsets of some partitions (KIP-496).  Never became flexible."""
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Str
-from odradek.wire.schema import message, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Str
+from odradek.wire.schema.schema import message, struct
 
 
 @struct

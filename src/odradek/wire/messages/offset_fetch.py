@@ -8,9 +8,9 @@ instead of names (KIP-848).
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

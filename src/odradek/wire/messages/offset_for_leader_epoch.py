@@ -4,9 +4,9 @@ v1: the answer tells of which epoch that is the end (KIP-279).  v2: current_lead
 v3: replica_id.  v4: flexible.
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

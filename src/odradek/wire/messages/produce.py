@@ -8,9 +8,9 @@ v7: zstd (KIP-110).  v8: record_errors, error_message (KIP-467).  v9: flexible. 
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Records, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Records, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

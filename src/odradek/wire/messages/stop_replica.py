@@ -4,9 +4,9 @@ v1: broker_epoch, partitions by topic (KIP-380).  v2: flexible.  v3: a leader ep
 one is to be deleted (KIP-570).  v4: is_kraft_controller (KIP-866).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int16, Int32, Int64, Str
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

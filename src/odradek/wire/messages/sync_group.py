@@ -4,9 +4,9 @@ v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: group_instanc
 v5: protocol_type and protocol_name, checked by the broker (KIP-559).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bytes, Int16, Int32, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bytes, Int16, Int32, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @struct

@@ -6,9 +6,9 @@ need not be added to the transaction before (KIP-890).  v6: topic ids instead of
 """
 
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Int16, Int32, Int64, Str, UuidField
-from odradek.wire.schema import field, message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Int16, Int32, Int64, Str, UuidField
+from odradek.wire.schema.schema import field, message, since, struct
 
 
 @struct

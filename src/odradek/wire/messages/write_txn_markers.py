@@ -3,9 +3,9 @@
 v1: flexible.  v2: transaction_version, so that the leader knows how to check the epoch (KIP-1228).
 """
 
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.primitives import Bool, Int8, Int16, Int32, Int64, Str
-from odradek.wire.schema import message, since, struct
+from odradek.wire.schema.api_keys import ApiKey
+from odradek.wire.schema.primitives import Bool, Int8, Int16, Int32, Int64, Str
+from odradek.wire.schema.schema import message, since, struct
 
 
 @struct

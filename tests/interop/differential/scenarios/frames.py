@@ -8,8 +8,8 @@ from struct import pack
 from differential.base import PLAIN
 from differential.steps import ANSWERS, CLIENT_ID, CORRELATION_ID, KAFKAS, WRONG, Scenario, Step, ask
 from odradek.base.units import INT16_MAX, INT32_MAX
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsResponse
+from odradek.wire.schema.api_keys import ApiKey
 
 NO_API = (-1, 4, 5, 6, 7, 93, INT16_MAX)  # 4 to 7 went with ZooKeeper.
 API_VERSIONS = (ApiVersionsResponse, 0)

@@ -24,12 +24,12 @@ from differential.steps import (
 from odradek.api.table import Api
 from odradek.base.units import INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX
 from odradek.base.uuids import ZERO_UUID
-from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
-from odradek.wire.compile import decode, encode
-from odradek.wire.errors import Malformed
-from odradek.wire.layout import FieldLayout, StructLayout, layout
-from odradek.wire.primitives import BOOL, INT8, INT16, INT32, INT64, RECORDS, STRING, UUID
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import FLEXIBLE_FROM, ApiKey
+from odradek.wire.schema.compile import decode, encode
+from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import BOOL, INT8, INT16, INT32, INT64, RECORDS, STRING, UUID
+from odradek.wire.schema.schema import schema_of
 
 # A wait, or a change that may or may not be over in time, has no place here; other scenarios ask for them.
 LEFT_ALONE = {"max_wait_ms", "timeout_ms", "validate_only", "allow_auto_topic_creation"}

@@ -19,7 +19,6 @@ from odradek.core.controller.broker_request_batch import (
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -34,6 +33,7 @@ from odradek.wire.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from odradek.wire.schema.compile import decode, encode
 
 A0, B0, A1 = (
     TopicPartition(TopicName("a"), 0),

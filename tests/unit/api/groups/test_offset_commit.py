@@ -11,9 +11,9 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek.wire.messages.offset_fetch import OffsetFetchResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.group_offsets import GroupOffsets, Kept, Member, add_to_transaction, groups
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic

@@ -16,7 +16,7 @@ from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
-from odradek.wire.client import decode_response
+from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -15,8 +15,8 @@ from odradek.core.controller.events import ElectionEnd, ElectLeaders
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.access import Operation
 from odradek.core.kernel.parked import Parked
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from odradek.wire.schema.api_keys import ApiKey
 from support.between_brokers import BetweenBrokers, frame, not_the_controller
 from support.controlling import OTHER, Controlling, name_of
 from support.in_memory import US, Harness

@@ -14,11 +14,11 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer, Unsupported
 from odradek.client.consumer.group_messages import protocols, share
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import consumer_group_describe as modern
 from odradek.wire.messages import describe_groups as classic
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 

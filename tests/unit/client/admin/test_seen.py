@@ -10,8 +10,8 @@ from odradek.base.errors import ErrorCode
 from odradek.client.admin.seen import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 
 

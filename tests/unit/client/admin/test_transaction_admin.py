@@ -24,7 +24,6 @@ from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer, Unsupported
 from odradek.client.producer.idempotence import Identity
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import describe_transactions as described
 from odradek.wire.messages import list_transactions as listed
 from odradek.wire.messages.describe_producers import (
@@ -42,6 +41,7 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 

@@ -10,7 +10,6 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, UnknownTopic, Unsupported
 from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, list_offsets
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.wire.messages.describe_topic_partitions import (
@@ -26,6 +25,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.ports import free_port
 from support.scripted_broker import HangUp, ScriptedBroker
 

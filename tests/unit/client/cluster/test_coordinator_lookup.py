@@ -25,9 +25,9 @@ from odradek.client.connection.client_errors import (
     Unsupported,
     answer_error,
 )
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 

@@ -20,12 +20,12 @@ from odradek.client.connection.client_errors import (
     Unsendable,
     Unsupported,
 )
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 
 

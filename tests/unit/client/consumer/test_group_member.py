@@ -15,13 +15,13 @@ from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailabl
 from odradek.client.consumer.group_member import GroupMember
 from odradek.client.consumer.group_messages import assigned
 from odradek.client.consumer.group_offsets import Committed
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 

@@ -12,7 +12,6 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer
 from odradek.client.consumer.group_offsets import Committed, commit_offsets, delete_offsets, fetch_offsets
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,6 +20,7 @@ from odradek.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 

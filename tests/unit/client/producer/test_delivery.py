@@ -17,7 +17,6 @@ from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.records import Record, decode
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -25,6 +24,7 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)

@@ -19,7 +19,6 @@ from odradek.client.producer.producer import Producer
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import (
     PartitionProduceResponse,
@@ -27,6 +26,7 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)

@@ -18,7 +18,6 @@ from odradek.client.consumer.group_offsets import Committed, Membership
 from odradek.client.producer.idempotence import Identity
 from odradek.client.producer.transactional import State, TransactionalProducer, WrongState
 from odradek.record.batch import Batch
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -46,6 +45,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 

@@ -22,7 +22,7 @@ from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.list_offsets import ListOffsetsRequest
 from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.schema import schema_of
 from support.kafka_versions import KAFKAS, line_of
 
 KEY = "inter.broker.protocol.version"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.net.channels.channel_frames import KEPT_BYTES, ResponseFrames
-from odradek.wire.errors import Malformed
+from odradek.wire.schema.malformed import Malformed
 
 SIZES = st.integers(4, 200) | st.integers(KEPT_BYTES - 10, KEPT_BYTES + 10) | st.integers(4, 5 * KEPT_BYTES)
 

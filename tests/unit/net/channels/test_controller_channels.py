@@ -17,13 +17,13 @@ from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 from odradek.core.kernel.metadata_version import NEWEST
 from odradek.net.channels.controller_channels import ControllerChannels
-from odradek.wire.compile import encode
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaResponse,
 )
 from odradek.wire.messages.update_metadata import UpdateMetadataResponse
+from odradek.wire.schema.compile import encode
 from support.channel_peer import HOST, Asked, Behaviour, Peer, Writer, framed, reset, run, until
 from support.ports import free_port
 

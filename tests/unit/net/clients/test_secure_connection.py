@@ -25,7 +25,7 @@ from odradek.net.loop.traffic import Traffic
 from odradek.net.shell.outbox import outbox_of
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import Contexts, client_context, server_context
-from odradek.wire.primitives import Chunk
+from odradek.wire.schema.primitives import Chunk
 from support.certificates import Authority, Known
 
 pytestmark = pytest.mark.slow

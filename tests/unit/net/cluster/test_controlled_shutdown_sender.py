@@ -17,8 +17,8 @@ from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionI
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.cluster.broker_queries import BrokerAsks
 from odradek.net.cluster.controlled_shutdown_sender import hand_over
-from odradek.wire.compile import encode
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+from odradek.wire.schema.compile import encode
 from support.channel_peer import Asked, Peer, Writer, framed, run
 from support.in_memory import US, Harness
 

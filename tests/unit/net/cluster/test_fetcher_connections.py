@@ -15,8 +15,8 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.replication.replica_fetcher_manager import fetcher_id
 from odradek.net.channels.channel_connection import ChannelConnection
 from odradek.net.cluster.fetcher_connections import FetcherConnections
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from odradek.wire.schema.compile import decode, encode
 from support.channel_peer import Asked, Peer, Writer, framed, run, until
 from support.controlling import OTHER, Controlling, topic_id
 from support.followed import batch

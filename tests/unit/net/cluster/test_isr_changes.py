@@ -34,13 +34,13 @@ from odradek.net.cluster import isr_changes
 from odradek.net.cluster.broker_queries import BrokerAsks
 from odradek.net.cluster.isr_changes import IsrChanges
 from odradek.net.controller.controller_thread import ControllerThread
-from odradek.wire.compile import decode, encode
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ResponsePartitionData,
     ResponseTopicData,
 )
+from odradek.wire.schema.compile import decode, encode
 from support.channel_peer import Asked, Peer, Writer, framed, run, until
 from support.in_memory import NOW_MS, US, Harness
 from support.logs import batch

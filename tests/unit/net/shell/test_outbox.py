@@ -23,7 +23,7 @@ from odradek.net.loop.active_connections import CHANGES_MAX, Heard
 from odradek.net.loop.traffic import Traffic
 from odradek.net.native.movers import HAS_MOVER, Movers
 from odradek.net.shell.outbox import COPIED_BYTES_MAX, MOVED_BYTES_MIN, Copies, Outbox
-from odradek.wire.primitives import Chunk
+from odradek.wire.schema.primitives import Chunk
 from support.limits import descriptors
 
 

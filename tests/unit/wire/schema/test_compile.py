@@ -8,8 +8,6 @@ from struct import pack
 import pytest
 
 from odradek.base.units import INT32_MAX
-from odradek.wire.compile import decode, encode, reader, reader_text, writer, writer_text
-from odradek.wire.errors import Malformed
 from odradek.wire.messages.create_topics import CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from odradek.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
@@ -23,7 +21,9 @@ from odradek.wire.messages.fetch import (
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from odradek.wire.primitives import Splices
+from odradek.wire.schema.compile import decode, encode, reader, reader_text, writer, writer_text
+from odradek.wire.schema.malformed import Malformed
+from odradek.wire.schema.primitives import Splices
 
 
 def produce(records: bytes | bytearray | memoryview | None) -> ProduceRequest:

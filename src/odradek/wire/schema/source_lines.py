@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from struct import Struct
 
-from odradek.wire.schema import Field
+from odradek.wire.schema.schema import Field
 
 _LETTERS = {"16s": "U", "?": "T"}  # Names can't hold a question mark.
 

@@ -33,7 +33,7 @@ from typing import (
     overload,
 )
 
-from odradek.wire.primitives import Primitive
+from odradek.wire.schema.primitives import Primitive
 
 T = TypeVar("T")
 Kind = Literal["request", "response", "header", "data", "coordinator-key", "coordinator-value", "metadata"]

@@ -10,8 +10,8 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.wire.messages.fetch import FetchRequest, ReplicaState
 from odradek.wire.messages.metadata import MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.produce import PartitionProduceData, PartitionProduceResponse
-from odradek.wire.primitives import Int32
-from odradek.wire.schema import default_instance, field, maker, message, schema_of, struct
+from odradek.wire.schema.primitives import Int32
+from odradek.wire.schema.schema import default_instance, field, maker, message, schema_of, struct
 
 
 def test_fields_have_their_defaults() -> None:

@@ -10,12 +10,12 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TypeVar
 
-from odradek.wire.api_keys import request_header_version, response_header_version
-from odradek.wire.compile import decode, reader, writer
 from odradek.wire.messages.header import RequestHeader, ResponseHeader
-from odradek.wire.primitives import Buffer, Chunk, Splices
 from odradek.wire.response import cut
-from odradek.wire.schema import schema_of
+from odradek.wire.schema.api_keys import request_header_version, response_header_version
+from odradek.wire.schema.compile import decode, reader, writer
+from odradek.wire.schema.primitives import Buffer, Chunk, Splices
+from odradek.wire.schema.schema import schema_of
 
 T = TypeVar("T")
 

@@ -18,11 +18,12 @@ from struct import error as struct_error
 from struct import unpack_from
 
 from odradek.base.limits import DECODED_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
-from odradek.wire import errors, varint
-from odradek.wire.layout import FieldLayout, StructLayout
-from odradek.wire.primitives import BYTES, RECORDS, STRING, STRING_BYTES_MAX, UUID, Primitive
-from odradek.wire.schema import schema_of
-from odradek.wire.source import Source, bytes_of
+from odradek.wire.schema import malformed as errors
+from odradek.wire.schema import varint
+from odradek.wire.schema.layout import FieldLayout, StructLayout
+from odradek.wire.schema.primitives import BYTES, RECORDS, STRING, STRING_BYTES_MAX, UUID, Primitive
+from odradek.wire.schema.schema import schema_of
+from odradek.wire.schema.source_lines import Source, bytes_of
 
 
 def reader_source(layout: StructLayout, name: str) -> tuple[str, dict[str, object]]:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from struct import error as struct_error
 from typing import Any, Protocol, TypeVar, cast
 
-from odradek.wire.layout import layout
-from odradek.wire.primitives import Buffer, Splices
-from odradek.wire.read_source import reader_source
-from odradek.wire.write_source import writer_source
+from odradek.wire.schema.layout import layout
+from odradek.wire.schema.primitives import Buffer, Splices
+from odradek.wire.schema.read_source import reader_source
+from odradek.wire.schema.write_source import writer_source
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

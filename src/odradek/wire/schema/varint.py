@@ -10,8 +10,8 @@ sections as structs, so fields are bounded in each section and, as array element
 from __future__ import annotations
 
 from odradek.base.limits import TAGGED_FIELDS_MAX
-from odradek.wire.errors import Malformed, cut_short, too_many_tags
-from odradek.wire.primitives import Buffer
+from odradek.wire.schema.malformed import Malformed, cut_short, too_many_tags
+from odradek.wire.schema.primitives import Buffer
 
 
 def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:

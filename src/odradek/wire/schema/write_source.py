@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import pack
 
-from odradek.wire.layout import FieldLayout, StructLayout
-from odradek.wire.primitives import RECORDS, STRING, STRING_BYTES_MAX, UUID, Primitive
-from odradek.wire.source import Source
-from odradek.wire.varint import uvarint
+from odradek.wire.schema.layout import FieldLayout, StructLayout
+from odradek.wire.schema.primitives import RECORDS, STRING, STRING_BYTES_MAX, UUID, Primitive
+from odradek.wire.schema.source_lines import Source
+from odradek.wire.schema.varint import uvarint
 
 
 def unsupported(cls: str, field: str, version: int) -> ValueError:

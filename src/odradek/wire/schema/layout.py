@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.wire.primitives import STRING, Primitive
-from odradek.wire.schema import Field, Schema, schema_of
+from odradek.wire.schema.primitives import STRING, Primitive
+from odradek.wire.schema.schema import Field, Schema, schema_of
 
 
 @dataclass(frozen=True, slots=True)
