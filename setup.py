@@ -42,7 +42,7 @@ ROOMS = {
     "net/clients": "acceptor client_connection listener receiving secure_connection secure_outbox",
     "net/loop": "active_connections descriptors gathering readers ticking traffic",
     "net/shell": "answering effect_executor outbox shell",
-    "record": "batch",
+    "record": "record_batch",
     "wire": "budget connection request response template",
     "wire/schema": "varint",
 }

@@ -18,7 +18,7 @@ import measure
 from brokers import KAFKA_FLAGS, ROOT, as_installed
 
 from odradek.base.units import BrokerId
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import Serving

@@ -27,9 +27,9 @@ from odradek.record import kernels as package
 from odradek.record import survey as surveying
 from odradek.record.arrow import decode_batches
 from odradek.record.arrow_encode import RowEncoder
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.compression import Codec
 from odradek.record.kernels.decode import COMPILED
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.unpack import unpack
 
 BATCHES = 16

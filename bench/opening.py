@@ -23,8 +23,8 @@ from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.unsynced import UnsyncedDisk
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 
 BATCH_BYTES, BATCHES_PER_SEGMENT = 1000, 20
 CONFIG = LogConfig(segment_bytes=BATCH_BYTES * BATCHES_PER_SEGMENT)

@@ -13,8 +13,8 @@ from struct import Struct
 import frames
 from control import Producer
 
-from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL
 from odradek.record.crc import crc32c
+from odradek.record.record_batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL
 
 SEQUENCES = 1 << 31  # After 2147483647 comes 0.
 NOBODY = Producer(-1, -1)

@@ -23,8 +23,8 @@ from odradek.log.files.log_file_names import (
 from odradek.log.files.unsynced import UnsyncedDisk
 from odradek.log.segment.checkpoints import read_offsets, write_offsets
 from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 
 VALUE_BYTES = 65_536 - 80
 SEGMENT_BYTES = GIB

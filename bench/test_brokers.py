@@ -64,7 +64,7 @@ def resident(pid: int | str = "self") -> float:
 
 def in_process() -> Round:
     before = resident()
-    from odradek.testing.broker import Broker
+    from odradek.testing.embedded_broker import Broker
 
     began = time.perf_counter()
     broker = Broker().start()
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     rounds = parser.parse_args().rounds
     print(f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} processors\n")
-    print(f"import odradek.testing.broker: {import_ms('odradek.testing.broker'):.0f} ms")
+    print(f"import odradek.testing.embedded_broker: {import_ms('odradek.testing.embedded_broker'):.0f} ms")
     print(f"import confluent_kafka: {import_ms('confluent_kafka.admin'):.0f} ms\n")
     print("| Broker | First startup | Median startup | Fastest startup | Median shutdown | Memory |")
     print("|---|--:|--:|--:|--:|--:|")

@@ -14,9 +14,9 @@ from odradek.base.errors import Refused
 from odradek.base.units import TimestampMs
 from odradek.record import arrow
 from odradek.record.arrow import Wanted, decode_batches
-from odradek.record.batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch, seal_batch
 from odradek.record.compression import Codec, compress, decompress
+from odradek.record.record_batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.records import decode
 from support.record_kernels import LIVES, kernel, records
 

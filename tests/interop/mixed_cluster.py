@@ -20,7 +20,7 @@ from kafka_zookeeper import V0, V3, OldKafka, ZooKeeper
 from checker.anomaly import Anomaly
 from checker.verdict import NOT_PROMISED
 from odradek.base.units import TopicName, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from support.in_tree import controller_in

@@ -23,7 +23,7 @@ from workload.settings import BROKER_SETTINGS, STATE_REPLICAS, GroupProtocol
 from workload.tried import Acknowledged
 
 from odradek.base.units import TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from support.asking import leaders

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 )
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import Serving, outcome_of_serve
 from support.waiting import SECONDS_MAX, until

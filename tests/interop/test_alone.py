@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.base.errors import ErrorCode
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.log.files.log_file_names import CLEAN_SHUTDOWN
 from odradek.testing import Broker

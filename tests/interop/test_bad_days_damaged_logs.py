@@ -11,7 +11,7 @@ import pytest
 
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -16,9 +16,9 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import KIB, MIB, TimestampMs
-from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import encode_batch, seal_batch
 from odradek.record.compression import Codec, compress
+from odradek.record.record_batch import HEADER_BYTES
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,

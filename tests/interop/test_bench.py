@@ -193,7 +193,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import frames
 from control import Producer
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from sequences import Checksums, Sequenced, of_producer
 
 batch, who, topic = frames.batch(100, 16_384), Producer(1 << 40, 3), "bench-000001"

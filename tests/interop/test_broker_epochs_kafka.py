@@ -17,7 +17,7 @@ from mixed_cluster import OURS, THEIRS, MixedCluster
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (

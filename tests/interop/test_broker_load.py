@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

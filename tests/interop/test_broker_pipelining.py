@@ -9,8 +9,8 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import iter_records
 from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -15,7 +15,7 @@ from clients.records import CODECS, RECORDS, Record
 from clients.registry import CLIENTS, Opened, lacks, parameter
 
 from odradek.base.errors import ErrorCode
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.raw_client import RawClient
 

@@ -13,10 +13,10 @@ import pytest
 from test_testing_cluster import produce
 
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.testing import Cluster
-from odradek.testing.member import Member
+from odradek.testing.embedded_member import Member
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

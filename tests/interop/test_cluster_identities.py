@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka_zookeeper import OLD_KAFKA, V3, ZooKeeper, old_java
 from test_cluster_zookeeper import BROKERS, broker, servers
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import NoNode
 from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import READY_SECONDS_MAX, Serving, outcome_of_serve

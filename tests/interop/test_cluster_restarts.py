@@ -10,7 +10,7 @@ import pytest
 from kafka_zookeeper import OLD_KAFKA
 from loaded_cluster import Cluster, Load, cluster
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.zookeeper import open_zookeeper
 from support.waiting import until
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka_zookeeper import OLD_KAFKA, ZooKeeper
 
 from odradek.base.units import BrokerId
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
 from support.asking import leaders

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from odradek.log.files.log_file_names import TRANSACTION_INDEX
 from odradek.log.files.page_cache import is_absent
 from odradek.net.loop.pools import Pool
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

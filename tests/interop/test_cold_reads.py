@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.log.files.page_cache import is_cached
 from odradek.net.loop.pools import Pool
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced

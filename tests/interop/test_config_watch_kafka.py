@@ -13,7 +13,7 @@ from kafka_peer import printed
 from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, ZooKeeper, old_java
 
 from odradek.base.secret import Secret
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.broker.effects import ConfigOwner

@@ -12,7 +12,7 @@ from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
 
 from odradek.base.uuids import Uuid
 from odradek.core.coordinators.state_log import NOBODY
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import iter_records
 from odradek.wire.messages.consumer_group_describe import (
     Assignment,

@@ -14,7 +14,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState

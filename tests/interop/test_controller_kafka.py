@@ -23,7 +23,7 @@ from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, ZooKeeper
 from odradek.api.cluster.controller_requests import Versions, errors, to_message
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.controller import events

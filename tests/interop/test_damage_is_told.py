@@ -15,7 +15,7 @@ from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.log.files.disk import RealDisk
 from odradek.log.segment.checkpoints import read_damages
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.fetch import FetchResponse
 from support.asking import FETCH, created, fetch_request, produced
 from support.raw_client import RawClient

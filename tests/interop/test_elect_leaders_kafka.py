@@ -23,7 +23,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper

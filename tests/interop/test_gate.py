@@ -13,8 +13,8 @@ from odradek.api.request.gate import Admission, OpenGate
 from odradek.base.errors import ErrorCode
 from odradek.core.kernel.access import ANONYMOUS, Principal
 from odradek.core.kernel.moment import Moment
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import client_context
+from odradek.tls.ssl_contexts import client_context
+from odradek.tls.tls_config import TlsConfig
 from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.produce import ProduceResponse

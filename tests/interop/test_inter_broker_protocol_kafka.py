@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka_peer import printed
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper, old_jars
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree, children_if_there
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.kernel.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, metadata_version

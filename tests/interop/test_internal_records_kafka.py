@@ -15,14 +15,14 @@ import pytest
 from kafka_peer import REAL_KAFKA, jars
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
-from odradek.record.internal.codec import GROUP_RECORDS, TRANSACTION_RECORDS, decode_value, encode
 from odradek.record.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     encode_assignment,
     encode_subscription,
 )
-from odradek.record.internal.offsets import LegacyOffsetCommitKey
+from odradek.record.internal.internal_codec import GROUP_RECORDS, TRANSACTION_RECORDS, decode_value, encode
+from odradek.record.internal.offset_commit_records import LegacyOffsetCommitKey
 from odradek.wire.catalog import APIS
 from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.compile import encode as encode_message

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, ZooKeeper
 
 from odradek.base.units import TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Stat, Tree, children_if_there
 from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import Serving

@@ -28,7 +28,7 @@ from workload.nemesis import kill_for
 from workload.programs import PROGRAMS, built
 from workload.settings import BROKER_SETTINGS, STATE_REPLICAS
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.zookeeper import open_zookeeper
 from support.faults import Faults, Operations
 from support.serving import Serving

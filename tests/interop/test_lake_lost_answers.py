@@ -16,11 +16,11 @@ from object_store import ObjectStore
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.spark.lake import Lake
+from odradek.spark.delta_lake import Lake
 from odradek.spark.lake_making import SCHEMA, table_at
-from odradek.spark.options import Subscribe
+from odradek.spark.lake_place import Place
 from odradek.spark.parquet import ParquetFiles
-from odradek.spark.place import Place
+from odradek.spark.source_options import Subscribe
 
 pytestmark = pytest.mark.spark
 

@@ -15,12 +15,12 @@ from object_store import ObjectStore
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.spark.lake import Fenced, Lake
+from odradek.spark.delta_lake import Fenced, Lake
 from odradek.spark.lake_making import SCHEMA, table_at, vacuum
+from odradek.spark.lake_place import Place
 from odradek.spark.lake_reasons import BadLake
-from odradek.spark.options import Subscribe
 from odradek.spark.parquet import ParquetFiles
-from odradek.spark.place import Place
+from odradek.spark.source_options import Subscribe
 
 pytestmark = pytest.mark.spark
 

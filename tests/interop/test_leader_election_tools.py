@@ -22,7 +22,7 @@ from kafka_zookeeper import OLD_KAFKA, V0, ZooKeeper, old_java
 from odradek.app.main import main
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.kernel.cluster_view import TopicAssignment

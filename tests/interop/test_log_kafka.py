@@ -22,9 +22,9 @@ from odradek.log.files.disk import DirectoryInUse, RealDisk
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 
 SECONDS_MAX = 150

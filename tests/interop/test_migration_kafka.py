@@ -35,7 +35,7 @@ from workload.settings import BROKER_SETTINGS
 from checker.anomaly import Anomaly
 from checker.history import operations
 from checker.verdict import check
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree, children_if_there
 from support.waiting import SECONDS_MAX, until
 

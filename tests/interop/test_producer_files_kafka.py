@@ -23,9 +23,9 @@ from odradek.log.files.disk import RealDisk
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -14,8 +14,8 @@ import pytest
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from odradek.base.errors import ErrorCode
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -24,12 +24,13 @@ from kafka import KafkaConsumer, KafkaProducer
 from test_testing_plugin import run
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.configs.definition import ConfigError
 from odradek.net.shell import shell
-from odradek.testing import BrokerFailed, Cluster, topics
-from odradek.testing.member import Member
+from odradek.testing import BrokerFailed, Cluster
+from odradek.testing import topic_queries as topics
+from odradek.testing.embedded_member import Member
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -25,7 +25,7 @@ from test_testing_cluster import (
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.testing import Cluster
-from odradek.testing.member import Member
+from odradek.testing.embedded_member import Member
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic

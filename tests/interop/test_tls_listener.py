@@ -23,8 +23,8 @@ from kafka_peer import missing, run_tool
 from odradek.app.main import main
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import client_context
+from odradek.tls.ssl_contexts import client_context
+from odradek.tls.tls_config import TlsConfig
 from support.certificates import PASSWORD, Authority, Known, written
 from support.ports import free_port
 from support.serving import Serving

@@ -15,7 +15,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid, from_text
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.kernel.cluster_view import TopicAssignment
 from support.serving import Serving

@@ -16,7 +16,7 @@ from test_cluster_zookeeper import BROKERS, broker, servers
 
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import to_text
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from support.in_tree import controller_in

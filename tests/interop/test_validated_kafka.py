@@ -17,9 +17,9 @@ from differential.steps import VALID, Scenario, ask
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from odradek.base.units import TimestampMs
-from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES
 from support.serving import Serving
 
 pytestmark = REAL_KAFKA

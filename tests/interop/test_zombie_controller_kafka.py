@@ -19,7 +19,7 @@ from mixed_cluster import OURS, THEIRS, MixedCluster, mixed_cluster
 from odradek.api.cluster import leader_and_isr, stop_replica, update_metadata
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kafka_peer import KafkaBroker
 
-from odradek.tls.config import TlsConfig
+from odradek.tls.tls_config import TlsConfig
 from support.certificates import PASSWORD, Authority, Known
 from support.ports import free_port
 from support.serving import Serving

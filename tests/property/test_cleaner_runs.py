@@ -16,7 +16,7 @@ from odradek.log.compaction.cleaner import SLOTS_MIN, Uncleanable
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
-from odradek.record import compaction
+from odradek.record import batch_filter as compaction
 from odradek.record.compression import Codec
 from odradek.record.kernels.compact import SLOT_BYTES
 from support.cleaning import Writer, begin, swap_all

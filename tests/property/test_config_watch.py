@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.base.units import TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree
 from odradek.core.broker.effects import ConfigOwner
 from sim.simclock import SimClock

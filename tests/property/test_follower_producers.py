@@ -25,9 +25,9 @@ from odradek.log.log.log import Log
 from odradek.log.log.truncation import truncate_to
 from odradek.log.producers.producer_state import Producers, ProducerStateEntry
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
+from odradek.record.record_batch import Batch, iter_batches
 from support.without_followers import MANAGER
 
 LEADER, FOLLOWER = "/leader/t-0", "/follower/t-0"

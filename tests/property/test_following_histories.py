@@ -18,7 +18,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, Offset, ProducerId, TimestampMs
 from odradek.core.replication.follower import Following
 from odradek.core.replication.leader_endpoint import Ask, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 from support.invariants import check
 
 STEPS = 250

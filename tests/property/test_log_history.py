@@ -28,8 +28,8 @@ from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.timestamp_search import begin_search, lookup_timestamp
 from odradek.log.log.truncation import truncate_fully, truncate_to
 from odradek.log.segment.search import Later
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.invariants import check
 

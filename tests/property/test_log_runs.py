@@ -19,9 +19,9 @@ from odradek.log.segment import scan
 from odradek.log.segment.scan import Damaged, walk_checked, walk_runs
 from odradek.log.segment.segment import Segment
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
+from odradek.record.record_batch import iter_batches
 from support.record_kernels import LIVES, kernel
 
 PATH = "/data/t-0"

@@ -26,8 +26,8 @@ from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
 from odradek.log.producers.producer_state import BATCHES_KEPT, ProducerStateEntry
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch, iter_batches
 from support.without_followers import MANAGER
 
 DIRECTORY = "/data/t-0"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.record import unpack as unpacking
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.record.records import Record, decode
 from odradek.record.unpack import unpack
 from odradek.record.validation import RecordsRefused, check_records

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from odradek.base.errors import Refused
 from odradek.base.units import Offset, TimestampMs
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import RecordIn, encode_batch, seal_batch
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import Record, decode
 from support.record_kernels import INT64, LIVES, cells, headers, kernel
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.record.records import decode
 from support.record_kernels import records
 

@@ -13,9 +13,9 @@ from odradek.base.errors import Refused
 from odradek.base.units import Offset
 from odradek.record import arrow, arrow_encode
 from odradek.record.arrow import Portion, Wanted, decode_batches
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec, compress, decompress
+from odradek.record.record_batch import Batch
 from odradek.record.records import Record, decode
 from support.record_kernels import INT64, LIVES, kernel, records
 

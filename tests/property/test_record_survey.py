@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from odradek.record import survey as surveying
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.record.records import decode
 from odradek.record.survey import Found, Surveyed, survey
 from odradek.record.unpack import unpack

@@ -26,7 +26,7 @@ from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.producers.snapshots import Snapshots
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from sim.simclock import WALL_BEGIN_MS
 from sim.simreplicated import SimReplicated
 

@@ -15,7 +15,7 @@ from odradek.log.compaction.cleaner import Cleaning, Group, Options, Uncleanable
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.compaction_state import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.log.log import Log
-from odradek.record.compaction import Rules
+from odradek.record.batch_filter import Rules
 from sim.logcutting import CutLog
 from sim.logmodel import Broken
 from support.cleaning import committed

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from odradek.base.units import ProducerId
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch
-from odradek.record.markers import end_marker
+from odradek.record.end_transaction_marker import end_marker
+from odradek.record.record_batch import Batch
 from sim.logmodel import Broken, Known, Model, Written
 from support.cleaning import Seen, seen_in
 

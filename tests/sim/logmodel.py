@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from odradek.record.batch import Batch
-from odradek.record.markers import EndMarker, end_marker
+from odradek.record.end_transaction_marker import EndMarker, end_marker
+from odradek.record.record_batch import Batch
 from support.cleaning import Seen, seen_in
 
 SEQUENCE_MASK = 0x7FFFFFFF

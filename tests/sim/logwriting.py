@@ -5,10 +5,10 @@ from __future__ import annotations
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import begin_flush, end_flush, is_flushed
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 from sim.logmodel import written
 from sim.logprocess import LogProcess
 from sim.logstate import NAME, ROOT

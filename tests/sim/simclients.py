@@ -12,9 +12,9 @@ from random import Random
 
 from odradek.base.units import Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import Record, iter_records
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from sim.history import History, Value

@@ -13,7 +13,7 @@ from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.core.broker.broker import Broker
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.controller.broker_request_batch import ToBroker
@@ -22,8 +22,8 @@ from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.partition.storage import Storage, log_config
 from odradek.log.directory.directory_loading import open_log_directory
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from sim.simcontroller import SimCluster, SimMember
 from sim.simdisk import SimDisk

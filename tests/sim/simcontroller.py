@@ -16,7 +16,7 @@ from random import Random
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import (
     BadVersion,
     Create,

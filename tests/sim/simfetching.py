@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,

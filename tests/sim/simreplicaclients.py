@@ -11,8 +11,8 @@ from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.net.channels.channel_requests import RequestBuilder
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

@@ -36,9 +36,9 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, end_flush, flush_now
 from odradek.log.log.flush import Flush
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch, iter_batches
 from support.without_followers import MANAGER
 
 DIRECTORY = "/data/t-0"

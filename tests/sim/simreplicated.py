@@ -13,7 +13,7 @@ from odradek.api.cluster.alter_partition_requests import Altered, from_event, to
 from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.controller import events
 from odradek.core.controller.broker_request_batch import ToBroker
@@ -23,7 +23,7 @@ from odradek.net.channels.channel_requests import RequestBuilder
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.cluster.isr_changes import IsrChanges, Then
 from odradek.net.cluster.unclean_shutdown import Doubt
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.client_codec import decode_response
 from sim.simclock import SimNode

@@ -10,8 +10,8 @@ from typing import TypeVar
 from odradek.base.units import MIB, BrokerId, Offset, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.partition.positions import READ_COMMITTED
-from odradek.record.batch import Batch, iter_batches
-from odradek.record.markers import end_marker
+from odradek.record.end_transaction_marker import end_marker
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from sim.simclock import MILLISECOND_US

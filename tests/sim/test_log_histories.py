@@ -17,9 +17,9 @@ from odradek.log.files.disk import Disk
 from odradek.log.log.log import Log
 from odradek.log.recovery import stray_files as leftovers
 from odradek.log.removal.swap import Publication, Swap, ViewedDisk
-from odradek.record.batch import Batch
-from odradek.record.compaction import BatchFilter, Rules
+from odradek.record.batch_filter import BatchFilter, Rules
 from odradek.record.crc import Buffer
+from odradek.record.record_batch import Batch
 from sim import logcompaction
 from sim.logplay import LogPlay, failure
 from support.seeds import seeds

@@ -28,8 +28,8 @@ from odradek.core.replication.replica_fetcher_manager import (
     ReplicaFetchers,
 )
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from support.seeds import seeds
 from support.without_followers import MANAGER
 

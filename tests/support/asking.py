@@ -6,8 +6,8 @@ import time
 
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import ZERO_UUID
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState

@@ -14,11 +14,11 @@ from odradek.log.compaction.cleaner import Cleaning, Options
 from odradek.log.log.compaction_state import swap_in
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.batch_filter import Rules
 from odradek.record.builder import RecordIn, encode_batch
-from odradek.record.compaction import Rules
 from odradek.record.compression import Codec
-from odradek.record.markers import EndMarker, end_marker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import Record, iter_records
 from support.logs import T0
 

@@ -10,7 +10,7 @@ from typing import Any
 from odradek.base.secret import Secret
 from odradek.base.units import LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.passwords import PasswordEncoder
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Tree, TreeFailed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import NoNode, Tree
 
 

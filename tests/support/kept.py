@@ -15,11 +15,11 @@ from odradek.core.groups.consumer.consumer_group_state import GroupState
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import GroupOffsets, GroupTopicPartition
 from odradek.log.log.log import Log
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
-from odradek.record.internal.codec import decode_key, decode_value
-from odradek.record.internal.consumer_groups import ConsumerGroupMetadataKey
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
-from odradek.record.markers import end_marker
+from odradek.record.end_transaction_marker import end_marker
+from odradek.record.internal.consumer_group_metadata import ConsumerGroupMetadataKey
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.record.internal.internal_codec import decode_key, decode_value
+from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from odradek.record.records import iter_records
 from support.cleaning import batches_of
 

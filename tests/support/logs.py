@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch, iter_batches
 
 T0 = TimestampMs(1_700_000_000_000)
 

@@ -7,10 +7,10 @@ import threading
 from contextlib import suppress
 from types import TracebackType
 
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import Contexts, server_context
-from odradek.tls.errors import TlsFailed
-from odradek.tls.session import Session
+from odradek.tls.ssl_contexts import Contexts, server_context
+from odradek.tls.tls_config import TlsConfig
+from odradek.tls.tls_errors import TlsFailed
+from odradek.tls.tls_session import Session
 from support.waiting import readable
 
 READ_BYTES = 64 * 1024

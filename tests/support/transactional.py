@@ -8,8 +8,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.transaction_states import Transaction
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

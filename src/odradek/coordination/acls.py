@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree, children_if_there
 
 _EXTENDED = layout.PREFIXED_ACL.rpartition("/")[0]

@@ -6,7 +6,7 @@ That of the controller is returned as operations: a broker that is alone registe
 from __future__ import annotations
 
 from odradek.base.units import INT64_MAX, BrokerId, TimestampMs
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import (
     BadVersion,
     Create,

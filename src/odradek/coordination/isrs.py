@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from odradek.base.units import BrokerId, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import readable
 from odradek.coordination.partition_states import decoded, encoded
 from odradek.coordination.tree import BadVersion, MultiFailed, NoNode, SetData, Stat, Tree

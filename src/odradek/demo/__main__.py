@@ -86,9 +86,10 @@ def _verify(folder: Path, days: int, console: Console) -> bool:
 
 
 def _judge(broker: Broker, folder: Path, flights: pa.Table, console: Console) -> bool:
-    from odradek.demo import checks, dataset, feed, tables
+    from odradek.demo import checks, dataset, feed
+    from odradek.demo import result_tables as tables
     from odradek.demo.hours import Hours
-    from odradek.demo.lake import rows_of
+    from odradek.demo.row_counts import rows_of
 
     ends = feed.log_ends(broker.address, feed.TOPIC, dataset.PARTITIONS)
     lake = rows_of(folder / "lake")
@@ -147,8 +148,8 @@ def _sentences() -> tuple[type[Exception], ...]:
     """The exceptions whose text is meant for a person."""
     from odradek.demo.feed import FeedFailed
     from odradek.demo.hours import HoursUnreadable
-    from odradek.demo.lake import LakeUnreadable
     from odradek.demo.processes import ProcessFailed
+    from odradek.demo.row_counts import LakeUnreadable
     from odradek.demo.watch import NothingMoves
     from odradek.spark.java import NoJava
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from odradek.demo import dataset, feed, hours
 from odradek.demo.feed import Feed
 from odradek.demo.hours import Hours
-from odradek.demo.lake import RowCount
 from odradek.demo.processes import Broker, Pipeline
+from odradek.demo.row_counts import RowCount
 from odradek.demo.screen import Screen
 from odradek.demo.watch import Watch
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from odradek.demo.hours import Hours
-from odradek.demo.lake import RowCount
 from odradek.demo.processes import Process
+from odradek.demo.row_counts import RowCount
 from odradek.demo.screen import Counts, Screen
 
 # They end a hang.  A start of Spark takes 10 to 30 s, and minutes where others want the same cores.

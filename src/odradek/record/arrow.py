@@ -17,9 +17,9 @@ import pyarrow as pa
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from odradek.base.units import INT32_MAX, INT64_MAX, MIB
-from odradek.record.batch import Batch
 from odradek.record.compression import decompress
 from odradek.record.kernels.decode import Column, Decoder
+from odradek.record.record_batch import Batch
 
 CREATE_TIME_TYPE = 0
 LOG_APPEND_TIME_TYPE = 1

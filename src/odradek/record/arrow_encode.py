@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from odradek.base.limits import BATCH_BYTES_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
-from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
 from odradek.record.builder import (
     NO_PRODUCER,
     NO_PRODUCER_EPOCH,
@@ -27,6 +26,7 @@ from odradek.record.builder import (
 from odradek.record.compression import Codec
 from odradek.record.kernels.encode import Cells, Encoder, no_record
 from odradek.record.kernels.murmur import choose_partitions
+from odradek.record.record_batch import HEADER_BYTES, TRANSACTIONAL
 
 _NO_OFFSETS = memoryview(bytes(4)).cast("i")
 

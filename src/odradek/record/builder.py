@@ -15,7 +15,10 @@ from odradek.base.units import (
     ProducerId,
     TimestampMs,
 )
-from odradek.record.batch import (
+from odradek.record.compression import Codec, compress
+from odradek.record.crc import Buffer, crc32c
+from odradek.record.kernels._copy import wrap64
+from odradek.record.record_batch import (
     CHECKSUMMED_FROM,
     CONTROL,
     CRC_POSITION,
@@ -26,9 +29,6 @@ from odradek.record.batch import (
     MAGIC,
     TRANSACTIONAL,
 )
-from odradek.record.compression import Codec, compress
-from odradek.record.crc import Buffer, crc32c
-from odradek.record.kernels._copy import wrap64
 
 HeadersIn: TypeAlias = Sequence[tuple[str, Buffer | None]]
 RecordIn: TypeAlias = tuple[Buffer | None, Buffer | None, HeadersIn, int]

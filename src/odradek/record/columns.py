@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.record.batch import Batch
 from odradek.record.compression import decompress
 from odradek.record.kernels.decode import Column, Decoder
+from odradek.record.record_batch import Batch
 
 
 class Columns(NamedTuple):

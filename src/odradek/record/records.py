@@ -21,9 +21,9 @@ from typing import NamedTuple, TypeAlias
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from odradek.base.units import Offset, TimestampMs
-from odradek.record.batch import Batch
 from odradek.record.compression import decompress
 from odradek.record.kernels._copy import wrap64
+from odradek.record.record_batch import Batch
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, Offset, TimestampMs
-from odradek.record.batch import Batch
 from odradek.record.kernels.decode import Survey
+from odradek.record.record_batch import Batch
 
 INT64_MIN = -INT64_MAX - 1
 NEVER = TimestampMs(INT64_MAX)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import UNPACKED_BYTES_MAX
-from odradek.record.batch import Batch
 from odradek.record.compression import Codec, Expands, decompress
 from odradek.record.kernels.decode import longest
+from odradek.record.record_batch import Batch
 
 _LENGTH_BYTES_MAX = 5  # Of the varint before each record.
 

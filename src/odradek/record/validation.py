@@ -12,8 +12,8 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import TimestampMs, TopicPartition
-from odradek.record.batch import Batch
 from odradek.record.kernels.decode import Check
+from odradek.record.record_batch import Batch
 
 
 class RecordError(NamedTuple):

@@ -13,7 +13,7 @@ from odradek.client.cluster.topic_metadata import Topic as ClientTopic
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import answer_error
 from odradek.client.consumer.fetcher import list_offsets
-from odradek.spark.ports import Topic
+from odradek.spark.cluster_interface import Topic
 
 # One answer becomes one or two RecordBatches of tens of thousands of rows; Kafka's own 1 MiB would be 8,000.
 FETCH_DEFAULTS = {

@@ -8,10 +8,10 @@ from pathlib import Path
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
+from odradek.spark.lake_place import LOG, Place
 from odradek.spark.lake_reasons import BadLake, failing_as
-from odradek.spark.options import Columns, Selection, Subscribe, SubscribePattern
-from odradek.spark.place import LOG, Place
-from odradek.spark.schema import arrow_schema, schema_of
+from odradek.spark.source_options import Columns, Selection, Subscribe, SubscribePattern
+from odradek.spark.source_schema import arrow_schema, schema_of
 
 SOURCE_KEY = "odradek.source"
 CONSTRAINTS = "delta.constraints."

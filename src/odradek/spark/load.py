@@ -21,11 +21,11 @@ from odradek.spark.load_session import comes_of_a_stop, spark_session, stop_if_w
 
 if TYPE_CHECKING:
     from odradek.client.connection.client_config import ClientConfig
+    from odradek.spark.delta_lake import Lake
     from odradek.spark.kafka import Kafka
-    from odradek.spark.lake import Lake
+    from odradek.spark.lake_place import Place
     from odradek.spark.loader import Loader
-    from odradek.spark.options import Selection
-    from odradek.spark.place import Place
+    from odradek.spark.source_options import Selection
 
 DONE, FAILED, BAD_REQUEST, INTERRUPTED = 0, 1, 2, 130
 POLL_SECONDS = 0.2
@@ -78,7 +78,7 @@ def run(options: LoadOptions, console: Console | None = None) -> int:
 
 def _run(options: LoadOptions, out: Console) -> int:
     from odradek.spark.kafka import Kafka
-    from odradek.spark.options import Columns, Reading
+    from odradek.spark.source_options import Columns, Reading
 
     selection, place, client = _selection(options), _place(options), _client(options)
     with Kafka(client) as kafka:
@@ -107,7 +107,7 @@ def _run(options: LoadOptions, out: Console) -> int:
 
 def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
     """Loads everything that is there when it starts, and nothing later: else a busy topic would never be done."""
-    from odradek.spark.progress import bar
+    from odradek.spark.load_progress import bar
 
     plan = loader.plan()
     loader.target = plan.latest
@@ -121,7 +121,7 @@ def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
 
 
 def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
-    from odradek.spark.progress import bar
+    from odradek.spark.load_progress import bar
 
     with bar(out, _title(options)) as progress:
         while True:
@@ -154,10 +154,10 @@ def _await_brokers(kafka: Kafka, options: LoadOptions, out: Console) -> None:
 
 def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) -> Lake:
     """Opens the lake, or makes it if every topic exists.  Raises NoSuchTopic for one that the lake never knew."""
-    from odradek.spark.lake import Lake
+    from odradek.spark.cluster_interface import NoSuchTopic
+    from odradek.spark.delta_lake import Lake
     from odradek.spark.lake_making import is_table
     from odradek.spark.lake_reasons import failing_as
-    from odradek.spark.ports import NoSuchTopic
     from odradek.spark.resolve import absent, find
 
     missing = absent(selection, find(kafka, selection, missing_ok=True))
@@ -171,7 +171,7 @@ def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) ->
 
 
 def _selection(options: LoadOptions) -> Selection:
-    from odradek.spark.options import BadOption, Subscribe, SubscribePattern, checked_pattern
+    from odradek.spark.source_options import BadOption, Subscribe, SubscribePattern, checked_pattern
 
     if bool(options.topics) == bool(options.pattern):
         raise BadRequest("Say what to load: either topics or a pattern.")
@@ -186,7 +186,7 @@ def _selection(options: LoadOptions) -> Selection:
 
 
 def _place(options: LoadOptions) -> Place:
-    from odradek.spark.place import BadPlace, Place
+    from odradek.spark.lake_place import BadPlace, Place
 
     try:
         return Place.of(options.lake, options.storage)
@@ -222,11 +222,11 @@ def _title(options: LoadOptions) -> str:
 
 def _sentences() -> tuple[type[Exception], ...]:
     """Returns the exceptions whose text is one sentence for a person; any other is a bug and keeps its traceback."""
+    from odradek.spark.cluster_interface import NoSuchTopic
+    from odradek.spark.delta_lake import Fenced
     from odradek.spark.java import NoJava
-    from odradek.spark.lake import Fenced
     from odradek.spark.lake_reasons import BadLake
     from odradek.spark.loader import LoadFailed
-    from odradek.spark.ports import NoSuchTopic
 
     return ClientError, NoJava, BadLake, Fenced, LoadFailed, NoSuchTopic
 

@@ -23,15 +23,15 @@ from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
 from odradek.client.connection.client_errors import ClientError
 from odradek.spark import lake_reasons
-from odradek.spark.lake import DataFile, Lake
-from odradek.spark.offsets import EARLIEST, LATEST, Offsets, total
-from odradek.spark.options import Reading, Selection, Split
+from odradek.spark.checkpoint_offsets import EARLIEST, LATEST, Offsets, total
+from odradek.spark.cluster_interface import Metadata
+from odradek.spark.delta_lake import DataFile, Lake
+from odradek.spark.lake_place import Place
 from odradek.spark.parquet import ParquetFiles
-from odradek.spark.place import Place
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
-from odradek.spark.ports import Metadata
 from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
 from odradek.spark.resolve import Found, absent, find
+from odradek.spark.source_options import Reading, Selection, Split
 
 RESULT = "name string, size long, modified_ms long, stats string, error string"
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odradek.base.units import MIB
-from odradek.spark.lake import DataFile
+from odradek.spark.delta_lake import DataFile
 from odradek.spark.lake_making import SCHEMA
-from odradek.spark.place import Place, Store
+from odradek.spark.lake_place import Place, Store
 
 FILE_BYTES = 128 * MIB
 COMPRESSION = "zstd"

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from odradek.base.units import TopicPartition
-from odradek.spark.offsets import OffsetRange, Offsets, total
-from odradek.spark.options import Split
+from odradek.spark.checkpoint_offsets import OffsetRange, Offsets, total
+from odradek.spark.source_options import Split
 
 # Below this many offsets a second task costs more than it saves (at 1 million records a second, 20 ms).
 OFFSETS_PER_TASK_MIN = 20_000

@@ -24,9 +24,9 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import OffsetOutOfRange
 from odradek.client.consumer.fetcher import EARLIEST, LATEST, Fetched, Fetcher, list_offsets
 from odradek.record.arrow import ArrowDecoder, Portion, Wanted
+from odradek.spark.checkpoint_offsets import OffsetRange
 from odradek.spark.failures import PipelineError
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.options import Columns, Reading
+from odradek.spark.source_options import Columns, Reading
 
 POLL_MS = 1_000
 # 10,000 to 50,000 rows cross to the JVM fastest, if they are no more than a few MB: 32 MB of 1 KiB rows take 1.5 times

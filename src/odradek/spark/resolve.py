@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.spark.offsets import EARLIEST, LATEST
-from odradek.spark.options import (
+from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
+from odradek.spark.cluster_interface import Metadata, NoSuchTopic
+from odradek.spark.source_options import (
     Assign,
     AtOffsets,
     AtTime,
@@ -21,7 +22,6 @@ from odradek.spark.options import (
     Subscribe,
     SubscribePattern,
 )
-from odradek.spark.ports import Metadata, NoSuchTopic
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from odradek.spark.data_source import OdradekDataSource
 from odradek.spark.java import java_home
 from odradek.spark.settings import FAST
-from odradek.spark.source import OdradekDataSource
 
 TASK_ATTEMPTS = 4
 

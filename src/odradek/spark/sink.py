@@ -23,9 +23,9 @@ from odradek.client.producer.partitioner import Sticky
 from odradek.client.producer.producer import Producer
 from odradek.record.arrow_encode import RowEncoder, partitions_of
 from odradek.spark.failures import PipelineError, told_in_a_sentence
-from odradek.spark.options import BadOption, WriteOptions
 from odradek.spark.reading import freeze_once
-from odradek.spark.schema import HEADERS
+from odradek.spark.source_options import BadOption, WriteOptions
+from odradek.spark.source_schema import HEADERS
 
 TEXT_OR_BYTES = (StringType(), BinaryType())
 COLUMNS: dict[str, tuple[DataType, ...]] = {

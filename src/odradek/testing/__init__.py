@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.testing.broker import Broker
-    from odradek.testing.cluster import Cluster
+    from odradek.testing.embedded_broker import Broker
+    from odradek.testing.embedded_cluster import Cluster
     from odradek.testing.faults import Fault, Faults, Seen
     from odradek.testing.host import BrokerFailed
     from odradek.testing.network import Partition
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "Faults", "Partition", "Seen"]
 
 _HOMES = {
-    "Broker": "broker",
+    "Broker": "embedded_broker",
     "BrokerFailed": "host",
-    "Cluster": "cluster",
+    "Cluster": "embedded_cluster",
     "Fault": "faults",
     "Faults": "faults",
     "Partition": "network",

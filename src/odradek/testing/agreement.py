@@ -12,9 +12,9 @@ from functools import partial
 from odradek.base.units import BrokerId
 from odradek.coordination.tree import Tree
 from odradek.core.kernel.cluster_view import ClusterView
-from odradek.testing import elections
+from odradek.testing import tree_access as elections
+from odradek.testing.embedded_member import Member, are_led, controlled_by, has_brokers, leaders_of_all
 from odradek.testing.host import SECONDS_MAX, BrokerFailed
-from odradek.testing.member import Member, are_led, controlled_by, has_brokers, leaders_of_all
 from odradek.testing.network import Network, Shared
 
 LOOK_SECONDS = 0.005

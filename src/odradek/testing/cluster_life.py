@@ -14,11 +14,11 @@ from odradek.app.serve.local_brokers import replicas_of_state
 from odradek.base.units import BrokerId
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.kernel.cluster_view import ClusterView
-from odradek.testing import elections
+from odradek.testing import tree_access as elections
 from odradek.testing.agreement import Agreement
 from odradek.testing.configuration import NO_CONFIGS, Value, texts_of_all
+from odradek.testing.embedded_member import Member, at_once
 from odradek.testing.lifetime import Lifetime
-from odradek.testing.member import Member, at_once
 from odradek.testing.network import Network
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from odradek.core.configs.definition import ConfigError
-from odradek.testing.port import HOST
+from odradek.testing.reserved_port import HOST
 
 Value = str | int | float | bool | list[str] | tuple[str, ...] | Path
 NO_CONFIGS: Mapping[str, Value] = MappingProxyType({})

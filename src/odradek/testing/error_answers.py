@@ -16,7 +16,7 @@ from odradek.api.table import Api
 from odradek.base.errors import ErrorCode
 from odradek.core.fetch.fetch_sessions import FetchKey
 from odradek.core.kernel.parked import Parked
-from odradek.testing.frames import frame_of
+from odradek.testing.encoded_frames import frame_of
 from odradek.testing.topics_named import FIELDS, name_of, names_anything, parted
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from odradek.base.errors import ErrorCode
-from odradek.testing.names import api_named, error_named
+from odradek.testing.api_names import api_named, error_named
 from odradek.testing.topics_named import FIELDS
 from odradek.wire.schema.api_keys import ApiKey
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from odradek.testing.broker import Broker
-    from odradek.testing.cluster import Cluster
+    from odradek.testing.embedded_broker import Broker
+    from odradek.testing.embedded_cluster import Cluster
     from odradek.testing.shared import Shared
 
 INI = "kafka_configs"
@@ -48,7 +48,7 @@ def kafka_configs(pytestconfig: pytest.Config) -> Mapping[str, Any]:
 @pytest.fixture(scope="session")
 def kafka(kafka_configs: Mapping[str, Any], pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A broker in this process, for the whole session; under pytest-xdist each worker has its own."""
-    from odradek.testing.broker import Broker
+    from odradek.testing.embedded_broker import Broker
     from odradek.testing.shared import Shared
 
     with Broker(kafka_configs) as broker:
@@ -77,7 +77,7 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def kafka_cluster(kafka_configs: Mapping[str, Any]) -> Iterator[Cluster]:
     """Three brokers that only this test has, so that it may stop them."""
-    from odradek.testing.cluster import Cluster
+    from odradek.testing.embedded_cluster import Cluster
 
     with Cluster(kafka_configs) as cluster:
         yield cluster

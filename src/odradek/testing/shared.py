@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from contextlib import suppress
 
-from odradek.testing.broker import Broker
+from odradek.testing.embedded_broker import Broker
 from odradek.testing.faults import Fault
 from odradek.testing.host import BrokerFailed
 

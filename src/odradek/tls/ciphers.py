@@ -11,8 +11,8 @@ import ssl
 from collections.abc import Sequence
 from functools import cache
 
-from odradek.tls.config import TlsConfig
-from odradek.tls.errors import TlsConfigError
+from odradek.tls.tls_config import TlsConfig
+from odradek.tls.tls_errors import TlsConfigError
 
 KEY = "ssl.cipher.suites"
 _TLS_13 = "TLSv1.3"

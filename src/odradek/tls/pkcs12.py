@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from odradek.base.extras import not_installed
 from odradek.base.secret import Secret
-from odradek.tls.errors import TlsConfigError
 from odradek.tls.pem import Pem
+from odradek.tls.tls_errors import TlsConfigError
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

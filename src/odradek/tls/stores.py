@@ -11,9 +11,9 @@ from pathlib import Path
 
 from odradek.base.secret import Secret
 from odradek.tls import pem, pkcs12
-from odradek.tls.config import Store, TlsConfig
-from odradek.tls.errors import TlsConfigError
 from odradek.tls.pem import Pem
+from odradek.tls.tls_config import Store, TlsConfig
+from odradek.tls.tls_errors import TlsConfigError
 
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, JCEKS.
 _DER_SEQUENCE = 0x30

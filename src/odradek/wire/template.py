@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any, cast
 
-from odradek.base.places import places
+from odradek.base.number_places import places
 from odradek.wire.schema.api_keys import response_header_version
 from odradek.wire.schema.compile import writer
 from odradek.wire.schema.layout import FieldLayout, StructLayout, layout

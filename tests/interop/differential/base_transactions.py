@@ -9,8 +9,8 @@ from differential.batches import THEN_MS, headed
 from differential.steps import NO_SUCH_PRODUCER, id_of
 from odradek.base.units import TimestampMs
 from odradek.base.uuids import ZERO_UUID
-from odradek.record.batch import TRANSACTIONAL
 from odradek.record.builder import RecordIn, encode_batch
+from odradek.record.record_batch import TRANSACTIONAL
 from odradek.wire.messages import describe_producers, txn_offset_commit
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.add_partitions_to_txn import (

@@ -6,9 +6,9 @@ The compressed ones are written out, since libraries of other versions compress 
 from __future__ import annotations
 
 from odradek.base.units import TimestampMs
-from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.crc import crc32c
+from odradek.record.record_batch import CHECKSUMMED_FROM, CRC_POSITION, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 
 THEN_MS = 1_700_000_000_000
 FIELDS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from differential.batches import resealed
 from differential.steps import member_uuid, producer, short_member
-from odradek.record.batch import HEADER_BYTES, MAGIC, BatchHeader
+from odradek.record.record_batch import HEADER_BYTES, MAGIC, BatchHeader
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SHORT_TEXT = re.compile(r"[0-9A-Za-z_-]{22}")

@@ -15,7 +15,7 @@ from differential.learned import Learned
 from differential.steps import CLUSTER, SESSION, id_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
-from odradek.record.batch import HEADER, HEADER_BYTES, BatchHeader, iter_batches
+from odradek.record.record_batch import HEADER, HEADER_BYTES, BatchHeader, iter_batches
 from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
 
 Tree = Any  # JSON.

@@ -21,9 +21,9 @@ from odradek.core.disks.flushes import Sync
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleaner import Options
 from odradek.log.log.durability import flush_now
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -10,8 +10,8 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.kernel.parked import Parked
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from odradek.wire.messages.list_offsets import (

@@ -12,8 +12,8 @@ from odradek.base.units import BrokerId, Offset, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.kernel.access import ANONYMOUS, NO_CLUSTER_ACTION
 from odradek.core.kernel.moment import Moment
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from support.asking import ALL, FETCH, LEADER, fetch_request
 from support.controlling import OTHER
 from support.fetching_follower import FetchingFollower, is_parked, offsets_of

@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.fetch.fetch_sessions import INITIAL_EPOCH
 from odradek.core.kernel.parked import Parked
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -10,9 +10,9 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.kernel.parked import Parked
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.create_topics import (
     CreatableTopic,

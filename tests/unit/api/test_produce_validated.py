@@ -11,9 +11,9 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.partition import ingress
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from odradek.app.commands.consume_command import offset_after
 from odradek.base.units import Offset
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 
 
 @given(st.integers(1, 20), st.integers(0, 30), st.data())

@@ -20,10 +20,10 @@ from odradek.app.cli.record_text import (
 )
 from odradek.base.errors import Refused
 from odradek.base.units import INT64_MAX, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.columns import columns_of
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.record.records import Record
 
 AT = TopicPartition(TopicName("t"), 3)

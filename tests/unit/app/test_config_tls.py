@@ -12,7 +12,7 @@ from odradek.app.config.listener_config import SecurityProtocol
 from odradek.app.config.listener_tls import contexts_of
 from odradek.app.config.server_config import Settings, settings
 from odradek.core.configs.definition import ConfigError
-from odradek.tls.config import ClientAuth
+from odradek.tls.tls_config import ClientAuth
 from support.certificates import Authority, written
 from support.serving import outcome_of_serve
 

@@ -29,7 +29,7 @@ from odradek.base.units import INT64_MAX
 from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
 from odradek.client.connection.versions import ApiRange
 from odradek.log.files.log_file_names import DAMAGES
-from odradek.tls.config import TlsConfig
+from odradek.tls.tls_config import TlsConfig
 from odradek.wire.connection import Connection
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,

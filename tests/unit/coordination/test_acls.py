@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.acls import first_acl
 from odradek.coordination.tree import Tree, ensure_paths
 

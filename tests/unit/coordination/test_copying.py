@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from odradek.coordination import claims, layout
+from odradek.coordination import claims
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.copying import BATCH_BYTES, NotCopied, copy_metadata, nodes
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Tree, Unavailable, ensure_paths

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import odradek
-from odradek.coordination import layout, sqlite, sqlite_file
+from odradek.coordination import sqlite, sqlite_file
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.sqlite_file import APPLICATION_ID
 from odradek.coordination.tree import EventKind, NodeExists, SessionExpired, SessionState, Unavailable, WatchEvent
@@ -103,7 +104,8 @@ def test_processes_may_make_the_file_at_once(path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
-        from odradek.coordination import claims, layout
+        from odradek.coordination import claims
+        from odradek.coordination import tree_layout as layout
         from odradek.coordination.sqlite import SqliteTree
         sys.stdin.readline()
         tree = SqliteTree(Path(sys.argv[1]))

@@ -13,8 +13,8 @@ from odradek.core.partition.partition import Append, Partition
 from odradek.log.files.disk import DiskFailed, RealFile
 from odradek.log.log.retention import advance_start
 from odradek.log.producers.producer_state import ProducerStateEntry
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

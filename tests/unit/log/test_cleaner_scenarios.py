@@ -17,10 +17,10 @@ from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_below_start
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.log.truncation import truncate_to
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 from support.cleaning import batches_of, committed, compact, latest, markers_of
 from support.logs import T0
 

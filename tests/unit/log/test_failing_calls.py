@@ -29,8 +29,8 @@ from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_fully, truncate_to
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.logs import T0
 

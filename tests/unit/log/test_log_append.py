@@ -17,7 +17,7 @@ from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.log import Log
 from odradek.log.segment.checkpoints import read_epochs
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.logs import T0, batch, put, stored
 

@@ -18,7 +18,7 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.log import Log
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.producers.snapshots import decode_snapshot
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0"

@@ -17,7 +17,7 @@ from odradek.log.log.log import Log
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.producers.snapshots import decode_snapshot
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.golden import Record, found_in, unpack
 

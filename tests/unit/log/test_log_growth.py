@@ -15,8 +15,8 @@ from odradek.log.log.log import SEALED_OPEN_MAX, Log
 from odradek.log.log.retention import advance_start, delete_below_start
 from odradek.log.log.timestamp_search import UNKNOWN_MAX, begin_search, lookup_timestamp, note_searched
 from odradek.log.log.truncation import truncate_to
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from support.logs import T0, put
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)

@@ -20,9 +20,9 @@ from odradek.log.log.retention import advance_start
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.log.truncation import truncate_to
 from odradek.log.segment.index import OFFSET_ENTRY
-from odradek.record.batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES, Batch, iter_batches
 from support.logs import T0, batch, put, stored
 
 CONFIG = LogConfig(segment_bytes=60_000, index_interval_bytes=500)

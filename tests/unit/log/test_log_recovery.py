@@ -116,7 +116,7 @@ from odradek.base.units import LeaderEpoch
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.disk import RealDisk
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from odradek.record.builder import encode_batch
 log = Log.open(RealDisk(), sys.argv[1], LogConfig(segment_bytes=20_000, index_interval_bytes=300), 0)
 raw = encode_batch([(None, b"v" * 50, (), 1)] * 3)

@@ -16,7 +16,7 @@ from odradek.log.files.log_file_names import LEADER_EPOCHS, LOG_STARTS, RECOVERY
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.segment.checkpoints import write_offsets
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from support.logs import T0, put, stored
 
 T = TopicPartition(TopicName("t"), 0)

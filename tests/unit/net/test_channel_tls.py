@@ -13,8 +13,8 @@ import pytest
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel import Channel
 from odradek.net.channels.channel_requests import Failed, Reason, RequestBuilder
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import Contexts, client_context, server_context
+from odradek.tls.ssl_contexts import Contexts, client_context, server_context
+from odradek.tls.tls_config import TlsConfig
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.certificates import Authority, Known
 from support.channel_peer import Peer, Sent, config, run, until

@@ -11,12 +11,12 @@ import pytest
 from odradek.app.serve.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Unavailable
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.net.cluster.config_watch import ConfigWatch
-from odradek.testing.broker import Broker
+from odradek.testing.embedded_broker import Broker
 from support.asking import created, produce
 from support.config_watching import ALL, SET, Line, Side, T
 from support.configuring import BROKER, TOPIC, altered, described

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
-from odradek.coordination.layout import BadZnodeError
+from odradek.coordination.tree_layout import BadZnodeError
 from odradek.core.broker.effects import TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.cluster.tree_metadata import Metadata

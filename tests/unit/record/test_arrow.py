@@ -12,9 +12,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TimestampMs
 from odradek.record import arrow
 from odradek.record.arrow import ArrowDecoder, Portion, Wanted, decode_batches
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch, iter_batches
 from support.record_kernels import LIVES, kernel
 
 Row = dict[str, Any]

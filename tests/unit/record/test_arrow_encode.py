@@ -10,9 +10,9 @@ import pytest
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.record import arrow_encode
 from odradek.record.arrow_encode import RowEncoder, encode_rows, partitions_of
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import decode
 from support.record_kernels import LIVES, kernel
 

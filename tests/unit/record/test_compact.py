@@ -14,8 +14,8 @@ import pytest
 
 from odradek.base.errors import Refused
 from odradek.base.units import Offset, TimestampMs
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch, encode_record, seal_batch
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import Record, decode
 from support.record_kernels import LIVES, kernel
 

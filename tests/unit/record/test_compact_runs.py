@@ -11,11 +11,18 @@ from typing import Any
 import pytest
 
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import (
+    CHECKSUMMED_FROM,
+    CRC_POSITION,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    Batch,
+    iter_batches,
+)
 from odradek.record.records import iter_records
 from support.record_kernels import LIVES, kernel
 

@@ -13,9 +13,9 @@ import pytest
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.record.arrow_encode import encode_rows
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 
 VERSION = "4.3.0"
 PEERS = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers"))

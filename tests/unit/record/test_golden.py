@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from odradek.record.arrow import Wanted, decode_batches
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "record"

@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
-from odradek.record.internal.codec import (
+from odradek.record.internal.consumer_group_metadata import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+)
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.record.internal.internal_codec import (
     GROUP_RECORDS,
     TRANSACTION_RECORDS,
     decode_key,
@@ -19,19 +25,13 @@ from odradek.record.internal.codec import (
     decode_value,
     encode,
 )
-from odradek.record.internal.consumer_groups import (
-    ClassicMemberMetadata,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-)
-from odradek.record.internal.offsets import (
+from odradek.record.internal.offset_commit_records import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
+from odradek.record.internal.transaction_log import TransactionLogKey, TransactionLogValue
 from odradek.wire.schema.schema import schema_of
 from unit.wire.wire_support import Maker, check_message, dumb_encode, record_facts
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from support.record_kernels import LIVES, kernel
 
 KNOWN_HASHES = {

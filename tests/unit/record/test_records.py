@@ -6,9 +6,9 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch, encode_record, seal_batch, write_varint
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import Record, decode, iter_records
 
 

@@ -9,9 +9,9 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import INT32_MAX, MIB, TimestampMs
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch, seal_batch
 from odradek.record.compression import Codec, compress
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.unpack import unpack
 
 PACKING = [codec for codec in Codec if codec is not Codec.NONE]

@@ -5,10 +5,10 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import INT32_MAX, INT64_MAX, TimestampMs, TopicName, TopicPartition
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
 from odradek.record.compression import Codec
 from odradek.record.kernels.decode import Check
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.unpack import unpack
 from odradek.record.validation import RecordsRefused, check_records
 

@@ -12,11 +12,11 @@ pytest.importorskip("pyspark")
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.client.connection.client_errors import KafkaUnavailable
+from odradek.spark.cluster_interface import NoSuchTopic
 from odradek.spark.failures import HIDE_TRACEBACK, told_in_a_sentence
-from odradek.spark.options import BadOption
-from odradek.spark.ports import NoSuchTopic
 from odradek.spark.reading import DataLoss, Stuck
 from odradek.spark.sink import BadRow
+from odradek.spark.source_options import BadOption
 
 SENTENCES = [BadOption("x"), NoSuchTopic("x"), DataLoss("x"), Stuck("x"), BadRow("x"), KafkaUnavailable("x")]
 

@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from odradek.spark.load_progress import bar
 from odradek.spark.load_session import comes_of_a_stop
 from odradek.spark.loader import LoadFailed, reason_of
-from odradek.spark.progress import bar
 
 
 def test_the_reason_inside_sparks_message():

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.spark.offsets import OffsetRange, total
-from odradek.spark.options import Split
+from odradek.spark.checkpoint_offsets import OffsetRange, total
 from odradek.spark.planning import OFFSETS_PER_TASK_MIN, ranges_between, rate_limited, tasks_of
+from odradek.spark.source_options import Split
 
 TOPIC = TopicName("t")
 

@@ -4,8 +4,10 @@ import pytest
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.spark.offsets import EARLIEST, LATEST
-from odradek.spark.options import (
+from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
+from odradek.spark.cluster_interface import NoSuchTopic, Topic
+from odradek.spark.resolve import find, is_selected, offsets_at
+from odradek.spark.source_options import (
     Assign,
     AtOffsets,
     AtTime,
@@ -15,8 +17,6 @@ from odradek.spark.options import (
     Subscribe,
     SubscribePattern,
 )
-from odradek.spark.ports import NoSuchTopic, Topic
-from odradek.spark.resolve import find, is_selected, offsets_at
 
 
 def at(topic, partition):

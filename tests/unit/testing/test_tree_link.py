@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import BrokerId
-from odradek.coordination import renewed
-from odradek.coordination.renewed import RenewedTree
+from odradek.coordination import reconnecting_tree as renewed
+from odradek.coordination.reconnecting_tree import RenewedTree
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import SessionExpired, SessionState, TreeFailed, Unavailable, WatchEvent
 from odradek.testing.network import Network, Partition, Shared, cuts_between

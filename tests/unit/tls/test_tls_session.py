@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import client_context, server_context
-from odradek.tls.errors import TlsFailed
-from odradek.tls.session import Session
+from odradek.tls.ssl_contexts import client_context, server_context
+from odradek.tls.tls_config import TlsConfig
+from odradek.tls.tls_errors import TlsFailed
+from odradek.tls.tls_session import Session
 from support.certificates import Authority, Known
 
 

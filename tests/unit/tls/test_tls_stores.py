@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.tls import contexts, stores
-from odradek.tls.config import ClientAuth, Names, TlsConfig
-from odradek.tls.contexts import Contexts, client_context, server_context
-from odradek.tls.errors import TlsConfigError, TlsFailed
-from odradek.tls.session import Session
+from odradek.tls import ssl_contexts as contexts
+from odradek.tls import stores
+from odradek.tls.ssl_contexts import Contexts, client_context, server_context
+from odradek.tls.tls_config import ClientAuth, Names, TlsConfig
+from odradek.tls.tls_errors import TlsConfigError, TlsFailed
+from odradek.tls.tls_session import Session
 from support.certificates import PASSWORD, Authority, Known, written
 
 KEYSTORE, TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"

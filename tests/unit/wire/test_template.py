@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.base.places import places
+from odradek.base.number_places import places
 from odradek.base.uuids import Uuid
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,

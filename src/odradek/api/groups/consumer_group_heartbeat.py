@@ -17,7 +17,7 @@ from odradek.core.groups.consumer import rebalance_steps as steps
 from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
 from odradek.core.groups.shard.group import CONSUMER
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.record.internal.codec import compile_writers
+from odradek.record.internal.internal_codec import compile_writers
 from odradek.wire.messages import consumer_group_heartbeat as wire
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 

@@ -20,8 +20,8 @@ from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.partition import Arrival
 from odradek.core.partition.staging import Append
-from odradek.record.batch import CHECKSUMMED_FROM
 from odradek.record.crc import crc32c
+from odradek.record.record_batch import CHECKSUMMED_FROM
 from odradek.wire.request import Request
 
 _NOTHING = memoryview(b"")

@@ -24,7 +24,7 @@ from odradek.core.kernel.parked import Parked
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.staging import Append
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 

@@ -21,7 +21,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
 from odradek.core.transactions.verification import Verification
-from odradek.record.batch import BatchHeader
+from odradek.record.record_batch import BatchHeader
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
 from odradek.wire.schema.schema import maker
 

@@ -24,7 +24,7 @@ from odradek.core.broker.effects import Work
 from odradek.core.partition import ingress
 from odradek.core.partition.partition import Partition
 from odradek.core.transactions.verification import Verification
-from odradek.record.batch import Batch, BatchHeader
+from odradek.record.record_batch import Batch, BatchHeader
 from odradek.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

@@ -15,8 +15,8 @@ from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, admit_batch, admit_verified
 from odradek.core.transactions.verification import Verification
-from odradek.record.batch import Batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.record.validation import RecordsRefused
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,

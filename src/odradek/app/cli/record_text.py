@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicPartition
-from odradek.record.batch import Batch
 from odradek.record.columns import columns_of
+from odradek.record.record_batch import Batch
 from odradek.record.records import Record, iter_records
 
 Headers = Sequence[tuple[str, bytes | None]]

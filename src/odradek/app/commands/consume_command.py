@@ -27,7 +27,7 @@ from odradek.client.consumer.fetcher import Fetched, Fetcher
 from odradek.client.consumer.group_consumer import GroupConsumer
 from odradek.client.consumer.group_member import GroupMember
 from odradek.client.consumer.offset_lookup import LATEST
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from odradek.record.records import iter_records
 
 POLL_MS = 1_000

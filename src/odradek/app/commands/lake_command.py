@@ -44,8 +44,8 @@ def vacuum(
     """
     with spark_extra():
         from odradek.spark.lake_making import vacuum as vacuumed
+        from odradek.spark.lake_place import BadPlace, Place
         from odradek.spark.lake_reasons import BadLake
-        from odradek.spark.place import BadPlace, Place
     try:
         names = vacuumed(Place.of(lake, pairs(storage or (), "--storage")), older_than_hours, execute=execute)
     except BadPlace as error:

@@ -23,7 +23,7 @@ from odradek.app.inspect.dump import (
 from odradek.app.terminal.command_failed import FAILED, CommandFailed
 from odradek.app.terminal.output import plural, print_json_line, size_text, time_text
 from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, parse_segment_file
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from odradek.record.records import Record
 
 app = typer.Typer(help="Look into log files on disk.", no_args_is_help=True)

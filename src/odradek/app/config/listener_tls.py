@@ -17,8 +17,8 @@ from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, Value
 
 if TYPE_CHECKING:
-    from odradek.tls.config import TlsConfig
-    from odradek.tls.contexts import Contexts
+    from odradek.tls.ssl_contexts import Contexts
+    from odradek.tls.tls_config import TlsConfig
 
 
 def parse_tls(configs: BrokerConfigs, listeners: Sequence[Listener]) -> Mapping[str, TlsConfig]:
@@ -30,8 +30,8 @@ def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
     """Reads the stores of each listener.  Raises ConfigError."""
     if not tls:
         return {}
-    from odradek.tls.contexts import Contexts, server_context
-    from odradek.tls.errors import TlsConfigError
+    from odradek.tls.ssl_contexts import Contexts, server_context
+    from odradek.tls.tls_errors import TlsConfigError
 
     try:
         return {name: Contexts(config, server_context) for name, config in tls.items()}
@@ -43,7 +43,7 @@ def names_of(tls: Mapping[str, TlsConfig]) -> frozenset[str]:
     """Returns the names of the keys that are for one of these listeners alone."""
     if not tls:
         return frozenset()
-    from odradek.tls.config import KEYS
+    from odradek.tls.tls_config import KEYS
 
     return frozenset(_prefix_of(name) + key for name in tls for key in KEYS)
 
@@ -58,8 +58,8 @@ def _prefix_of(listener: str) -> str:
 
 
 def _of(configs: BrokerConfigs, listener: str) -> TlsConfig:
-    from odradek.tls.config import KEYS, Names, TlsConfig
-    from odradek.tls.errors import TlsConfigError
+    from odradek.tls.tls_config import KEYS, Names, TlsConfig
+    from odradek.tls.tls_errors import TlsConfigError
 
     prefix = _prefix_of(listener)
     own = frozenset(key for key in KEYS if configs.is_set(prefix + key))

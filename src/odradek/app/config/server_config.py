@@ -36,7 +36,7 @@ from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 from odradek.core.partition.replica_selector import SELECTORS
 
 if TYPE_CHECKING:
-    from odradek.tls.config import TlsConfig
+    from odradek.tls.tls_config import TlsConfig
 
 T = TypeVar("T")
 

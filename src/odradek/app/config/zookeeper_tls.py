@@ -14,9 +14,9 @@ from odradek.base.secret import Secret
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, Value
 from odradek.tls import reasons
-from odradek.tls.config import DEFAULT_STORE_TYPE, Names, TlsConfig
-from odradek.tls.contexts import Contexts, client_context
-from odradek.tls.errors import TlsConfigError
+from odradek.tls.ssl_contexts import Contexts, client_context
+from odradek.tls.tls_config import DEFAULT_STORE_TYPE, Names, TlsConfig
+from odradek.tls.tls_errors import TlsConfigError
 
 PREFIX = "zookeeper."
 CLIENT_ENABLE = "zookeeper.ssl.client.enable"

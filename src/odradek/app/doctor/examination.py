@@ -26,7 +26,7 @@ from odradek.client.connection.client_errors import (
     TlsRefused,
     Unsupported,
 )
-from odradek.tls.config import TlsConfig
+from odradek.tls.tls_config import TlsConfig
 from odradek.wire.schema.api_keys import ApiKey
 
 ANSWER_BYTES_MAX = 100 * MIB

@@ -27,7 +27,7 @@ from odradek.log.files.log_file_names import (
 from odradek.log.segment.damage import next_batch
 from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.segment.scan import Damaged, FileBatch, walk
-from odradek.record.batch import CHECKSUMMED_FROM, HEADER_BYTES, MAGIC, Batch
+from odradek.record.record_batch import CHECKSUMMED_FROM, HEADER_BYTES, MAGIC, Batch
 from odradek.record.records import Record, iter_records
 
 CONTROL_TYPES = {0: "abort", 1: "commit"}

@@ -20,7 +20,7 @@ from odradek.log.files.disk import File, RealFile
 from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file
 from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.segment.scan import Damaged, FileBatch, walk
-from odradek.record.batch import DELETE_HORIZON, HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader
+from odradek.record.record_batch import DELETE_HORIZON, HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader
 
 
 class SegmentFacts(NamedTuple):

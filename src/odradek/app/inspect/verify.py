@@ -40,7 +40,7 @@ from odradek.log.segment.checkpoints import (
 from odradek.log.segment.damage import KnownDamage, next_batch
 from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.segment.scan import Damaged, walk_checked
-from odradek.record.batch import MAGIC
+from odradek.record.record_batch import MAGIC
 
 MARKER_BYTES_MAX = 4096
 

@@ -18,7 +18,7 @@ from odradek.app.serve.cluster_joining import open_broker
 from odradek.app.serve.data_dirs import report_missed
 from odradek.app.serve.listening import listeners_of
 from odradek.base.units import SECOND_MS
-from odradek.coordination.renewed import RenewedTree
+from odradek.coordination.reconnecting_tree import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.configs.definition import ConfigError
 from odradek.net.clients.budget_watch import BudgetWatch
@@ -27,7 +27,7 @@ from odradek.net.shell.shell import Shell
 
 if TYPE_CHECKING:
     from odradek.app.metrics.metrics import Metrics
-    from odradek.tls.contexts import Contexts
+    from odradek.tls.ssl_contexts import Contexts
 
 log = logging.getLogger(__name__)
 

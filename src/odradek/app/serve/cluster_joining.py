@@ -29,7 +29,7 @@ from odradek.app.serve.data_dirs import report
 from odradek.base.units import BrokerId, TimestampMs, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.acls import first_acl
-from odradek.coordination.renewed import RenewedTree
+from odradek.coordination.reconnecting_tree import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.replicas import is_held
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from odradek.core.controller.events import Event
     from odradek.net.cluster.controller_updates import Shell as MemberShell
     from odradek.net.cluster.peers import Peers
-    from odradek.tls.contexts import Contexts
+    from odradek.tls.ssl_contexts import Contexts
 
 log = logging.getLogger(__name__)
 
@@ -225,8 +225,8 @@ def _contexts(settings: Settings, listener: str) -> Contexts | None:
     config = settings.tls.get(listener)
     if config is None:
         return None
-    from odradek.tls.contexts import Contexts, client_context
-    from odradek.tls.errors import TlsConfigError
+    from odradek.tls.ssl_contexts import Contexts, client_context
+    from odradek.tls.tls_errors import TlsConfigError
 
     try:
         return Contexts(config, client_context)

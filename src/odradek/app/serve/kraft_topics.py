@@ -18,7 +18,6 @@ from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.configs.topic_keys import TOPIC_SYNONYMS
 from odradek.log.files.log_file_names import KRAFT_METADATA_TOPIC, LOG
-from odradek.record.batch import Batch
 from odradek.record.internal.cluster_metadata import (
     BROKER,
     NO_LEADER_CHANGE,
@@ -30,6 +29,7 @@ from odradek.record.internal.cluster_metadata import (
     TopicRecord,
     decode_metadata,
 )
+from odradek.record.record_batch import Batch
 
 _SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 

@@ -16,7 +16,7 @@ from odradek.net.shell.shell import Shell
 from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:
-    from odradek.tls.contexts import Contexts
+    from odradek.tls.ssl_contexts import Contexts
 
 
 class _Limits:

@@ -19,8 +19,8 @@ from odradek.net.clients.listener import Listener
 from odradek.net.native.movers import Movers
 
 if TYPE_CHECKING:
-    from odradek.tls.config import TlsConfig
-    from odradek.tls.contexts import Contexts
+    from odradek.tls.ssl_contexts import Contexts
+    from odradek.tls.tls_config import TlsConfig
 
 
 class Reconfiguration:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from odradek.base.nearest import did_you_mean
 from odradek.base.units import INT32_MAX, KIB, MIB, MINUTE_MS, SECOND_MS
 from odradek.client.connection.client_errors import ConfigurationError
-from odradek.tls import config as tls_config
-from odradek.tls.config import Names, TlsConfig
-from odradek.tls.errors import TlsConfigError
+from odradek.tls import tls_config
+from odradek.tls.tls_config import Names, TlsConfig
+from odradek.tls.tls_errors import TlsConfigError
 
 Address = tuple[str, int]
 

@@ -16,9 +16,9 @@ from typing import Protocol
 
 from odradek.client.connection.client_errors import ConfigurationError, ConnectionLost, TlsRefused
 from odradek.tls import reasons
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import Contexts, client_context
-from odradek.tls.errors import TlsConfigError
+from odradek.tls.ssl_contexts import Contexts, client_context
+from odradek.tls.tls_config import TlsConfig
+from odradek.tls.tls_errors import TlsConfigError
 
 CONFIGURATIONS_KEPT_MAX = 16
 

@@ -14,7 +14,7 @@ from struct import Struct
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.client.connection.client_errors import answer_error
-from odradek.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, Batch, iter_batches
+from odradek.record.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, Batch, iter_batches
 
 _OFFSET_AND_LENGTH = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">i")

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from odradek.base.units import INT32_MAX, TimestampMs
-from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import RecordIn, encode_batch, seal_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import Buffer
 from odradek.record.kernels.encode import Cells, Encoder
+from odradek.record.record_batch import HEADER_BYTES
 
 _NO_CELLS = Cells(memoryview(array("i", [0])), b"", None, 0, 0)
 

@@ -22,8 +22,8 @@ from odradek.client.connection.broker_connection import Pending
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
 from odradek.client.connection.retry import Patience, is_retriable
 from odradek.client.producer.idempotence import Buffer, Sequences
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.record.records import decode
 from odradek.wire.messages.produce import (
     PartitionProduceData,

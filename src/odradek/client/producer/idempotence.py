@@ -24,8 +24,8 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
-from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL, BatchHeader
 from odradek.record.crc import crc32c
+from odradek.record.record_batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL, BatchHeader
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 Buffer = bytes | bytearray | memoryview

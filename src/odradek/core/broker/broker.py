@@ -56,7 +56,7 @@ from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.core.transactions.transaction_markers import Marker, MarkersOutcome, WriteMarkers
 from odradek.log.log.streaming_append import Arrival
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 
 if TYPE_CHECKING:
     from odradek.core.broker.controller_queries import ControllerAsks

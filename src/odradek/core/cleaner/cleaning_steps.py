@@ -10,7 +10,7 @@ from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleaner import Cleaning, Group, Options, Throttle, Uncleanable, Withdrawn
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
-from odradek.record.compaction import Rules
+from odradek.record.batch_filter import Rules
 
 IO_BUFFERS = 2  # One for what is read, one for what is written: log.cleaner.io.buffer.size is of both.
 

@@ -1,4 +1,4 @@
-"""All compactions that somebody asked for (compaction.py), and what takes the next step of each.
+"""All compactions that somebody asked for (batch_filter.py), and what takes the next step of each.
 
     ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: who waits is told
                                       a Sync is asked for ┘         │           └ Clean, and its files are renamed

@@ -16,7 +16,7 @@ from odradek.core.kernel.parked import ParkingLot
 from odradek.core.kernel.timers import Timers
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.partition import Append, Partition
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 
 
 class AppendState(Protocol):

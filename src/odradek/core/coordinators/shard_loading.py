@@ -13,10 +13,10 @@ from odradek.base.units import MIB, Offset
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.log import Log
-from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch, iter_batches
 from odradek.record.columns import add, taken
+from odradek.record.end_transaction_marker import end_marker
 from odradek.record.kernels.decode import Decoder
-from odradek.record.markers import end_marker
+from odradek.record.record_batch import LOG_OVERHEAD_BYTES, Batch, iter_batches
 
 CHUNK_BYTES = 4 * MIB
 DECODED_ROWS_MAX = 4096

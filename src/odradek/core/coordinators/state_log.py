@@ -16,9 +16,9 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.partition import Append
-from odradek.record.batch import Batch
 from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
-from odradek.record.internal.codec import encode
+from odradek.record.internal.internal_codec import encode
+from odradek.record.record_batch import Batch
 
 TOO_LARGE = ErrorCode.UNKNOWN_SERVER_ERROR
 # What a failed write is to whoever asked: the coordinator can't do it now, or is none any more.

@@ -35,7 +35,7 @@ from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_file_names import has_future_name
 from odradek.log.log.durability import flush_now, is_flushed
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 
 _LOG = logging.getLogger(__name__)
 

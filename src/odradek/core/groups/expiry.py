@@ -18,7 +18,7 @@ from odradek.core.groups.shard.group import Group
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import NEVER, GroupOffsets, GroupTopicPartition, tombstones
 from odradek.core.kernel.moment import Moment
-from odradek.record.internal.offsets import OffsetCommitValue
+from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import NEVER, record_of
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.kernel.moment import Moment
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 
 NO_RETENTION = -1
 GROUP_ID_NOT_FOUND_SINCE = 9  # The first version of OffsetCommit that knows the error.

@@ -9,7 +9,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, NO_OFFSET, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.groups.shard.group_shard import GroupShard
-from odradek.record.internal.offsets import OffsetCommitValue
+from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 
 class Fetched(NamedTuple):

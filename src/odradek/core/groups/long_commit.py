@@ -26,7 +26,7 @@ from odradek.core.groups.group_offset_commit import (
 )
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.moment import Moment
-from odradek.record.internal.offsets import OffsetCommitValue
+from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 
 class LongCommit:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from odradek.base.places import places as numbers_at
+from odradek.base.number_places import places as numbers_at
 from odradek.base.units import TimestampMs
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import NOBODY
@@ -22,9 +22,9 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import CommittedOffsets
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.kernel.moment import Moment
-from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION
 from odradek.record.crc import crc32c
-from odradek.record.internal.offsets import OffsetCommitValue, offset_commit_value
+from odradek.record.internal.offset_commit_records import OffsetCommitValue, offset_commit_value
+from odradek.record.record_batch import CHECKSUMMED_FROM, CRC_POSITION
 
 _NUMBER = Struct(">q")
 _put = _NUMBER.pack_into

@@ -20,10 +20,10 @@ from odradek.base.units import INT64_MAX, KIB, TopicPartition
 from odradek.core.configs.topic_configs import TopicConfigs
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
-from odradek.record.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, Batch
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec, Expands, compress, decompress
 from odradek.record.kernels.decode import COMPILED, Check
+from odradek.record.record_batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, Batch
 from odradek.record.unpack import unpack
 from odradek.record.validation import check_records
 

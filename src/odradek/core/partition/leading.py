@@ -21,8 +21,8 @@ from odradek.log.log.log import Log
 from odradek.log.log.streaming_append import Arrival, arrived, begin_arrival, forget_arrival
 from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
 from odradek.log.producers.sequence_validation import check, check_epoch, check_marker
-from odradek.record.batch import Batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 
 if TYPE_CHECKING:
     from odradek.core.partition.partition import Partition

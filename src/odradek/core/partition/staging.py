@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import STAGED_BYTES_MAX
 from odradek.base.units import Offset, ProducerId, TimestampMs
 from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
-from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+from odradek.record.record_batch import LOG_OVERHEAD_BYTES, Batch
 
 if TYPE_CHECKING:
     from odradek.core.partition.leading import Leading

@@ -15,7 +15,7 @@ from odradek.core.partition.partition import Partition
 from odradek.core.replication.leader_endpoint import EpochEnd
 from odradek.log.log.log import Log
 from odradek.log.log.truncation import truncate_fully, truncate_to
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.record_batch import Batch, iter_batches
 
 _LOG = logging.getLogger(__name__)
 

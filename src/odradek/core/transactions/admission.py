@@ -9,7 +9,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.core.transactions.verification import Verification
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 
 PRODUCE_KNOWS_ABORTABLE_SINCE = 11
 PRODUCE_ADDS_SINCE = 12

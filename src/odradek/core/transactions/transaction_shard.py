@@ -12,8 +12,8 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateLog, St
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.transaction_states import Transaction, from_record, key_of, to_record
-from odradek.record.internal.codec import decode_transaction_key, decode_value
-from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
+from odradek.record.internal.internal_codec import decode_transaction_key, decode_value
+from odradek.record.internal.transaction_log import TransactionLogKey, TransactionLogValue
 
 
 class Resumes(Protocol):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.base.units import INT16_MAX, INT32_MAX, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateRecord
-from odradek.record.internal.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from odradek.record.internal.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 NO_ID, NO_EPOCH, NO_TIME = ProducerId(-1), ProducerEpoch(-1), TimestampMs(-1)
 LAST_EPOCH = INT16_MAX - 1  # The greatest a client ever sees; the one above it is for the last marker.

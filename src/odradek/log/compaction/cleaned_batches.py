@@ -14,11 +14,11 @@ from odradek.base.units import Offset, ProducerEpoch, ProducerId
 from odradek.log.compaction.cleaned_transactions import CleanedTransactions
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import Batch
-from odradek.record.compaction import BatchFilter, Rules, stamp, without_records
+from odradek.record.batch_filter import BatchFilter, Rules, stamp, without_records
 from odradek.record.crc import Buffer
 from odradek.record.kernels.compact import OffsetMap
 from odradek.record.kernels.compact_runs import FilterRuns
+from odradek.record.record_batch import Batch
 
 
 class LastBatch(NamedTuple):

@@ -13,8 +13,8 @@ from heapq import heapify, heappop
 
 from odradek.base.units import Offset, ProducerId
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import Batch
-from odradek.record.markers import end_marker
+from odradek.record.end_transaction_marker import end_marker
+from odradek.record.record_batch import Batch
 
 
 class CleanedTransactions:

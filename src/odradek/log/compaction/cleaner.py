@@ -32,7 +32,7 @@ from odradek.log.segment.chunks import Chunk, OldFormat, chunks
 from odradek.log.segment.scan import Damaged
 from odradek.log.segment.segment import Segment
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.compaction import Rules, put_keys
+from odradek.record.batch_filter import Rules, put_keys
 from odradek.record.kernels.compact import SLOT_BYTES, BadRecords, OffsetMap
 from odradek.record.kernels.compact_runs import KeyRuns
 

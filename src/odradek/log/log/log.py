@@ -7,7 +7,7 @@
     cut         at its end truncation.py, at its start retention.py
     open        recovery.py
 
-What else is done with a log: searched by time (timestamp_search.py), compacted (compaction.py), moved to another
+What else is done with a log: searched by time (timestamp_search.py), compacted (batch_filter.py), moved to another
 directory (log_dir_moves.py).
 
 An append is in the page cache when it returns: a killed process loses nothing of it, a power failure what was not
@@ -42,8 +42,8 @@ from odradek.log.removal.reaper import Reaper
 from odradek.log.segment.segment import Segment
 from odradek.log.segment.segment_slices import is_hollow, slice_of
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
-from odradek.record.markers import end_marker
+from odradek.record.end_transaction_marker import end_marker
+from odradek.record.record_batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
 
 FIRST_OFFSET = Offset(0)
 SEALED_OPEN_MAX = 4

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek.base.units import LeaderEpoch, TimestampMs
 from odradek.log.files.disk import File
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 
 if TYPE_CHECKING:
     from odradek.log.log.log import Log

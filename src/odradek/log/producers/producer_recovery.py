@@ -16,9 +16,9 @@ from odradek.log.producers.snapshots import Snapshots
 from odradek.log.segment.scan import Damaged, walk_runs
 from odradek.log.segment.segment import Segment
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import Batch
+from odradek.record.end_transaction_marker import end_marker
 from odradek.record.kernels.runs import Runs
-from odradek.record.markers import end_marker
+from odradek.record.record_batch import Batch
 
 
 class ProducerWalk:

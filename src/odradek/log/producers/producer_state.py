@@ -18,8 +18,8 @@ from odradek.base.limits import AWAITED_PRODUCERS_MAX
 from odradek.base.tuples import new_tuple
 from odradek.base.units import INT64_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from odradek.record.markers import EndMarker
+from odradek.record.end_transaction_marker import EndMarker
+from odradek.record.record_batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5  # As after_next knows, too.
 SEQUENCE_MASK = 0x7FFFFFFF  # After the greatest comes 0.

@@ -16,8 +16,8 @@ from __future__ import annotations
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, ProducerEpoch, ProducerId
 from odradek.log.producers.producer_state import NO_PRODUCER_EPOCH, SEQUENCE_MASK, Awaited, ProducerStateEntry
-from odradek.record.batch import BatchHeader
-from odradek.record.markers import EndMarker
+from odradek.record.end_transaction_marker import EndMarker
+from odradek.record.record_batch import BatchHeader
 
 # Since this version of transactions a marker's epoch is above that of the records it ends (KIP-890).
 EPOCH_BUMPED_SINCE = 2

@@ -10,8 +10,8 @@ from odradek.log.recovery.opening import Opening, Scan
 from odradek.log.recovery.quarantine import SetAside, set_aside, survey
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk_runs
 from odradek.log.segment.segment import Segment
-from odradek.record.batch import MAGIC
 from odradek.record.kernels.runs import Runs
+from odradek.record.record_batch import MAGIC
 
 WRITTEN_AGAIN_BYTES_MAX = 64 * MIB  # In one log; what is more takes the start too long.
 

@@ -20,7 +20,7 @@ from odradek.log.files.log_file_names import ASIDE, LOG, SEGMENT_SUFFIXES, TEMPO
 from odradek.log.segment.damage import next_batch
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, FileBatch, walk_checked
 from odradek.log.segment.segment import Segment
-from odradek.record.batch import MAGIC
+from odradek.record.record_batch import MAGIC
 
 SEARCHED_BYTES_MAX = 64 * MIB  # Behind one damage: a batch that begins later than that is not found.
 _RECORDS_COUNT_POSITION = 57

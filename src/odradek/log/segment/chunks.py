@@ -8,7 +8,7 @@ from struct import Struct
 from odradek.base.units import Offset
 from odradek.log.files.disk import File
 from odradek.log.segment.scan import Damaged
-from odradek.record.batch import (
+from odradek.record.record_batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_BYTES,

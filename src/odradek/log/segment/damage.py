@@ -9,7 +9,7 @@ from typing import NamedTuple
 from odradek.base.units import INT32_MAX, Offset, TimestampMs, TopicPartition
 from odradek.log.files.disk import File
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk_checked
-from odradek.record.batch import HEADER_BYTES
+from odradek.record.record_batch import HEADER_BYTES
 
 _HIGH = Struct(">i")
 

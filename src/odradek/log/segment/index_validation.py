@@ -14,7 +14,7 @@ from odradek.base.units import Offset, TimestampMs
 from odradek.log.files.page_cache import ReadableFile
 from odradek.log.segment.index import OffsetIndex
 from odradek.log.segment.scan import Damaged, FileBatch, batch_at
-from odradek.record.batch import MAGIC
+from odradek.record.record_batch import MAGIC
 
 
 def check_entry(offsets: OffsetIndex, number: int, file: ReadableFile, size: int, *, cached: bool = False) -> None:

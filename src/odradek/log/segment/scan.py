@@ -1,6 +1,7 @@
 """Walks the batches of a .log file by their headers, many headers per read.
 
-What a batch holds is never looked at; for its form see record/batch.py.  Logs of brokers before 0.11 hold formats 0 and
+What a batch holds is never looked at; for its form see record/record_batch.py.  Logs of brokers before 0.11 hold
+formats 0 and
 1, which are walked too: length and magic stand at the same places in all of them.
 
 Format 0 and 1:
@@ -22,7 +23,9 @@ from typing import NamedTuple
 from odradek.base.units import KIB, MIB, NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.disk import File
 from odradek.log.files.page_cache import ReadableFile
-from odradek.record.batch import (
+from odradek.record.crc import crc32c
+from odradek.record.kernels.runs import Runs
+from odradek.record.record_batch import (
     CHECKSUMMED_FROM,
     CRC_POSITION,
     HEADER_BYTES,
@@ -31,8 +34,6 @@ from odradek.record.batch import (
     MAGIC_POSITION,
     BatchHeader,
 )
-from odradek.record.crc import crc32c
-from odradek.record.kernels.runs import Runs
 
 # Measured: 8 KiB from the page cache cost 1.1 µs, 8 bytes 0.7; and most walks end within an index interval.
 WALK_CHUNK_BYTES = 8 * KIB

@@ -29,8 +29,8 @@ from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.segment.index import OffsetIndex, TimeIndex
 from odradek.log.segment.index_validation import check_place, has_time
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
-from odradek.record.batch import HEADER_BYTES, MAGIC, Batch, BatchHeader
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES, MAGIC, Batch, BatchHeader
 from odradek.record.survey import survey
 from odradek.record.unpack import unpack
 

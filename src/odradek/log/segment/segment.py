@@ -30,7 +30,7 @@ from odradek.log.segment.index_validation import check_entry, check_place, has_t
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, batch_at, walk
 from odradek.log.segment.search import SearchedSegment
 from odradek.log.segment.transaction_index import TransactionIndex
-from odradek.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, BatchHeader
+from odradek.record.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, BatchHeader
 
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64

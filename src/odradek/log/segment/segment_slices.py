@@ -8,7 +8,7 @@ from odradek.base.units import Offset
 from odradek.log.files.disk import FileSlice
 from odradek.log.files.page_cache import CachedFile
 from odradek.log.segment.segment import Segment
-from odradek.record.batch import HEADER_BYTES
+from odradek.record.record_batch import HEADER_BYTES
 
 HOLLOW_BYTES_MAX = 64 * HEADER_BYTES  # As many headers are looked at, where nothing else is left of a segment's end.
 _unpack_count = Struct(">i").unpack_from

@@ -12,7 +12,7 @@ from odradek.core.kernel.cluster_view import ClusterView, Endpoint
 from odradek.net.channels.channel import Channel, ChannelFull
 from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder, SocketSettings
 from odradek.net.channels.controller_channels import inter_broker_endpoint
-from odradek.tls.contexts import Contexts
+from odradek.tls.ssl_contexts import Contexts
 
 T = TypeVar("T")
 SYSTEM_SOCKETS = SocketSettings()

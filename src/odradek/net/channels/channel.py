@@ -37,7 +37,7 @@ from odradek.net.channels.channel_requests import (
     RequestBuilder,
     UnsupportedVersion,
 )
-from odradek.tls.contexts import Contexts
+from odradek.tls.ssl_contexts import Contexts
 from odradek.wire.schema.primitives import Buffer
 
 log = logging.getLogger(__name__)

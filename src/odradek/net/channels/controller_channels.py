@@ -19,7 +19,7 @@ from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 from odradek.net.channels.channel import Channel
 from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder
-from odradek.tls.contexts import Contexts
+from odradek.tls.ssl_contexts import Contexts
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

@@ -23,7 +23,7 @@ from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:
     from odradek.net.clients.secure_connection import Entrance, SecureFront
-    from odradek.tls.contexts import Contexts
+    from odradek.tls.ssl_contexts import Contexts
 
 log = logging.getLogger(__name__)
 

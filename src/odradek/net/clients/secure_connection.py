@@ -22,9 +22,9 @@ from odradek.base.units import SECOND_MS
 from odradek.core.kernel.access import ANONYMOUS, USER, Principal
 from odradek.net.clients.secure_outbox import PIECE_BYTES, SecureOutbox
 from odradek.net.shell.outbox import Loop, TransportWithOutbox
-from odradek.tls.contexts import Contexts
-from odradek.tls.errors import TlsFailed
-from odradek.tls.session import Session
+from odradek.tls.ssl_contexts import Contexts
+from odradek.tls.tls_errors import TlsFailed
+from odradek.tls.tls_session import Session
 
 log = logging.getLogger(__name__)
 

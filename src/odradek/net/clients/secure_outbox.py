@@ -12,8 +12,8 @@ import os
 from typing import cast
 
 from odradek.net.shell.outbox import FileBytes, Loop, Outbox
-from odradek.tls.errors import TlsFailed
-from odradek.tls.session import Session
+from odradek.tls.tls_errors import TlsFailed
+from odradek.tls.tls_session import Session
 from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
 PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, TimestampMs
-from odradek.coordination.renewed import RenewedTree
+from odradek.coordination.reconnecting_tree import RenewedTree
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.controller_queries import ControllerAsks

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     NoNode,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import MINUTE_MS, BrokerId, TimestampMs, TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.passwords import CannotEncode, PasswordEncoder
 from odradek.coordination.tree import (

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from odradek.base.units import BrokerId
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.passwords import CannotEncode, PasswordEncoder
 from odradek.coordination.tree import NoNode, Tree

@@ -25,7 +25,7 @@ from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.channels.channel_requests import SYSTEM_DEFAULT, RequestBuilder, SocketSettings
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.loop.slices import Slices
-from odradek.tls.contexts import Contexts
+from odradek.tls.ssl_contexts import Contexts
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.list_offsets import ListOffsetsResponse
 from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse

@@ -16,7 +16,7 @@ from functools import partial
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     Check,

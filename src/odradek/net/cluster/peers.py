@@ -15,7 +15,7 @@ from odradek.net.channels.controller_channels import ControllerChannels
 from odradek.net.cluster.broker_queries import BrokerAsks
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.cluster.fetcher_connections import FetcherConnections
-from odradek.tls.contexts import Contexts
+from odradek.tls.ssl_contexts import Contexts
 
 
 class Peers:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from odradek.base.units import TimestampMs
-from odradek.coordination import claims, layout
+from odradek.coordination import claims
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import (
     Create,
     MultiFailed,

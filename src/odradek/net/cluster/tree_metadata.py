@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
-from odradek.coordination import claims, layout
+from odradek.coordination import claims
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     BadVersion,

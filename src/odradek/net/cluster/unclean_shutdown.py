@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.isrs import relied_on
 from odradek.coordination.tree import Tree
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import readable
 from odradek.coordination.partition_states import encoded
 from odradek.coordination.tree import (

@@ -13,7 +13,8 @@ from functools import partial, singledispatchmethod
 from typing import TypeVar
 
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.coordination import claims, layout
+from odradek.coordination import claims
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError, readable
 from odradek.coordination.partition_states import decoded
 from odradek.coordination.tree import (

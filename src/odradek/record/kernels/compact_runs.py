@@ -2,7 +2,7 @@
 
 One by one in Python a batch costs 3 to 4 µs, and a log of single records may have ten million.  What is no plain batch,
 or has to get a delete horizon, or stays without records, ends a run before it: log/compaction/cleaner.py takes that
-one by itself and goes on with the next run.  log/compaction/cleaned_batches.py and record/compaction.py are the
+one by itself and goes on with the next run.  log/compaction/cleaned_batches.py and record/batch_filter.py are the
 readable twin of this file.
 
 Compiled, a run lets go of the interpreter until it ends.
@@ -42,7 +42,7 @@ prepare_checksums()
 
 
 class Header:
-    """Reads the headers of the batches in a chunk; for what stands where see record/batch.py.
+    """Reads the headers of the batches in a chunk; for what stands where see record/record_batch.py.
 
     Offsets, which no checksum covers, rise from `lowest` to below `highest`.
     """

@@ -8,8 +8,8 @@ from differential.base import fetch, fetch_part, produce, topic
 from differential.batches import CODECS, FIELDS, PACKED, RECORDS, THEN_MS, batch, compressed, headed, of_payload, one
 from differential.steps import BORDERLINE, NO_SUCH_ID, VALID, WRONG, Scenario, Step, ask, id_of
 from odradek.base.uuids import ZERO_UUID
-from odradek.record.batch import CONTROL, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import CONTROL, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 VERSIONS = range(3, 14)

@@ -41,7 +41,7 @@ from differential.steps import (
     producer,
 )
 from differential.waits import TransactionIs, Wait
-from odradek.record.batch import CONTROL, TRANSACTIONAL
+from odradek.record.record_batch import CONTROL, TRANSACTIONAL
 
 OLD, NEW, FETCHES, LISTS, COMMITS = range(3, 12), range(12, 14), range(4, 19), range(2, 12), range(6)
 ADDED_BY_BROKERS_SINCE, MEMBERS_SINCE = 5, 3  # Of TxnOffsetCommit.

@@ -17,9 +17,9 @@ from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition.lookups import Lookup
 from odradek.log.log.retention import advance_start, delete_old_segments
-from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import encode_batch, seal_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import HEADER_BYTES
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

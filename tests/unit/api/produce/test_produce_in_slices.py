@@ -12,10 +12,10 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import Offset, TopicName, TopicPartition
 from odradek.core.kernel.parked import Parked
-from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
+from odradek.record.record_batch import iter_batches
 from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.create_topics import (
     CreatableTopic,

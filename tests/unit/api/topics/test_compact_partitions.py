@@ -23,8 +23,8 @@ from odradek.core.kernel.parked import Parked
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import flush_now
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsPartitionResult,

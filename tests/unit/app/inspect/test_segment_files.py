@@ -12,9 +12,9 @@ from odradek.log.files.disk import RealDisk
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.log import Log
 from odradek.log.log.retention import delete_old_segments
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from support.logs import T0, put
 
 HOUR_MS = 3_600_000

@@ -11,8 +11,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.client.connection.client_errors import ErrorAnswer
 from odradek.client.consumer.fetched import Fetched, whole_batches
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
+from odradek.record.record_batch import Batch
 
 AT = TopicPartition(TopicName("t"), 0)
 RECORD: RecordIn = (b"key", b"value", (), 1_000)

@@ -6,9 +6,9 @@ from hypothesis.strategies import binary, integers, just, lists, none, one_of, t
 
 from odradek.base.units import INT64_MAX
 from odradek.client.producer.batch_encoder import encode_records, validity_of
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 
 HEADERS = (("h", b"x"), ("h", None))
 contents = none() | binary(max_size=9)

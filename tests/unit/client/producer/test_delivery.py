@@ -13,9 +13,9 @@ from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailabl
 from odradek.client.producer.delivery import ACKS_LEADER, ACKS_NONE, Delivery, Produced, halves_of, produce
 from odradek.client.producer.partitioner import partition_of_key
 from odradek.client.producer.producer import Producer
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch
 from odradek.record.records import Record, decode
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,

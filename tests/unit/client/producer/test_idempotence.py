@@ -16,8 +16,8 @@ from odradek.client.connection.client_errors import ErrorAnswer
 from odradek.client.producer.delivery import produce
 from odradek.client.producer.idempotence import Buffer, Identity, Sequences, idempotent, stamp
 from odradek.client.producer.producer import Producer
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.record.records import decode
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import (

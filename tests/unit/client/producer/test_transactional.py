@@ -17,7 +17,7 @@ from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailabl
 from odradek.client.consumer.group_offsets import Committed, Membership
 from odradek.client.producer.idempotence import Identity
 from odradek.client.producer.transactional import State, TransactionalProducer, WrongState
-from odradek.record.batch import Batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -17,7 +17,7 @@ from odradek.core.kernel.parked import Parked
 from odradek.core.replication.replica_fetcher_manager import FetchRequested
 from odradek.log.files.disk import RealDisk
 from odradek.log.segment.checkpoints import read_topic_id
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchResponse, PartitionData
 from odradek.wire.messages.join_group import JoinGroupResponse

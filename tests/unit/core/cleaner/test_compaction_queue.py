@@ -13,8 +13,8 @@ from odradek.core.cleaner.compaction_queue import ATTENDED_PER_SLICE
 from odradek.core.cleaner.compaction_request import Compacted, Compaction
 from odradek.core.partition.partition import Partition
 from odradek.log.log.durability import flush_now, synced_to
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -19,9 +19,9 @@ from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.log.durability import flush_now
 from odradek.log.log.retention import advance_start, delete_below_start
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.core.controller.events import ElectionEnd, ElectLeaders
 from odradek.core.controller.partition_leader_election import ElectionType
 from sim.simcontroller import SESSION_MS, SimCluster

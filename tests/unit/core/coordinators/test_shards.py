@@ -21,8 +21,8 @@ from odradek.core.transactions.transaction_states import Transaction
 from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.files.log_file_names import CLEANED
 from odradek.log.log.durability import flush_now
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.txn_offset_commit import (

@@ -30,9 +30,9 @@ from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_below_start
 from odradek.log.segment.checkpoints import read_damages
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.logs import T0
 from support.told import OneController

@@ -15,9 +15,9 @@ from odradek.core.groups.classic.classic_group_records import value_of
 from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.moment import Moment
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from odradek.record.internal.codec import encode
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from odradek.record.internal.internal_codec import encode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol
 from odradek.wire.messages.sync_group import SyncGroupRequestAssignment

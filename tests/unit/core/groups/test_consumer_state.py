@@ -17,9 +17,7 @@ from odradek.core.groups.consumer import consumer_group_records as records
 from odradek.core.groups.consumer.consumer_group_state import GroupState
 from odradek.core.groups.consumer.consumer_member import Current, Held, MemberState, Said
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.record.batch import iter_batches
-from odradek.record.internal.codec import decode_key, decode_value, encode
-from odradek.record.internal.consumer_groups import (
+from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMetadataKey,
@@ -28,6 +26,8 @@ from odradek.record.internal.consumer_groups import (
     ConsumerGroupRegularExpressionKey,
     TopicPartitions,
 )
+from odradek.record.internal.internal_codec import decode_key, decode_value, encode
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import iter_records
 from support.consumer_group import GROUP, Consumers, owned
 from support.kept import records_of

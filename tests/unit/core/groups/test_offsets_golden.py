@@ -12,9 +12,9 @@ from odradek.core.configs.inter_broker_protocol import protocol_of
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import record_of, tombstones
-from odradek.record.batch import iter_batches
-from odradek.record.internal.codec import decode_key, decode_value, encode
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from odradek.record.internal.internal_codec import decode_key, decode_value, encode
+from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from odradek.record.record_batch import iter_batches
 from odradek.record.records import iter_records
 from support.group_offsets import GroupOffsets, groups
 from support.in_memory import Harness

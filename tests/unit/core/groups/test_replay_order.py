@@ -17,8 +17,8 @@ from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.consumer import ConsumerGroup
 from odradek.core.groups.group_coordinator import REPLAYS
 from odradek.core.groups.shard.group_shard import GroupShard
-from odradek.record.internal.classic_groups import GroupMetadataKey
-from odradek.record.internal.codec import decode_key
+from odradek.record.internal.group_metadata import GroupMetadataKey
+from odradek.record.internal.internal_codec import decode_key
 from odradek.record.records import iter_records
 from scenario.interpreter import outcomes
 from scenario.world import World

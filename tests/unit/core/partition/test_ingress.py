@@ -15,9 +15,9 @@ from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition import ingress
 from odradek.core.partition.partition import Partition
-from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec, compress
+from odradek.record.record_batch import Batch
 from odradek.record.records import decode
 from support.without_followers import MANAGER
 

@@ -14,8 +14,8 @@ from odradek.base.units import TopicName
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.staging import Append
 from odradek.log.files.disk import DiskFailed, RealFile
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -31,9 +31,9 @@ from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched, L
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, flush_now
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 from support.invariants import check
 from support.logs import T0, stored
 from support.without_followers import MANAGER

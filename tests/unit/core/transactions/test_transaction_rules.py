@@ -6,7 +6,7 @@ from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicName
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.transaction_states import LAST_EPOCH, Transaction, TransactionState, to_record
-from odradek.record.internal.codec import encode
+from odradek.record.internal.internal_codec import encode
 
 NOW = TimestampMs(1_700_000_000_000)
 ID, NEXT = ProducerId(4), ProducerId(9)

@@ -15,8 +15,8 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.compaction_state import drop_cleaned, swap_in
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from support.cleaning import Seen, Writer, batches_of, begin, committed, compact, latest
 from support.logs import T0
 

@@ -20,7 +20,7 @@ from odradek.log.log.retention import advance_start, delete_below_start, delete_
 from odradek.log.log.truncation import truncate_to
 from odradek.log.segment.checkpoints import read_damages
 from odradek.log.segment.damage import KnownDamage
-from odradek.record.batch import iter_batches
+from odradek.record.record_batch import iter_batches
 from support.logs import T0, put
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)

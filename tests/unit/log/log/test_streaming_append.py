@@ -21,8 +21,8 @@ from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.streaming_append import Arrival, arrived, begin_arrival, forget_arrival
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.log.truncation import truncate_fully, truncate_to
-from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import HEADER_BYTES, Batch
 from support.logs import T0, batch, put, stored
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,9 @@ import sys
 from odradek.base.limits import AWAITED_PRODUCERS_MAX
 from odradek.base.units import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.producers.producer_state import NOTHING_UNSTABLE, Ended, Producers, ProducerStateEntry
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 
 T = TimestampMs(1_700_000_000_000)
 

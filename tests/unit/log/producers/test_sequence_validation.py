@@ -8,9 +8,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.producers.producer_state import Awaited, DuplicateBatch, ProducerStateEntry
 from odradek.log.producers.sequence_validation import check, check_marker
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker
+from odradek.record.end_transaction_marker import EndMarker
+from odradek.record.record_batch import Batch
 
 P = ProducerId(7)
 T = TimestampMs(1_700_000_000_000)

@@ -30,9 +30,9 @@ from odradek.log.producers.snapshots import (
     decode_snapshot,
     encode_snapshot,
 )
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.4.0" / "data"
 DIRECTORY = "/data/t-0"

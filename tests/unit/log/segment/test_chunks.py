@@ -15,13 +15,13 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.segment.chunks import Chunk
-from odradek.record.batch import Batch
+from odradek.record.batch_filter import Rules
 from odradek.record.builder import encode_batch
-from odradek.record.compaction import Rules
 from odradek.record.compression import Codec
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.kernels.compact import OffsetMap
 from odradek.record.kernels.compact_runs import KeyRuns
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 
 NOW = TimestampMs(1_000)
 PRODUCER: dict[str, Any] = {"producer_id": ProducerId(1), "producer_epoch": ProducerEpoch(0), "base_sequence": 0}

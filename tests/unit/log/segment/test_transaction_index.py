@@ -18,9 +18,9 @@ from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
 from odradek.log.segment.scan import Damaged
 from odradek.log.segment.transaction_index import PENDING_ENTRIES_MAX, Aborted, TransactionIndex
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.record_batch import Batch
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,8 @@ from odradek.net.clients.secure_connection import Entrance, SecureFront, SecureT
 from odradek.net.loop.active_connections import Heard
 from odradek.net.loop.traffic import Traffic
 from odradek.net.shell.outbox import outbox_of
-from odradek.tls.config import TlsConfig
-from odradek.tls.contexts import Contexts, client_context, server_context
+from odradek.tls.ssl_contexts import Contexts, client_context, server_context
+from odradek.tls.tls_config import TlsConfig
 from odradek.wire.schema.primitives import Chunk
 from support.certificates import Authority, Known
 

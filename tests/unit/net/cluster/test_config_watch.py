@@ -11,7 +11,7 @@ import pytest
 
 from odradek.base.secret import Secret
 from odradek.base.units import TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import encode
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import SessionExpired, Unavailable

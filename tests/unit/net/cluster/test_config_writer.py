@@ -14,7 +14,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.secret import Secret
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError, encode
 from odradek.coordination.passwords import PasswordEncoder
 from odradek.coordination.sqlite import SqliteTree

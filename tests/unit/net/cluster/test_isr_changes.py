@@ -20,7 +20,7 @@ from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, Operation, Result, Unavailable
 from odradek.core.controller import events

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, TopicName
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.core.broker.effects import CreateTopics, DeleteTopics, Growth, GrowTopics
 from support.tree_members import T, TreeMember, topic
 

@@ -12,7 +12,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, BrokerId, LeaderEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Stat, Tree
 from odradek.core.broker.effects import CreateTopics, TakeProducerIds

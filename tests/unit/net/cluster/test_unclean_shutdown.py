@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import ensure_paths
 from odradek.net.cluster import unclean_shutdown as unclean_start

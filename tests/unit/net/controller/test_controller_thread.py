@@ -12,7 +12,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, SessionExpired, SessionListener, SessionState, Unavailable
 from odradek.core.controller import events

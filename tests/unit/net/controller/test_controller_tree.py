@@ -14,7 +14,7 @@ import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, Operation, Unavailable, ensure_paths
 from odradek.core.controller import events

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.core.groups.classic.classic_group import ClassicGroup
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
     from odradek.core.groups.shard.group_shard import GroupShard, Replay

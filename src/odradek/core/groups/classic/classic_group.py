@@ -17,8 +17,8 @@ from odradek.core.groups.classic.messages import JoinGroupResult, SyncGroupResul
 from odradek.core.groups.classic.rebalancing import Rebalancing
 from odradek.core.groups.shard.group import CLASSIC, CONSUMERS
 from odradek.core.kernel.moment import Moment
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from odradek.record.internal.consumer_protocol import decode_topics
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 
 class ClassicGroup(Rebalancing):

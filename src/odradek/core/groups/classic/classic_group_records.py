@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from odradek.core.groups.classic.members import Member
 from odradek.core.groups.classic.messages import JoinGroup
-from odradek.record.internal.classic_groups import GroupMetadataValue, MemberMetadata
+from odradek.record.internal.group_metadata import GroupMetadataValue, MemberMetadata
 
 NO_TIME = -1
 

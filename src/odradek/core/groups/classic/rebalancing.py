@@ -25,7 +25,7 @@ from odradek.core.groups.shard.history import Rebalance, Rebalances, listed
 from odradek.core.groups.shard.member_session import Session
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Action, Timer
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
     from odradek.core.groups.shard.group_shard import GroupShard

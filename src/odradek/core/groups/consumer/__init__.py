@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from odradek.core.groups.consumer.consumer_group import ConsumerGroup
 from odradek.core.groups.consumer.fencing import rang
-from odradek.record.internal.consumer_groups import (
+from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

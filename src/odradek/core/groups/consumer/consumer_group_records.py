@@ -8,7 +8,7 @@ from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.assignors.spec import Assignment
 from odradek.core.groups.consumer.consumer_group_state import Assigned, GroupState
 from odradek.core.groups.consumer.consumer_member import Current, Said
-from odradek.record.internal.consumer_groups import (
+from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

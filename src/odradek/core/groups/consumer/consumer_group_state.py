@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer.consumer_member import GONE, Current, Member, Said, Subscription
-from odradek.record.internal.consumer_groups import (
+from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,

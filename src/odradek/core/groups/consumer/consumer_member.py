@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment
-from odradek.record.internal.consumer_groups import (
+from odradek.record.internal.consumer_group_metadata import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,

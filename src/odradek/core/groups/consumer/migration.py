@@ -34,7 +34,6 @@ from odradek.core.groups.shard.group import CONSUMERS
 from odradek.core.groups.shard.history import Rebalances
 from odradek.core.kernel.cluster_view import ClusterView
 from odradek.core.kernel.moment import Moment
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from odradek.record.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
     TopicPartition,
@@ -42,6 +41,7 @@ from odradek.record.internal.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 if TYPE_CHECKING:
     from odradek.core.groups.shard.group_shard import GroupShard

@@ -17,9 +17,9 @@ from odradek.core.groups.shard.group import Group
 from odradek.core.groups.shard.offsets import CommittedOffsets, GroupOffsets
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
-from odradek.record.internal.classic_groups import GroupMetadataValue
-from odradek.record.internal.codec import decode_key, decode_value, key_prefix
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from odradek.record.internal.group_metadata import GroupMetadataValue
+from odradek.record.internal.internal_codec import decode_key, decode_value, key_prefix
+from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 
 OFFSET_COMMIT_KEY = key_prefix(OffsetCommitKey)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.base.units import TopicName
 from odradek.core.coordinators.state_log import StateRecord
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 
 GroupTopicPartition = tuple[str, str, int]  # Group, topic, partition.
 CommittedOffsets = Mapping[str, Mapping[int, OffsetCommitValue]]

@@ -16,11 +16,11 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import NEVER, GroupOffsets, GroupTopicPartition, record_of
 from odradek.core.groups.shard.offsets import tombstones as tombstones_of
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
-from odradek.record.internal.codec import decode_key, decode_value, encode
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
-from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
+from odradek.record.internal.internal_codec import decode_key, decode_value, encode
+from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from odradek.record.record_batch import Batch
 from support.kept import committed_offsets, pending
 from support.logs import T0
 

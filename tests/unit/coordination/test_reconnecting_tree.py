@@ -10,8 +10,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from odradek.coordination import renewed
-from odradek.coordination.renewed import RenewedTree
+from odradek.coordination import reconnecting_tree as renewed
+from odradek.coordination.reconnecting_tree import RenewedTree
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import NoNode, SessionExpired, SessionState, Unavailable
 from support.waiting import SECONDS_MAX, until

@@ -16,12 +16,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odradek.spark.batch import BatchReader
+from odradek.spark.batch_reader import BatchReader
 from odradek.spark.failures import told_in_a_sentence
-from odradek.spark.options import BadOption, Mode, ReadOptions, columns_of, read_options, write_options
-from odradek.spark.schema import schema_of
 from odradek.spark.sink import BatchWriter, StreamWriter
-from odradek.spark.stream import Misconfigured, StreamReader
+from odradek.spark.source_options import BadOption, Mode, ReadOptions, columns_of, read_options, write_options
+from odradek.spark.source_schema import schema_of
+from odradek.spark.stream_reader import Misconfigured, StreamReader
 
 
 class OdradekDataSource(DataSource):

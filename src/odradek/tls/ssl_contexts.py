@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from odradek.tls import ciphers, stores
-from odradek.tls.config import ClientAuth, TlsConfig
-from odradek.tls.errors import TlsConfigError
 from odradek.tls.stores import Identity
+from odradek.tls.tls_config import ClientAuth, TlsConfig
+from odradek.tls.tls_errors import TlsConfigError
 
 log = logging.getLogger(__name__)
 

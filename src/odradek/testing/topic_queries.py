@@ -17,7 +17,7 @@ from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, Endpoint
-from odradek.testing.frames import frame_of
+from odradek.testing.encoded_frames import frame_of
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.create_topics import (

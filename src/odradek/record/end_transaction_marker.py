@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from odradek.base.errors import Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
-from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.record_batch import Batch
 from odradek.record.records import iter_records
 
 _KEY = Struct(">hh")

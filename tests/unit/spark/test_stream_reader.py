@@ -8,12 +8,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from odradek.base.units import TopicName
 from odradek.base.uuids import Uuid
-from odradek.spark import stream
-from odradek.spark.offsets import EARLIEST
-from odradek.spark.options import BadOption, Mode, read_options
-from odradek.spark.ports import NoSuchTopic, Topic
+from odradek.spark import stream_reader as stream
+from odradek.spark.checkpoint_offsets import EARLIEST
+from odradek.spark.cluster_interface import NoSuchTopic, Topic
 from odradek.spark.reading import DataLoss
-from odradek.spark.stream import StreamReader
+from odradek.spark.source_options import BadOption, Mode, read_options
+from odradek.spark.stream_reader import StreamReader
 
 
 class Cluster:

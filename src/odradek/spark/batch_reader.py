@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from odradek.spark.checkpoint_offsets import LATEST, OffsetRange
+from odradek.spark.cluster_interface import Metadata
 from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
-from odradek.spark.offsets import LATEST, OffsetRange
-from odradek.spark.options import BadOption, Everywhere, ReadOptions
 from odradek.spark.planning import tasks_of
-from odradek.spark.ports import Metadata
 from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
 from odradek.spark.resolve import Found, find, offsets_at
+from odradek.spark.source_options import BadOption, Everywhere, ReadOptions
 
 
 class BatchReader(DataSourceReader):

@@ -14,12 +14,12 @@ from deltalake.schema import Field, PrimitiveType
 from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.spark.lake import Fenced, Lake
+from odradek.spark.delta_lake import Fenced, Lake
 from odradek.spark.lake_making import SCHEMA, source_text, vacuum
+from odradek.spark.lake_place import Place
 from odradek.spark.lake_reasons import BadLake
-from odradek.spark.options import Subscribe, SubscribePattern
 from odradek.spark.parquet import ParquetFiles
-from odradek.spark.place import Place
+from odradek.spark.source_options import Subscribe, SubscribePattern
 
 T = Subscribe(("t",))
 AT = TopicPartition(TopicName("t"), 0)

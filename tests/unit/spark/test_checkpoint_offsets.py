@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.units import INT64_MAX, TopicName, TopicPartition
-from odradek.spark.offsets import (
+from odradek.spark.checkpoint_offsets import (
     EARLIEST,
     BadOffsets,
     assignment_from_text,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from odradek.base.secret import Secret
-from odradek.tls.errors import TlsConfigError
+from odradek.tls.tls_errors import TlsConfigError
 
 
 class ClientAuth(Enum):

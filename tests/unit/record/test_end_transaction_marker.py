@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TimestampMs
-from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
-from odradek.record.markers import EndMarker, end_marker, end_marker_batch
+from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
+from odradek.record.record_batch import Batch, iter_batches
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0" / "data" / "control-0"
 T = TimestampMs(1_700_000_000_000)

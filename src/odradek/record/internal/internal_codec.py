@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from struct import pack, unpack_from
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
-from odradek.record.internal.consumer_groups import (
+from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -31,13 +30,14 @@ from odradek.record.internal.consumer_groups import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from odradek.record.internal.offsets import (
+from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.record.internal.offset_commit_records import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
+from odradek.record.internal.transaction_log import TransactionLogKey, TransactionLogValue
 from odradek.wire.schema import compile as compiled
 from odradek.wire.schema.malformed import Malformed
 from odradek.wire.schema.primitives import STRING_BYTES_MAX, Buffer

@@ -28,14 +28,14 @@ from pyspark.sql.streaming.datasource import (
 
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.spark.checkpoint_offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
 from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
-from odradek.spark.offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
-from odradek.spark.options import AtOffsets, BadOption, Everywhere, ReadOptions
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
 from odradek.spark.resolve import Found, find, is_selected, offsets_at
 from odradek.spark.settings import advise_once
+from odradek.spark.source_options import AtOffsets, BadOption, Everywhere, ReadOptions
 
 LONG_POLL_SECONDS = 0.5
 POLL_SECONDS_FIRST = 0.005

@@ -17,9 +17,9 @@ from odradek.base.units import TopicPartition
 from odradek.client.connection.client_config import ClientConfig, addresses
 from odradek.client.connection.client_errors import ConfigurationError
 from odradek.record.compression import Codec
+from odradek.spark.checkpoint_offsets import EARLIEST, LATEST, BadOffsets, assignment_from_text, from_text
 from odradek.spark.failures import PipelineError
 from odradek.spark.kafka import client_config
-from odradek.spark.offsets import EARLIEST, LATEST, BadOffsets, assignment_from_text, from_text
 
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 POLL_TIMEOUT_MS = 120_000

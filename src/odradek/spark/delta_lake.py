@@ -37,11 +37,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.spark.checkpoint_offsets import Offsets, to_text
 from odradek.spark.lake_making import opened, refuse_what_cannot_be_written, table_at
+from odradek.spark.lake_place import Place
 from odradek.spark.lake_reasons import FAILURES, BadLake, failing_as, is_silence, reason_of
-from odradek.spark.offsets import Offsets, to_text
-from odradek.spark.options import Selection
-from odradek.spark.place import Place
+from odradek.spark.source_options import Selection
 
 LOADER = "odradek-load"
 COMMIT_KEY = "odradek.commit"

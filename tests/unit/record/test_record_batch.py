@@ -8,10 +8,10 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.record.batch import HEADER, HEADER_BYTES, Batch, BatchHeader, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
+from odradek.record.record_batch import HEADER, HEADER_BYTES, Batch, BatchHeader, iter_batches
 from odradek.record.records import decode
 
 ROWS = [(b"k", b"value", (), 1000 + i) for i in range(3)]

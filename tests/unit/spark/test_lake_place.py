@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from odradek.spark.place import BadPlace, Place
+from odradek.spark.lake_place import BadPlace, Place
 
 
 def test_folders(tmp_path, monkeypatch):

@@ -14,13 +14,13 @@ from typing import Any, Self
 from odradek.app.config.server_config import Settings, settings
 from odradek.app.serve.building import Running
 from odradek.coordination.sqlite import SqliteTree
-from odradek.testing import topics
+from odradek.testing import topic_queries as topics
 from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts
 from odradek.testing.faults import Faults
 from odradek.testing.host import Host
 from odradek.testing.injection import Injection
 from odradek.testing.lifetime import Lifetime
-from odradek.testing.port import HOST, Port
+from odradek.testing.reserved_port import HOST, Port
 
 
 class Broker(Lifetime):

@@ -8,10 +8,10 @@ from functools import partial
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.testing import elections
+from odradek.testing import tree_access as elections
 from odradek.testing.cluster_life import ClusterLife
 from odradek.testing.configuration import NO_CONFIGS, Value
-from odradek.testing.member import Member, are_in_sync, has_topic, is_led_by, lacks_topic, topic_named
+from odradek.testing.embedded_member import Member, are_in_sync, has_topic, is_led_by, lacks_topic, topic_named
 from odradek.testing.network import NO_CUTS, Node, Partition, Shared, cuts_between
 
 Named = Member | int | Shared  # A broker, itself or its id, or the tree.

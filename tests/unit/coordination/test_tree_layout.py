@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid, from_text
-from odradek.coordination import claims, layout
-from odradek.coordination.layout import BadZnodeError
+from odradek.coordination import claims
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import check_path
+from odradek.coordination.tree_layout import BadZnodeError
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 
 # What lay in the trees, by release and path.

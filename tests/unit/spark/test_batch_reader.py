@@ -3,10 +3,10 @@
 import pytest
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.spark.batch import ranges_of
-from odradek.spark.offsets import EARLIEST, LATEST
-from odradek.spark.options import BadOption, Mode, read_options
+from odradek.spark.batch_reader import ranges_of
+from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
 from odradek.spark.resolve import Found
+from odradek.spark.source_options import BadOption, Mode, read_options
 
 FIRST, LAST = 5, 10
 STAMPS = {offset: 100 + offset for offset in range(FIRST, LAST)}

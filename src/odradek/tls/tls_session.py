@@ -15,8 +15,8 @@ import ssl
 from contextlib import suppress
 
 from odradek.tls import reasons
-from odradek.tls.errors import TlsFailed
 from odradek.tls.principal import distinguished_name
+from odradek.tls.tls_errors import TlsFailed
 
 Buffer = bytes | bytearray | memoryview
 

@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from odradek.base.units import NO_TIMESTAMP, Offset, TimestampMs
-from odradek.record.batch import (
+from odradek.record.compression import Codec, compress
+from odradek.record.crc import Buffer, crc32c
+from odradek.record.kernels.compact import ALL, SEED_BYTES, SLOT_BYTES, Filter, OffsetMap
+from odradek.record.record_batch import (
     CHECKSUMMED_FROM,
     CODEC_MASK,
     CRC_POSITION,
@@ -23,9 +26,6 @@ from odradek.record.batch import (
     MAGIC,
     Batch,
 )
-from odradek.record.compression import Codec, compress
-from odradek.record.crc import Buffer, crc32c
-from odradek.record.kernels.compact import ALL, SEED_BYTES, SLOT_BYTES, Filter, OffsetMap
 from odradek.record.unpack import unpack
 
 _NO_KEYS = OffsetMap(SLOT_BYTES, bytes(SEED_BYTES))

@@ -14,8 +14,8 @@ from odradek.base.units import BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
-from odradek.testing.broker import Broker
 from odradek.testing.configuration import places_of_member
+from odradek.testing.embedded_broker import Broker
 from odradek.testing.links import LinkedLoop
 from odradek.testing.network import Network
 from odradek.testing.tree_link import LinkedTree, TreeLink

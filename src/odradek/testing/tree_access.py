@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from odradek.base.units import BrokerId, TopicName, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import NodeExists, NoNode, Tree
 from odradek.testing.host import SECONDS_MAX, BrokerFailed

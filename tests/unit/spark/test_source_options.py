@@ -5,7 +5,7 @@ import pytest
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.connection.client_config import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.record.compression import Codec
-from odradek.spark.options import (
+from odradek.spark.source_options import (
     Assign,
     AtOffsets,
     AtTime,
