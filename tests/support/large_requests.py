@@ -37,7 +37,8 @@ NEVER_MS = 1 << 40
 # For Serving: nobody is taken to be alone, so what is large is received by a mover.
 WITH_COMPANY = (
     "-c",
-    f"from odradek.net.loop import active_connections as a; a.ALONE_MS = {NEVER_MS}; from odradek.app.main import main; main()",
+    f"from odradek.net.loop import active_connections; active_connections.ALONE_MS = {NEVER_MS}\n"
+    "from odradek.app.main import main; main()",
 )
 
 

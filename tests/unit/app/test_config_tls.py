@@ -45,8 +45,13 @@ def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
 
 
 def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
-    code = "import sys, odradek.app.serve.server as s; from odradek.app.config.server_config import settings; settings({}); "
-    code += "print([name for name in sys.modules if name.startswith(('odradek.tls', 'odradek.net.clients.secure_connection'))])"
+    code = (
+        "import sys, odradek.app.serve.server\n"
+        "from odradek.app.config.server_config import settings\n"
+        "settings({})\n"
+        "tls = ('odradek.tls', 'odradek.net.clients.secure_connection')\n"
+        "print([name for name in sys.modules if name.startswith(tls)])"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "[]\n"
 

@@ -1,7 +1,7 @@
 """How log lines look: text for a person, or JSON for whoever collects them.  One event is one line.
 
-    2026-11-21T14:31:12.345Z WARNING odradek.net.clients.client_connection: 127.0.0.1:51234 (rdkafka 2.10) is closed:
-    ... | api=... {"time": "2026-11-21T14:31:12.345Z", "level": "WARNING", "logger": ..., "message": ..., "connection": ..., ...}
+    2026-11-21T14:31:12.345Z WARNING odradek.net.clients.client_connection: 127.0.0.1:51234 is closed: ...
+    {"time": "2026-11-21T14:31:12.345Z", "level": "WARNING", "logger": ..., "message": ..., "connection": ..., ...}
 
 What a client said (its id, its software, a topic's name) may hold anything and be long: whatever does not print is
 escaped, so that nobody forges a line or moves a terminal's cursor, and everything is cut at a bound.
