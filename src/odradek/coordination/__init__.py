@@ -1,1 +1,1 @@
-"""The metadata tree: ZooKeeper's semantics, on one SQLite file or on a ZooKeeper ensemble, in Kafka's layout."""
+"""The metadata tree: ZooKeeper semantics in Kafka's layout, on one SQLite file or on ZooKeeper."""

@@ -1,6 +1,6 @@
-"""The ACLs that Kafka's authorizer keeps in the tree: a node for each resource, below its type.
+"""The ACLs of Kafka's authorizer in the tree: one node for each resource, below its type.
 
-/kafka-acl/Topic/flights, and /kafka-acl-extended/prefixed/Topic/fl for all topics whose names begin so (KIP-290).
+/kafka-acl/Topic/flights, and /kafka-acl-extended/prefixed/Topic/fl for all topics with this name prefix (KIP-290).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ _EXTENDED = layout.PREFIXED_ACL.rpartition("/")[0]
 
 
 def first_acl(tree: Tree) -> str | None:
-    """Returns the path of a resource that has ACLs; None if none has.
+    """Return the path of a resource that has ACLs, or None if there is none.
 
-    Types alone are no ACLs: an authorizer makes their nodes when it starts, and a resource's goes with its last ACL.
+    Types alone do not count: an authorizer creates their nodes when it starts. A resource's node is deleted with its
+    last ACL.
     """
     for types in _roots(tree):
         for resource_type in children_if_there(tree, types):
@@ -27,7 +28,7 @@ def first_acl(tree: Tree) -> str | None:
 
 
 def _roots(tree: Tree) -> Iterator[str]:
-    """Yields what has the types below it: a way to name resources that is newer than prefixes may be there, too."""
+    """Yield the parents of the types, including any pattern type newer than prefixes."""
     yield layout.ACL
     for pattern in children_if_there(tree, _EXTENDED):
         yield f"{_EXTENDED}/{pattern}"

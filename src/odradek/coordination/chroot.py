@@ -1,6 +1,6 @@
 """A part of a tree as a tree of its own: zookeeper.connect=host:2181/kafka.
 
-The node it stands on is not made here: operations raise NoNode until someone creates it, as in ZooKeeper.
+Its root node is not created here. Operations raise NoNode until it exists, as in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.coordination.tree import (
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A watch that is told paths below the root; equal for equal watches, so that one set twice fires once."""
+    """A watch that receives paths below the root; equal for equal watches, so a repeated one fires once."""
 
     watch: Watch
     root: str
@@ -103,7 +103,7 @@ class Chroot:
     def _real(self, path: str, *, sequential: bool = False) -> str:
         if not path.startswith("/"):
             raise BadArguments(path, "a path begins with /")
-        # The children of the root may have no name but their digits.
+        # Children of the root may have a name of only digits.
         return self._root if path == "/" and self._root and not sequential else self._root + path
 
     def _shown(self, path: str) -> str:

@@ -1,6 +1,6 @@
-"""Claims of what two brokers must never both have, each a conditional change: ids of the cluster, brokers, producers.
+"""Exclusive claims of cluster, broker and producer ids, and of the controller, by conditional changes.
 
-That of the controller is returned as operations: a broker that is alone registers by the same change.
+The controller's claim is returned as operations, because a lone broker registers with the same change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PRODUCER_IDS_PER_BLOCK = 1000
 
 
 def cluster_id(tree: Tree, proposed: str) -> str:
-    """Returns the cluster's id; without one the proposed id becomes it, and the first proposal wins."""
+    """Return the cluster's id; if there is none, set the proposed one, and the first proposal wins."""
     try:
         return decode_cluster_id(tree.get(layout.CLUSTER_ID)[0])
     except NoNode:
@@ -44,7 +44,7 @@ def cluster_id(tree: Tree, proposed: str) -> str:
 
 
 def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
-    """Returns an id that no broker had, above `reserved_max` (reserved.broker.max.id), counted by a znode's version."""
+    """Return a new id above `reserved_max` (reserved.broker.max.id), counted by a znode's version."""
     try:
         stat = tree.set(layout.BROKER_SEQUENCE, b"")
     except NoNode:
@@ -54,7 +54,10 @@ def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
 
 
 def controller(tree: Tree, broker: BrokerId, now: TimestampMs) -> list[Operation]:
-    """Returns what makes a broker the controller in the next epoch, if nobody is faster; /controller_epoch is there."""
+    """Return the operations that make a broker the controller of the next epoch, unless another is first.
+
+    /controller_epoch must exist.
+    """
     data, stat = tree.get(layout.CONTROLLER_EPOCH)
     epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
     return [
@@ -64,9 +67,9 @@ def controller(tree: Tree, broker: BrokerId, now: TimestampMs) -> list[Operation
 
 
 def producer_ids(tree: Tree, broker: BrokerId, at_least: int = 0) -> ProducerIdBlock:
-    """Returns a block of producer ids for this broker alone, all of them `at_least` that.
+    """Return a block of producer ids for this broker only, none below `at_least`.
 
-    Raises OverflowError when there are none left, and what the tree raises.
+    Raises OverflowError if none are left, and the errors of the tree.
     """
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Copies the metadata of a cluster from one tree into another, while no broker runs on either.
+"""Copy of a cluster's metadata from one tree to another while no broker runs on either.
 
-Left out is what lives as long as a session, and notifications: who starts reads everything.  Versions begin anew, but
-for the two that say something: how many broker ids were given out, and whether there ever was a topic.  /cluster/id
-goes last, so that a tree that was half written is no cluster yet, and a copy that was interrupted can be made again.
+Session-bound nodes and notifications are omitted, because a starting broker reads everything. Versions restart,
+except for two significant ones: the number of broker ids assigned, and whether there ever was a topic. /cluster/id is
+written last. So a partly written tree is not a cluster yet, and an interrupted copy can be repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from odradek.coordination.tree import (
     parent_of,
 )
 
-# A ZooKeeper may be other programs' too.  Not /migration, which is about a move to KRaft that has begun over there.
+# A ZooKeeper may be shared with other programs. Excludes /migration, a migration to KRaft that has begun on the
+# source.
 ROOTS = (
     "/brokers",
     layout.CONTROLLER_EPOCH,
@@ -50,15 +51,15 @@ NOTIFICATIONS = frozenset(
         layout.DELEGATION_TOKEN_CHANGES,
     }
 )
-BATCH_NODES, BATCH_BYTES = 500, 200_000  # Of one multi; ZooKeeper takes a packet of 1 MiB.
+BATCH_NODES, BATCH_BYTES = 500, 200_000  # Limits of one multi; ZooKeeper accepts packets up to 1 MiB.
 
 
 class NotCopied(Exception):
-    """Raised with one sentence for a person."""
+    """An error with one sentence for the user."""
 
 
 class Copied(NamedTuple):
-    """What was copied: nodes, bytes of their data, topics among them."""
+    """The copied nodes, bytes of their data, and topics among them."""
 
     nodes: int
     size: int
@@ -66,7 +67,7 @@ class Copied(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node as it is copied."""
+    """A node to be copied."""
 
     path: str
     data: bytes
@@ -74,7 +75,7 @@ class Node(NamedTuple):
 
 
 def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: str) -> Copied:
-    """Copies everything; the names are for sentences.  Raises NotCopied, and what the trees raise."""
+    """Copy everything; the names appear in messages. Raises NotCopied and the errors of the trees."""
     if source.exists(layout.CLUSTER_ID) is None:
         raise NotCopied(f"{source_name} has no cluster")
     if target.exists(layout.CLUSTER_ID) is not None:
@@ -89,7 +90,7 @@ def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: 
     ensure_paths(target, [parent_of(layout.CLUSTER_ID)])
     try:
         target.create(layout.CLUSTER_ID, source.get(layout.CLUSTER_ID)[0])
-    except NodeExists:  # Of two copies at a time one is the first.
+    except NodeExists:  # Of two concurrent copies, only the first one succeeds.
         raise _is_taken(target_name) from None
     return copied
 
@@ -99,7 +100,7 @@ def _is_taken(name: str) -> NotCopied:
 
 
 def _check_idle(tree: Tree, name: str) -> None:
-    """Raises NotCopied if a broker runs there: what it changes meanwhile would be lost, or mixed in."""
+    """Raise NotCopied if a broker is running there, because its changes would be lost or mixed in."""
     try:
         brokers = tree.children(layout.BROKER_IDS)
     except NoNode:
@@ -109,7 +110,7 @@ def _check_idle(tree: Tree, name: str) -> None:
 
 
 def nodes(tree: Tree) -> Iterator[Node]:
-    """Yields what there is to copy, parents first."""
+    """Yield the nodes to copy, parents first."""
     waiting = [root for root in reversed(ROOTS) if tree.exists(root) is not None]
     while waiting:
         path = waiting.pop()
@@ -143,7 +144,7 @@ def _write(target: Tree, batch: list[Node]) -> None:
     except MultiFailed as failed:
         if not isinstance(failed.error, NodeExists):
             raise failed.error from failed
-        for node in batch:  # An earlier copy was interrupted, or somebody has begun a cluster there.
+        for node in batch:  # An earlier copy was interrupted, or another program has begun a cluster there.
             try:
                 target.create(node.path, node.data)
             except NodeExists:
@@ -163,7 +164,7 @@ def _copy_counts(source: Tree, target: Tree) -> None:
 
 
 def _check_same(source: Tree, target: Tree, source_name: str) -> None:
-    """Raises NotCopied if the two differ: somebody has changed the source meanwhile, or the target."""
+    """Raise NotCopied if the two differ, after a concurrent change of the source or target."""
     wanted = {node.path: node.data for node in nodes(source)}
     found = {node.path: node.data for node in nodes(target)}
     for path in sorted(wanted.keys() | found.keys()):

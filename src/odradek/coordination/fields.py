@@ -1,6 +1,6 @@
-"""JSON of a znode, read field by field with its type, so that a bad one is named by field and never by a traceback.
+"""Typed access to the fields of JSON in a znode; errors name the field instead of a traceback.
 
-Unknown fields are ignored: a newer Kafka may have written them.
+Unknown fields are ignored, because a newer Kafka may have written them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ T = TypeVar("T")
 
 
 class BadZnodeError(ValueError):
-    """Raised for a znode whose content is not what Kafka writes there."""
+    """A znode whose content is not in Kafka's format."""
 
 
 def readable(path: str, decode: Callable[[bytes], T], data: bytes) -> T | None:
-    """Returns the content of a znode; None, and says so, if it can't be read: that stops only what depends on it."""
+    """Return the content of a znode, or log an error and return None if it can't be read.
+
+    An unreadable znode stops only the work that depends on it.
+    """
     try:
         return decode(data)
     except BadZnodeError as bad:
@@ -59,14 +62,14 @@ class Fields:
         return BadZnodeError(f"{self._what} has {found} for {name}, which must be {expected}.")
 
     def has(self, name: str) -> bool:
-        """True if the field is there and not null."""
+        """Return whether the field is present and not null."""
         return self._value.get(name) is not None
 
     def int32(self, name: str, default: int | None = None) -> int:
         return self._integer(name, default, INT32_MAX)
 
     def int64(self, name: str, default: int | None = None) -> int:
-        """Reads a number, also where it is written as a string, as Kafka writes its longs."""
+        """Read a number, also one written as a string, as Kafka writes longs."""
         return self._integer(name, default, INT64_MAX)
 
     def _integer(self, name: str, default: int | None, bound: int) -> int:
@@ -89,7 +92,7 @@ class Fields:
         return self.text(name) if self.has(name) else None
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Reads a list of strings; empty if absent."""
+        """Read a list of strings; empty if absent."""
         value = self._value.get(name) or []
         if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
             raise self.bad(name, "a list of strings")
@@ -102,7 +105,7 @@ class Fields:
         return tuple(value)
 
     def inner(self, name: str) -> Fields:
-        """Reads an object; empty if absent."""
+        """Read an object; empty if absent."""
         value = self._value.get(name)
         if value is None:
             value = {}
@@ -123,7 +126,7 @@ class Fields:
         return {name: self.text(name) for name in self._value}
 
     def replicas(self) -> dict[int, tuple[int, ...]]:
-        """Reads {"0": [1, 2], "1": [2]}: broker ids by partition."""
+        """Read {"0": [1, 2], "1": [2]}: broker ids by partition."""
         found = {}
         for name in self._value:
             if not name.isdecimal() or len(name) > 10 or int(name) > INT32_MAX:

@@ -1,7 +1,6 @@
-"""ISRs as leaders write them to the tree, and how they tell the controller: before Kafka 2.7-IV2 (ReplicationUtils).
+"""ISRs written to the tree by leaders, and notifications, before Kafka 2.7-IV2 (ReplicationUtils).
 
-Each state is written if its znode has the version that the leader knows, which is the partition epoch.  All calls
-block.
+Each state is written if its znode has the version known to the leader, which is the partition epoch. All calls block.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ PARTITIONS_PER_NODE = 2_000  # Names are up to 249 bytes long, and a node has ro
 
 
 def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-    """Writes states; returns what is there now of those that are still led in the same epoch.
+    """Write states and return the current ones of partitions still led in the same epoch.
 
-    That is what was written, with its new partition epoch, or what this leader has written before and had no answer to.
-    Partitions that have another leader or leader epoch by now are left out, and so are those that are gone.
+    A returned state is the written one with its new partition epoch, or an earlier write of this leader whose answer
+    was lost. Partitions with a new leader or leader epoch and deleted partitions are omitted.
     """
     written: dict[TopicPartition, LeaderAndIsr] = {}
     left = dict(states)
@@ -40,7 +39,7 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
                 assert isinstance(result, Stat), "it was a SetData"
                 written[one] = state._replace(partition_epoch=result.version)
             return written
-        # Nothing was written: at least one of them has another version by now, and the others are tried without it.
+        # Nothing was written: at least one of them has another version now, and the others are retried without it.
         for (one, path), node in zip(paths.items(), tree.get_all(list(paths.values())), strict=True):
             version = -1 if node is None else node[1].version
             if version == left[one].partition_epoch:
@@ -53,19 +52,19 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
 
 
 def _is_led_on(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
-    """True if nobody but the leader itself has changed what it knew: the controller begins another leader epoch.
+    """Return whether only the leader itself has changed the state; the controller raises the epoch.
 
-    Not only if it is what was to be written: a leader that waited to be told of another state would wait for ever
-    (KAFKA-2729).  Who wrote it as the controller of which epoch is nobody's matter.
+    The state need not equal the one to be written. A leader waiting for notice of another state would wait forever
+    (KAFKA-2729). The writer's controller epoch is irrelevant.
     """
     is_newer = found.partition_epoch > state.partition_epoch
     return is_newer and (found.leader, found.leader_epoch) == (state.leader, state.leader_epoch)
 
 
 def relied_on(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Returns those whose ISR has the broker and others: it may be elected for what these have.
+    """Return the partitions with this broker and others in the ISR, where it may be elected.
 
-    Not those of topics that are being deleted, whose ISRs nobody changes any more.
+    Omits topics being deleted, whose ISRs no longer change.
     """
     marked = set(tree.children(layout.DELETE_TOPICS))
     names = [one for one in partitions if one.topic not in marked]
@@ -81,7 +80,7 @@ def relied_on(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition]
 
 
 def notify(tree: Tree, partitions: Sequence[TopicPartition]) -> None:
-    """Has the controller read the states of partitions, and tell all brokers; twice does no harm."""
+    """Notify the controller to read the states of partitions and inform all brokers; repeats are harmless."""
     for first in range(0, len(partitions), PARTITIONS_PER_NODE):
         data = layout.encode_partitions(partitions[first : first + PARTITIONS_PER_NODE])
         tree.create(f"{layout.ISR_CHANGES}/{layout.ISR_CHANGE_PREFIX}", data, sequential=True)

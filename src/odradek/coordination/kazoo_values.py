@@ -1,4 +1,4 @@
-"""What kazoo and a Tree call one thing: failures, events, states of a session, stats, operations of a multi."""
+"""Conversion between kazoo and Tree: failures, events, session states, stats, multi operations."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ STATES = {
 
 
 class _Fired:
-    """A watch as kazoo calls it; equal for equal watches, so that one set twice fires once."""
+    """A watch in kazoo's form; equal for equal watches, so a repeated one fires once."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def __call__(self, event: WatchedEvent) -> None:
-        if event.type in _EVENTS:  # NONE tells that the connection is gone; the session's listeners hear of it.
+        if event.type in _EVENTS:  # NONE means a lost connection, which session listeners report.
             self._watch(WatchEvent(_EVENTS[event.type], event.path))
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +74,7 @@ class _Fired:
 
 
 def failure_of(path: str, error: Exception) -> TreeFailed | None:
-    """Returns kazoo's error as the tree's; None for one that is about the connection."""
+    """Return kazoo's error as the tree's, or None for a connection error."""
     for theirs, ours in _FAILURES.items():
         if isinstance(error, theirs):
             return ours(path)
@@ -106,7 +106,7 @@ def add_to(transaction: Any, operation: Operation, acls: Acls) -> None:
             raise BadArguments(operation.path, "kazoo can't make a sequential node without a name in a multi")
         acl = acls.of(operation.path)
         transaction.create(operation.path, operation.data, acl, operation.ephemeral, operation.sequential)
-        if not operation.data:  # Which kazoo takes for create alone.
+        if not operation.data:  # kazoo accepts None only in create(), not in a multi.
             transaction.operations[-1] = transaction.operations[-1]._replace(data=None)
     elif isinstance(operation, SetData):
         check_path(operation.path)

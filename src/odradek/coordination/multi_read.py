@@ -1,7 +1,6 @@
-"""ZooKeeper's multiRead, which kazoo lacks: many nodes by one request, since ZooKeeper 3.6.
+"""ZooKeeper's multiRead, which kazoo lacks: many nodes in one request, since ZooKeeper 3.6.
 
-kazoo takes a quarter of a millisecond for each request, and a controller that is elected reads the states of all
-partitions.
+kazoo takes a quarter of a millisecond per request, and an elected controller reads the states of all partitions.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from kazoo.protocol.serialization import (  # type: ignore[import-untyped]
     stat_struct,
 )
 
-PATHS_MAX = 200  # Of states some 40 KB; of assignments of a thousand partitions 5 MB.
+PATHS_MAX = 200  # About 40 KB of states, or 5 MB of assignments with a thousand partitions.
 _ERROR = -1
 
-Answer: TypeAlias = "tuple[bytes | None, Any] | int"  # Data and kazoo's stat, or a code of ZooKeeper's.
+Answer: TypeAlias = "tuple[bytes | None, Any] | int"  # Data and kazoo's stat, or a ZooKeeper error code.
 
 
 class MultiRead(NamedTuple):
-    """A request as kazoo sends it, and reads its answer."""
+    """A request in the form that kazoo sends, with the parser of its answer."""
 
     paths: Sequence[str]
 
@@ -54,7 +53,7 @@ class MultiRead(NamedTuple):
 
 
 def begin(client: KazooClient, paths: Sequence[str]) -> Any:
-    """Sends the request; returns kazoo's asynchronous result, a list of Answer."""
+    """Send the request and return kazoo's asynchronous result, a list of Answer."""
     result = client.handler.async_result()
     client._call(MultiRead(paths), result)
     return result

@@ -1,4 +1,4 @@
-"""The state of a partition, from its znode and for it; the znode's version is the partition epoch."""
+"""Conversion of partition states from and to znodes; the znode's version is the partition epoch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def encoded(state: LeaderAndIsr) -> bytes:
 
 
 def decoded(data: bytes, version: int) -> LeaderAndIsr:
-    """Raises BadZnodeError."""
+    """Return the state of a partition, or raise BadZnodeError."""
     leader, epoch, controller_epoch, isr, recovery = decode_partition_state(data)
     return LeaderAndIsr(leader, epoch, isr, recovery, controller_epoch, version)

@@ -1,9 +1,9 @@
-"""Passwords in znodes, encrypted as Apache Kafka does (KIP-226): with a key that is made of password.encoder.secret.
+"""Passwords in znodes, encrypted as in Kafka (KIP-226) with a key from password.encoder.secret.
 
     cipherAlgorithm:AES/CBC/PKCS5Padding,encryptedPassword:...,initializationVector:...,iterations:4096,
     keyFactoryAlgorithm:PBKDF2WithHmacSHA512,keyLength:128,passwordLength:8,salt:...
 
-Bytes are in base64.  The cipher is that of the library cryptography, which is imported when a password is met.
+Bytes are in base64. The cipher comes from the library cryptography, which is imported when first needed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ CIPHER = "AES/CBC/PKCS5Padding"
 KEY_FACTORY, HASHES = "PBKDF2WithHmacSHA512", {f"PBKDF2WithHmacSHA{bits}": f"sha{bits}" for bits in (1, 256, 384, 512)}
 BLOCK_BYTES, SALT_BYTES = 16, 32
 KEY_BITS = (128, 192, 256)
-ITERATIONS_MAX = 10_000_000  # Of a znode that anybody may have written: some seconds.
+ITERATIONS_MAX = 10_000_000  # A limit for a znode that any client may have written: some seconds.
 
 
 class CannotEncode(ValueError):
-    """Raised for a password that can't be encrypted, or not be read; the text is one sentence for a person."""
+    """A password that can't be encrypted or decrypted; the text is one sentence for the user."""
 
 
 class PasswordEncoder:
-    """Encrypts with the secret, and decrypts what was encrypted with it or with the one before."""
+    """Encryption with the secret, and decryption with the secret or the previous one."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PasswordEncoder:
         self._cipher = cipher
 
     def encode(self, password: str) -> str:
-        """Returns the password as it may lie in a znode.  Raises CannotEncode."""
+        """Return the password in the form of a znode, or raise CannotEncode."""
         if self._secret is None:
             raise CannotEncode("Password encoder secret not configured: password.encoder.secret must be set.")
         if self._cipher != CIPHER or self._key_factory not in HASHES or self._key_bits not in KEY_BITS:
@@ -68,7 +68,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, text: str) -> str:
-        """Returns the password.  Raises CannotEncode, which does not tell the text."""
+        """Return the password, or raise CannotEncode, which does not reveal the text."""
         for secret in (self._secret, self._old_secret):
             if secret is not None:
                 try:
@@ -86,7 +86,7 @@ def _decoded(fields: Mapping[str, str], secret: Secret) -> str:
     start, encrypted = _bytes(fields["initializationVector"]), _bytes(fields["encryptedPassword"])
     password = _ciphered(key, start, encrypted, encrypts=False).decode()
     if len(password) != int(fields["passwordLength"]):
-        raise ValueError("another length")  # The wrong key: its padding is right by chance once in 256 times.
+        raise ValueError("another length")  # The wrong key: its padding is valid by chance once in 256 times.
     return password
 
 

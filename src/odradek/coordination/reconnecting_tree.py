@@ -1,9 +1,9 @@
-"""A tree whose session is begun anew when it has ended: a process that was stopped for too long comes back.
+"""A tree that opens a new session after an expiry, as when its process was stopped for too long.
 
-    expired ──> listeners hear EXPIRED ──> a new session, as soon as the tree can be reached ──> `renewed` is called
+    expired ──> listeners receive EXPIRED ──> a new session, when the tree is reachable ──> `renewed` is called
 
-Between the two everything raises SessionExpired.  Watches are gone with the session that set them, and so are its
-ephemeral nodes: `renewed` makes them again.
+In between, every operation raises SessionExpired. Watches and ephemeral nodes end with their session; `renewed`
+creates them again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ RETRY_SECONDS = 1.0
 
 
 class RenewedTree:
-    """A Tree that `opens` opens, once for each session."""
+    """A Tree opened by `opens` once for each session."""
 
     def __init__(self, opens: Callable[[], Tree]) -> None:
-        """Begins the first session.  Raises what `opens` raises."""
+        """Begin the first session, or raise the errors of `opens`."""
         self._opens = opens
         self._listeners: list[SessionListener] = []
         self._closed = threading.Event()
-        self._lock = threading.Lock()  # Around the exchange of sessions, and around closing.
+        self._lock = threading.Lock()  # Guards the exchange of sessions, and closing.
         self._has_ended = self._is_renewing = False
-        self.renewed: Callable[[], None] = _nothing  # Called in a thread when a later session has begun.
+        self.renewed: Callable[[], None] = _nothing  # Called in a thread after a later session has begun.
         self._tree = opens()
         self._tree.on_session(self._session_is)
 
@@ -51,7 +51,7 @@ class RenewedTree:
             return
         with self._lock:
             self._has_ended = True
-            # One that ends while `renewed` is called is renewed by who calls it: two would open a session each.
+            # If a session ends while `renewed` runs, its caller renews it. Two threads would open a session each.
             begins, self._is_renewing = not self._is_renewing, True
         if begins:
             threading.Thread(target=self._renew, name="odradek-session", daemon=True).start()
@@ -115,14 +115,14 @@ class RenewedTree:
         self._tree.check_room()
 
     def on_session(self, listener: SessionListener) -> None:
-        """Has the listener called for all sessions; a new one is not told as CONNECTED, but by `renewed`."""
+        """Call the listener for all sessions; `renewed`, not CONNECTED, announces a new one."""
         self._listeners.append(listener)
 
     def close(self) -> None:
         self._end(lambda tree: tree.close())
 
     def abandon(self) -> None:
-        """Ends as a killed process does: the session is not ended, it expires."""
+        """End like a killed process: the session is left to expire."""
         self._end(lambda tree: getattr(tree, "abandon", tree.close)())
 
     def _end(self, end: Callable[[Tree], None]) -> None:
@@ -133,4 +133,4 @@ class RenewedTree:
 
 
 def _nothing() -> None:
-    """Stands for a `renewed` that nobody has set."""
+    """Do nothing; the default for `renewed`."""

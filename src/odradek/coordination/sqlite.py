@@ -1,12 +1,12 @@
-"""The embedded tree: one SQLite file that the broker processes of one machine share.
+"""The embedded tree: one SQLite file shared by the broker processes of one machine.
 
-Every operation is one transaction.  It begins by looking at the zxid: if other processes made changes, the watches
-those concern are queued before the operation reads anything, so that nobody sees a change before its event.  A
-background thread does the same every few milliseconds while watches are set (asking SQLite whether the file changed
-costs some microseconds), keeps the session alive, and ends the sessions of processes that died.
+Every operation is one transaction. It first checks the zxid. If other processes made changes, the affected watches
+are queued before the operation reads anything, so no client sees a change before its event. A background thread does
+the same every few milliseconds while watches are set (asking SQLite for changes of the file takes some microseconds).
+It also keeps the session alive and ends the sessions of dead processes.
 
-What surprises: a killed process's session ends at once, not after its timeout (sqlite_session.py says how); a process
-that is stopped inside a transaction blocks the others until it goes on or is killed.
+Surprising: a killed process's session ends at once, not after its timeout (see sqlite_session.py). A process stopped
+inside a transaction blocks the others until it continues or is killed.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ METADATA_FILE = "metadata.sqlite"  # In metadata.log.dir.
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
 POLL_MS = 50
 TEND_MS_MAX = 1_000
-# How far behind a process may be and still be told of every change; further, it compares what it watches.
+# The maximum lag at which a process still receives every change; beyond it, the process compares watched nodes.
 JOURNAL_ZXIDS = 10_000
 _PRUNE_EVERY = 256
 
 
 class SqliteTree:
-    """A Tree.  Opening it makes the file where there is none, begins a session, and ends those of dead processes.
+    """A Tree; opening it creates a missing file, begins a session, and ends sessions of dead processes.
 
-    `durable` False waits for no disk: for a tree that is gone with its folder anyway.
+    With `durable` False, no operation waits for the disk; for a tree that is deleted with its folder anyway.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SqliteTree:
         self._durable = durable
         self._poll_s = poll_ms / 1000
         self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
-        self._held_up_ms = self._tend_s * 1000 + session_timeout_ms / 2  # Who looks so late was held up.
+        self._held_up_ms = self._tend_s * 1000 + session_timeout_ms / 2  # A later check means a stalled process.
         self._awake_since_ms = 0
         self._lock = threading.RLock()
         self._caller = Caller(f"watches of {path.name}")
@@ -154,7 +154,7 @@ class SqliteTree:
             return self._multi(operations)
 
     def check_room(self) -> None:
-        """Raises NoRoom if the disk is full: the room kept for deletions is not for what is new."""
+        """Raise NoRoom if the disk is full; the reserved room is for deletions, not for new nodes."""
         with suppress(OSError):
             if is_short(self._path):
                 raise NoRoom(detail=f"The disk is full: nothing can be added to the metadata file {self._path}.")
@@ -177,16 +177,16 @@ class SqliteTree:
         self._close(ends_session=True)
 
     def abandon(self) -> None:
-        """Leaves as a killed process does: the session stays behind, and the next process finds it dead."""
+        """End like a killed process: the session remains, and the next process finds it dead."""
         self._close(ends_session=False)
 
     def _close(self, *, ends_session: bool) -> None:
         with self._lock:
             if self._is_closed:
                 return
-            self._watches.clear()  # Whoever leaves is not told what leaving changes.
+            self._watches.clear()  # A closing tree does not fire watches for its own changes.
             if ends_session and not self._is_expired:
-                # A session that can't be ended now is ended by whoever finds its file without a lock.
+                # If the session can't be ended now, another process ends it after finding its file unlocked.
                 with suppress(TreeFailed), self._write() as writer:
                     writer.end_session(self.session_id)
             self._is_closed = True
@@ -225,7 +225,7 @@ class SqliteTree:
 
     @contextmanager
     def _breaking(self) -> Iterator[None]:
-        """Refuses all later changes after the disk failed one: nobody knows what of it is there."""
+        """Refuse all later changes after a disk failure, because the result of the failed one is unknown."""
         if self._broken is not None:
             raise DiskBroken(detail=str(self._broken))
         try:
@@ -277,18 +277,18 @@ class SqliteTree:
         if watch is None:
             return
         if not self._watches:
-            self._wake.set()  # The keeper looks for changes more often now.
+            self._wake.set()  # The keeper polls more often now.
         self._watches.add(kind, path, watch)
 
     def _announce(self, zxid: int, changes: list[Change]) -> None:
-        """Fires the watches on a change of our own that was just committed."""
+        """Fire the watches for our own change that was just committed."""
         if changes:
             for kind, path in changes:
                 self._watches.changed(kind, path)
             self._seen = zxid
 
     def _catch_up(self, zxid: int) -> None:
-        """Fires the watches on what others changed up to this zxid."""
+        """Fire the watches for changes by other processes up to this zxid."""
         if zxid == self._seen:
             return
         if self._watches:
@@ -302,7 +302,7 @@ class SqliteTree:
         self._seen = zxid
 
     def _compare(self) -> None:
-        """Finds the watches that are due by comparing nodes, as the journal no longer reaches back to what was seen."""
+        """Find the due watches by comparing nodes, because the journal no longer covers the last seen zxid."""
         for kind, path in self._watches.set_on():
             stat = read_stat(self._database, path)
             if kind is WatchKind.ABSENT:
@@ -319,9 +319,9 @@ class SqliteTree:
     # Sessions.
 
     def _begin_session(self, timeout_ms: int) -> int:
-        """Begins the session; returns its first zxid."""
-        # Without waiting for the disk: after a power cut all sessions are dead anyway, and what is synced later takes
-        # this with it.
+        """Begin the session and return its first zxid."""
+        # Without waiting for the disk: after a power failure all sessions are dead anyway, and any later sync
+        # includes this write.
         if self._durable:
             self._database.execute("PRAGMA synchronous = NORMAL")
         with failures(self._path):
@@ -339,7 +339,7 @@ class SqliteTree:
         return zxid
 
     def _end_dead_sessions(self) -> int:
-        """Ends the sessions of dead processes, inside a write transaction; returns the zxid after it."""
+        """End the sessions of dead processes in a write transaction, and return the resulting zxid."""
         (zxid,) = self._database.execute("SELECT zxid FROM state").fetchone()
         assert isinstance(zxid, int)
         writer = Writer(self._database, zxid + 1, time.time_ns() // 1_000_000, self.session_id)
@@ -364,7 +364,7 @@ class SqliteTree:
         raise SessionExpired(detail="The session of the metadata tree expired.")
 
     def _keep(self) -> None:
-        """Runs in the background thread."""
+        """Run the background thread."""
         tended = time.monotonic()
         while True:
             self._wake.wait(self._poll_s if self._watches else self._tend_s)
@@ -389,11 +389,11 @@ class SqliteTree:
             if version != self._data_version:
                 self._data_version = version
                 with self._read():
-                    pass  # Beginning it catches up.
+                    pass  # The start of the transaction catches up.
 
     def _tend(self) -> None:
         with self._lock:
-            # Under the lock: a descriptor that close() has given back may already be some other file's.
+            # Under the lock: the descriptor that close() released may already belong to another file.
             if self._is_closed:
                 return
             if self._session.beat() > self._held_up_ms:

@@ -1,16 +1,16 @@
-"""The file behind an embedded tree: its tables, how it is made, and what can be wrong with it.
+"""The file of an embedded tree: its tables, its creation, and its failures.
 
     state     one row: the zxid of the last change
-    node      a row per node; `creates` counts the children ever made, which numbers sequential ones
+    node      a row per node; `creates` counts the children ever created, which numbers sequential ones
     session   a row per live session
-    journal   which node each of the last zxids touched, for watches in other processes
+    journal   the node that each of the last zxids changed, for watches in other processes
 
-Write-ahead logging, since a commit is then one fsync (a rollback journal takes three) and readers never wait.  With
-synchronous=FULL what was acknowledged survives a power cut.  The price is shared memory: all processes that share the
-file must be on one machine, and not on a network file system.
+Write-ahead logging is used because a commit is then one fsync (a rollback journal takes three) and readers never
+wait. With synchronous=FULL, acknowledged changes survive a power failure. The price is shared memory: all processes
+that share the file must be on one machine, and not on a network file system.
 
-A new file is made aside and linked into place whole, so that no process ever sees half of one, and of two that race
-the second finds the file of the first.
+A new file is written under a temporary name and linked into place complete, so that no process ever sees a partial
+one. If two processes race, the second one finds the file of the first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 
 from odradek.coordination.tree import DiskBroken, NoRoom, Unavailable
 
-APPLICATION_ID = 0x4F445254  # "ODRT"; PRAGMA application_id, by which a foreign file is known.
+APPLICATION_ID = 0x4F445254  # "ODRT"; PRAGMA application_id, which identifies foreign files.
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_S = 10.0
-# Offsets in SQLite's file header: 2 in both is write-ahead logging.
+# Offsets in SQLite's file header; 2 in both means write-ahead logging.
 _WRITE_VERSION, _READ_VERSION = 18, 19
 
-# A sync that failed can't be repeated: the kernel has dropped what it could not write, and says so once.
+# A failed sync can't be repeated: the kernel has dropped the unwritten data and reports the failure only once.
 _BREAKS = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_WRITE)
 
 _NOT_A_TREE = "{} is not a metadata file of Odradek: move it away, or set metadata.log.dir to another folder."
@@ -57,9 +57,9 @@ INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 
 def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """Opens or makes the file.  Raises Unavailable if it can't be opened, is no tree, or is of a newer release.
+    """Open or create the file; raise Unavailable if it can't be opened, is no tree, or is too new.
 
-    Not durable: what was committed survives the process, but perhaps not a power cut.
+    Without `durable`, committed changes survive the process, but perhaps not a power failure.
     """
     with failures(path):
         try:
@@ -82,7 +82,7 @@ def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
 
 @contextmanager
 def failures(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors into failures of the tree, each one sentence."""
+    """Turn SQLite's errors into failures of the tree, each one sentence."""
     try:
         yield
     except sqlite3.Error as error:
@@ -143,10 +143,10 @@ def _sync_folder(path: Path) -> None:
 
 
 def _write_again(database: sqlite3.Connection, path: Path) -> None:
-    """Copies what a killed process left in the write-ahead log into the file, and syncs that.
+    """Copy the write-ahead log of a killed process into the file, and sync it.
 
-    Its last sync may have failed: then the log is in the page cache and not on the disk, and another sync of it would
-    say nothing.
+    The process's last sync may have failed. Then the log is in the page cache but not on the disk, and another sync
+    of it would not report that.
     """
     with suppress(FileNotFoundError):
         if path.with_name(f"{path.name}-wal").stat().st_size:

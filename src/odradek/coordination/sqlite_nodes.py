@@ -1,6 +1,6 @@
-"""The nodes of an embedded tree: ZooKeeper's rules as SQL, inside a transaction that others begin and end.
+"""The nodes of an embedded tree: ZooKeeper's rules as SQL, inside a transaction of the caller.
 
-The order of the checks is ZooKeeper's, so that where two errors are possible both implementations give the same.
+The order of the checks is ZooKeeper's, so if two errors are possible both implementations raise the same one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Row = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 class Change(NamedTuple):
-    """A change as the journal keeps it; that the parent's children changed follows from it."""
+    """A change in the journal, which implies a change of the parent's children."""
 
     kind: EventKind
     path: str
@@ -43,7 +43,8 @@ class Change(NamedTuple):
 
 def _stat(row: _Row) -> Stat:
     czxid, mzxid, ctime, mtime, version, creates, owner, length, children, pzxid = row
-    # ZooKeeper's cversion counts comings and goings, but only comings are kept: goings are comings less those there.
+    # ZooKeeper's cversion counts creations and deletions. Only creations are stored: deletions are creations minus
+    # current children.
     cversion = 2 * creates - children
     return Stat(czxid, mzxid, ctime, mtime, version, cversion, 0, owner, length, children, pzxid)
 
@@ -69,7 +70,7 @@ def read_children(database: sqlite3.Connection, path: str) -> list[str]:
 
 
 class Writer:
-    """The changes of one transaction, all under one zxid."""
+    """The changes of one transaction, all with one zxid."""
 
     def __init__(self, database: sqlite3.Connection, zxid: int, now_ms: int, session_id: int) -> None:
         self._database = database
@@ -136,7 +137,7 @@ class Writer:
         self._remove(path)
 
     def end_session(self, session_id: int) -> None:
-        """Forget a session and delete its nodes."""
+        """Delete a session and its nodes."""
         self._database.execute("DELETE FROM session WHERE id = ?", (session_id,))
         owned = self._database.execute("SELECT path FROM node WHERE owner = ? ORDER BY path", (session_id,)).fetchall()
         for (path,) in owned:

@@ -1,10 +1,10 @@
-"""Room kept for the tree on its disk, so that topics can be deleted when the disk is full.
+"""Disk space reserved for the tree, so that topics can be deleted on a full disk.
 
-    ballast    free pages in the database, and a write-ahead log that was once as long: a deletion overwrites both, and
-               nothing has to grow.  What topics use up of it is made good while there is room.
-    reserve    a file beside the database, removed when a process starts on a full disk: opening takes some room
+    ballast    free pages in the database, and a write-ahead log that was once as long: a deletion overwrites both, so
+               neither has to grow.  Space used by topics is replenished while the disk has room.
+    reserve    a file next to the database, deleted when a process starts on a full disk: opening takes some space
 
-Nobody else can take the ballast: room that is only given back, others that write to the same disk would have at once.
+Other programs can't use the ballast. Space that is merely freed would be taken at once by other writers to the disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 PAGE_BYTES = 4096
 BALLAST_PAGES = 256
 RESERVE_BYTES = 1 << 20
-# With less than this the disk counts as full: nothing new is made, and neither ballast nor reserve are made good.
+# With less than this the disk counts as full: nothing new is created, and neither ballast nor reserve is replenished.
 SHORT_BYTES = 4 << 20
 
 
@@ -26,20 +26,20 @@ def _reserve_of(tree: Path) -> Path:
 
 
 def is_short(tree: Path) -> bool:
-    """True if the disk is as good as full."""
+    """Return whether the disk is practically full."""
     status = os.statvfs(tree.parent)
     return status.f_bavail * status.f_frsize < SHORT_BYTES
 
 
 def open_reserve(tree: Path) -> None:
-    """Gives the reserve back if there is no other room; called before the tree is opened."""
+    """Delete the reserve if the disk has no other room; called before the tree is opened."""
     with suppress(OSError):
         if is_short(tree):
             _reserve_of(tree).unlink(missing_ok=True)
 
 
 def make_good(database: sqlite3.Connection, tree: Path) -> None:
-    """Makes good what is missing of ballast and reserve, if there is room.  Raises sqlite3.Error, OSError."""
+    """Replenish ballast and reserve if there is room, or raise sqlite3.Error or OSError."""
     if is_short(tree):
         return
     if not _reserve_of(tree).exists():
@@ -49,7 +49,7 @@ def make_good(database: sqlite3.Connection, tree: Path) -> None:
 
 
 def make_log_short(database: sqlite3.Connection) -> None:
-    """Copies the write-ahead log to the database, so that the log is written from its beginning again."""
+    """Checkpoint the write-ahead log, so that it is written from its beginning again."""
     database.execute("PRAGMA wal_checkpoint(RESTART)")
 
 
@@ -73,10 +73,10 @@ def _has_ballast(database: sqlite3.Connection, tree: Path) -> bool:
 
 
 def _make_ballast(database: sqlite3.Connection) -> None:
-    """Writes pages, so that the disk has them, and frees them again."""
+    """Write pages, so that the disk allocates them, and free them again."""
     for statements in (
         ("DROP TABLE IF EXISTS ballast", "CREATE TABLE ballast (data BLOB)", _INSERT),
-        ("DROP TABLE IF EXISTS ballast",),  # Another process may have been at it, too.
+        ("DROP TABLE IF EXISTS ballast",),  # Another process may have created one, too.
     ):
         database.execute("BEGIN IMMEDIATE")
         try:

@@ -1,12 +1,12 @@
-"""The liveness of sessions: a small file for each session of an embedded tree, beside the tree's own.
+"""The liveness of sessions: a small file for each session of an embedded tree, next to the tree.
 
 │ i64 │ the last heartbeat, ms of the machine's monotonic clock │
 
-The process of a session holds a lock on its file.  The kernel drops the lock when the process ends in whatever way, so
-a broker that was killed is known to be gone at once, and one that starts again need not wait out the timeout of its
-former self.  The heartbeat is for a process that hangs.  Neither costs a write to the tree.
+The process of a session holds a lock on its file. The kernel releases the lock when the process ends in any way. So a
+killed broker is detected at once, and a restarting broker need not wait for the timeout of its old session. The
+heartbeat detects a process that hangs. Neither needs a write to the tree.
 
-The monotonic clock is common to all processes of a machine and starts with it; a session of an earlier boot is dead.
+The monotonic clock is shared by all processes of a machine and starts with it. A session of an earlier boot is dead.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-@cache  # Asked again when descriptors have run out, it would look as if the machine had been started anew.
+@cache  # Another read without a free descriptor would make the machine seem rebooted.
 def boot_id() -> str:
     try:
         return _BOOT_ID.read_text().strip()
-    except OSError:  # Not Linux: sessions of before a restart end by their locks, which are gone.
+    except OSError:  # Not Linux: sessions from before a reboot end because their locks are released.
         return ""
 
 
@@ -40,7 +40,10 @@ def _file_of(tree: Path, session_id: int) -> Path:
 
 
 class SessionFile:
-    """The file of one's own session; made before the session is in the tree, so that nobody takes it for dead."""
+    """The file of this process's session, created before the tree contains the session.
+
+    Otherwise another process could consider the session dead.
+    """
 
     def __init__(self, tree: Path) -> None:
         while True:
@@ -55,20 +58,20 @@ class SessionFile:
         self.beat()
 
     def beat(self) -> int:
-        """Returns the ms since the heartbeat before."""
+        """Write a heartbeat and return the ms since the previous one."""
         before, self._beat_at = self._beat_at, monotonic_ms()
         os.pwrite(self._descriptor, _BEAT.pack(self._beat_at), 0)
         return self._beat_at - before
 
     def close(self, *, is_over: bool = True) -> None:
-        """Removes the file; if the session is not over it stays, without a lock, as after the end of a process."""
+        """Remove the file; unless the session is over, only unlock it, as when the process ends."""
         if is_over:
             self._path.unlink(missing_ok=True)
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # A process that was forked meanwhile has the lock, too.
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # A process forked since then holds the lock, too.
         os.close(self._descriptor)
 
     def _is_in_place(self) -> bool:
-        # Someone tidying up may have taken the file for a dead one's between its creation and its lock.
+        # Between creation and lock, another process may have removed the file as a dead session's.
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
         except FileNotFoundError:
@@ -76,10 +79,10 @@ class SessionFile:
 
 
 def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int, awake_since_ms: int = 0) -> bool:
-    """Returns True if the session's process ended, or has not been heard of for the timeout.
+    """Return whether the session's process ended, or sent no heartbeat for the timeout.
 
-    Silence counts from `awake_since_ms` on, when who looks went on after he had been held up: all of the machine may
-    have stood still, and some go on later than others.
+    After a stall of the checking process, silence counts from `awake_since_ms`. The whole machine may have been
+    stopped, and some processes continue later than others.
     """
     if boot != boot_id():
         return True
@@ -107,7 +110,7 @@ def forget(tree: Path, session_id: int) -> None:
 
 
 def forget_strays(tree: Path, known: set[int]) -> None:
-    """Remove the files of sessions that are in no tree: their processes ended between two steps."""
+    """Remove the files of sessions missing from the tree, whose processes ended between two steps."""
     for path in tree.parent.glob(f"{tree.name}.session-*"):
         with suppress(OSError, ValueError):
             if int(path.suffix.partition("-")[2], 16) in known:

@@ -1,11 +1,11 @@
-"""The metadata tree, as ZooKeeper defines it: what everything that keeps cluster state here stands on.
+"""The metadata tree, as defined by ZooKeeper: the base of all cluster state.
 
-Nodes have a path, data, a Stat, and children; all changes are totally ordered by zxid.  Whoever opens a tree has a
-session; ephemeral nodes vanish with it.  A watch fires once, after the read that set it saw the older state.
+Nodes have a path, data, a Stat, and children; all changes are totally ordered by zxid. Each opened tree has a
+session; ephemeral nodes are deleted with it. A watch fires once, after the read that set it returned the older state.
 
-Implementations (sqlite.py, zookeeper.py) block and may be called from any thread.  Watches are called on a thread of
-their own, one after the other in the order of the changes: a watch may call the tree, and should not take long.
-One conformance suite (tests/unit/coordination) runs on all of them and on a real ZooKeeper.
+Implementations (sqlite.py, zookeeper.py) block and may be called from any thread. Watches are called on a separate
+thread, one after the other in the order of the changes. A watch may call the tree, and should return quickly. One
+conformance suite (tests/unit/coordination) runs on all of them and on a real ZooKeeper.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
-# ZooKeeper bounds the packet at 0xfffff bytes (jute.maxbuffer); this leaves room for the rest of it.
+# ZooKeeper limits the packet to 0xfffff bytes (jute.maxbuffer); this leaves room for the rest of it.
 NODE_BYTES_MAX = 1_000_000
 PATH_CHARACTERS_MAX = 16_384
 
 
 class Stat(NamedTuple):
-    """ZooKeeper's.  `version` counts changes of the data, `cversion` of the children; times are ms."""
+    """ZooKeeper's stat; `version` counts changes of the data, `cversion` of the children; times are ms."""
 
     czxid: int
     mzxid: int
@@ -55,8 +55,8 @@ Watch = Callable[[WatchEvent], None]
 class SessionState(Enum):
     """The state of a session.
 
-    SUSPENDED: no contact, and the watches set before are gone: read anew when CONNECTED again.
-    EXPIRED: the ephemeral nodes are gone too, for good; the tree must be opened anew.
+    - SUSPENDED: no connection, and earlier watches are lost; read again after CONNECTED.
+    - EXPIRED: the ephemeral nodes are deleted, too; the tree must be reopened.
     """
 
     CONNECTED = auto()
@@ -68,7 +68,7 @@ SessionListener = Callable[[SessionState], None]
 
 
 class TreeFailed(Exception):
-    """An operation that was not done."""
+    """An operation that was not executed."""
 
     def __init__(self, path: str = "", detail: str = "") -> None:
         super().__init__(f"{path}: {detail}" if path and detail else path or detail)
@@ -76,7 +76,7 @@ class TreeFailed(Exception):
 
 
 class NoNode(TreeFailed):
-    """The node, or the parent of the one to create, is not there."""
+    """A missing node, or a missing parent of the node to create."""
 
 
 class NodeExists(TreeFailed):
@@ -84,11 +84,11 @@ class NodeExists(TreeFailed):
 
 
 class BadVersion(TreeFailed):
-    """Someone else changed the data meanwhile."""
+    """A concurrent change of the data by another client."""
 
 
 class NotEmpty(TreeFailed):
-    """A node with children can't be deleted."""
+    """The deletion of a node with children."""
 
 
 class NoChildrenForEphemerals(TreeFailed):
@@ -96,31 +96,31 @@ class NoChildrenForEphemerals(TreeFailed):
 
 
 class BadArguments(TreeFailed):
-    """A path that is not allowed, or data that is too large."""
+    """An invalid path, or data that is too large."""
 
 
 class SessionExpired(TreeFailed):
-    """The session is gone, and its ephemeral nodes with it: open the tree anew."""
+    """The end of the session and its ephemeral nodes; the tree must be reopened."""
 
 
 class Unavailable(TreeFailed):
-    """The tree can't be reached now, or its file is no tree; a change may or may not have been made."""
+    """An unreachable tree, or a file that is no tree; a change may or may not have been made."""
 
 
 class NoRoom(Unavailable):
-    """The disk under the tree is full; nothing was changed."""
+    """A full disk under the tree; nothing was changed."""
 
 
 class DiskBroken(Unavailable):
-    """The disk under the tree failed to write or sync a change: nothing more is changed before the next start."""
+    """A failed write or sync of the disk under the tree, which refuses changes until the next start."""
 
 
 class NoAuth(Unavailable):
-    """The node's ACL, or its parent's, keeps this session out; nothing was changed."""
+    """An ACL of the node or its parent that excludes this session; nothing was changed."""
 
 
 class MultiFailed(TreeFailed):
-    """Nothing of a multi was done, since `error` stood against the operation at `index`."""
+    """A multi without any effect, because the operation at `index` failed with `error`."""
 
     def __init__(self, index: int, error: TreeFailed) -> None:
         super().__init__(error.path, f"operation {index} failed with {type(error).__name__}")
@@ -147,70 +147,79 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Demands that the node is there, in this version."""
+    """A condition that the node exists, in this version."""
 
     path: str
     version: int = ANY_VERSION
 
 
 Operation = Create | SetData | Delete | Check
-Result = str | Stat | None  # Of a Create, a SetData; None of the others.
+Result = str | Stat | None  # Of a Create or a SetData; None for the others.
 
 
 class Tree(Protocol):
-    """All methods raise SessionExpired and Unavailable, and BadArguments for a path that is not allowed."""
+    """A metadata tree.
+
+    All methods raise SessionExpired and Unavailable, and BadArguments for an invalid path.
+    """
 
     @property
     def session_id(self) -> int: ...
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Makes a node and returns its path; `sequential` adds ten digits, which count creations under the parent.
+        """Create a node and return its path; `sequential` appends the parent's creation count (ten digits).
 
         Raises NoNode (no parent), NodeExists, NoChildrenForEphemerals.
         """
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Reads a node; the watch fires when it changes or is deleted.  Raises NoNode, and then sets no watch."""
+        """Read a node and set a watch for its change or deletion; raise NoNode and set no watch."""
 
     def get_all(
         self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
     ) -> list[tuple[bytes, Stat] | None]:
-        """Reads nodes one by one, without waiting for each; None for one that is not there.
+        """Read nodes one by one without waiting for each; None for a missing node.
 
-        `watch` gives the watch of a node by its path.
+        `watch` returns the watch of a node by its path.
         """
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Replaces the data if it has this version.  Raises NoNode, BadVersion."""
+        """Replace the data if it has this version, or raise NoNode or BadVersion."""
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Deletes the node if it has this version.  Raises NoNode, BadVersion, NotEmpty."""
+        """Delete the node if it has this version, or raise NoNode, BadVersion or NotEmpty."""
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Returns the node's Stat, None if there is none; the watch fires when it is created, changed or deleted."""
+        """Return the node's Stat or None; the watch fires when it is created, changed or deleted."""
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Returns the names, sorted; the watch fires when one comes or goes, or the node is deleted.  Raises NoNode."""
+        """Return the sorted names of the children, or raise NoNode.
+
+        The watch fires when a child is created or deleted, or the node is deleted.
+        """
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """Does all or nothing, in one zxid; each operation sees what those before it did.  Raises MultiFailed."""
+        """Execute all operations or none, in one zxid and in order, or raise MultiFailed.
+
+        Each operation sees the effects of earlier ones.
+        """
 
     def check_room(self) -> None:
-        """Raises NoRoom if nothing should be added, as far as that is known; called before what can be refused."""
+        """Raise NoRoom if nothing should be added, as far as known; called before changes that may be refused."""
 
     def on_session(self, listener: SessionListener) -> None:
-        """Has the listener called, on the thread of the watches, whenever the state of the session changes."""
+        """Call the listener on the thread of the watches whenever the session's state changes."""
 
     def close(self) -> None:
-        """Ends the session, whose ephemeral nodes are deleted; a second call does nothing."""
+        """End the session, whose ephemeral nodes are deleted; a second call does nothing."""
 
 
-# ZooKeeper's own list of what may not stand in a path.  Characters beyond 16 bits are surrogates to it.
+# ZooKeeper's list of forbidden characters in a path, where characters beyond 16 bits are surrogates.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 def check_path(path: str) -> None:
-    """Raises BadArguments with ZooKeeper's rules, and for a path of unreasonable length."""
+    """Raise BadArguments by ZooKeeper's rules, and for a path of unreasonable length."""
     if not path.startswith("/"):
         raise BadArguments(path, "a path begins with /")
     if path != "/" and path.endswith("/"):
@@ -224,7 +233,7 @@ def check_path(path: str) -> None:
 
 
 def check_create(operation: Create) -> None:
-    # Sequential nodes may have no name but their digits.
+    # Sequential nodes may have a name of only digits.
     check_path(operation.path + "0" if operation.sequential else operation.path)
     check_data(operation.path, operation.data)
 
@@ -239,13 +248,13 @@ def parent_of(path: str) -> str:
 
 
 def ancestors_of(path: str) -> list[str]:
-    """Parents first, the path itself last, the root left out."""
+    """Return all ancestors, then the path itself, without the root."""
     names = path[1:].split("/") if path != "/" else []
     return ["/" + "/".join(names[: i + 1]) for i in range(len(names))]
 
 
 def get_each(tree: Tree, paths: Sequence[str], watch: Callable[[str], Watch] | None) -> list[tuple[bytes, Stat] | None]:
-    """Does `get_all` where a read takes no time but its own."""
+    """Read nodes one by one, for a tree with fast reads."""
     found: list[tuple[bytes, Stat] | None] = []
     for path in paths:
         try:
@@ -256,7 +265,7 @@ def get_each(tree: Tree, paths: Sequence[str], watch: Callable[[str], Watch] | N
 
 
 def children_if_there(tree: Tree, path: str) -> list[str]:
-    """Returns the names, sorted; none where there is no such node."""
+    """Return the sorted names of the children, or none if the node does not exist."""
     try:
         return tree.children(path)
     except NoNode:
@@ -264,7 +273,7 @@ def children_if_there(tree: Tree, path: str) -> list[str]:
 
 
 def ensure_paths(tree: Tree, paths: Sequence[str]) -> None:
-    """Make the persistent nodes that are missing, parents included, in one change."""
+    """Create the missing persistent nodes, parents included, in one change."""
     for path in paths:
         check_path(path)
     wanted = list(dict.fromkeys(ancestor for path in paths for ancestor in ancestors_of(path)))
@@ -277,11 +286,11 @@ def ensure_paths(tree: Tree, paths: Sequence[str]) -> None:
         except MultiFailed as failed:
             if not isinstance(failed.error, NodeExists):
                 raise failed.error from failed
-        # Another process made some of them meanwhile: look again.
+        # Another process created some of them; check again.
 
 
 def _missing(tree: Tree, wanted: Sequence[str]) -> list[str]:
-    """Returns the wanted nodes that are missing; nothing below a missing one has to be asked for."""
+    """Return the wanted nodes that are missing, without checking below missing ones."""
     missing: list[str] = []
     for path in wanted:
         if parent_of(path) in missing or tree.exists(path) is None:

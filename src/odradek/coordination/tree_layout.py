@@ -1,7 +1,7 @@
-"""Kafka's layout of the tree: paths and names, as in Kafka 0.11 to 3.9 under ZooKeeper.
+"""Kafka's layout of the tree: paths and names, as in Kafka 0.11 to 3.9 with ZooKeeper.
 
-The values of the nodes are in znodes.py and offered here too: one door to Kafka's layout.  All paths are relative to
-the chroot in zookeeper.connect.
+The values of the nodes are in znodes.py and exported here too, so that all of Kafka's layout is in one module. All
+paths are relative to the chroot in zookeeper.connect.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from odradek.coordination.znodes import (
 )
 from odradek.core.kernel.cluster_view import Replicas, TopicAssignment
 
-# The values, beside the paths that are defined below.
+# The values, in addition to the paths defined below.
 __all__ = [
     "WITH_FEATURES",
     "BadZnodeError",
@@ -121,7 +121,7 @@ DEFAULT_ENTITY = "<default>"
 
 _INT32_DIGITS = 10
 
-# What Kafka 3.9 makes at start where it is missing.
+# Paths that Kafka 3.9 creates at startup if missing.
 STARTUP_PATHS = (
     CONSUMERS,
     BROKER_IDS,
@@ -137,7 +137,7 @@ STARTUP_PATHS = (
 
 
 def ensure_startup_paths(tree: Tree) -> None:
-    """Makes all of them that are missing, in one change."""
+    """Create all missing startup paths, in one change."""
     ensure_paths(tree, STARTUP_PATHS)
 
 
@@ -146,8 +146,8 @@ def broker(broker_id: BrokerId) -> str:
 
 
 def broker_id(name: str) -> BrokerId:
-    """Returns the broker of a registration by its node's name.  Raises BadZnodeError."""
-    # Its length first: Python reads no number of thousands of digits.
+    """Return the broker id of a registration by its node's name, or raise BadZnodeError."""
+    # The length is checked first, because Python refuses to parse numbers with thousands of digits.
     if not (name.isascii() and name.isdecimal() and len(name) <= _INT32_DIGITS and int(name) <= INT32_MAX):
         raise BadZnodeError(f"{BROKER_IDS} has {name[:100]!r}, which is no broker's number.")
     return BrokerId(int(name))
@@ -170,12 +170,12 @@ def partition_state(name: TopicName, index: int) -> str:
 
 
 def config(type_: str, name: str) -> str:
-    """The path of a topic's, broker's or address's configuration; `name` may be DEFAULT_ENTITY."""
+    """Return the path of a topic, broker or address configuration; `name` may be DEFAULT_ENTITY."""
     return f"{CONFIG}/{type_}/{name}"
 
 
 def quota_config(user: str | None = None, client: str | None = None) -> str:
-    """The path of a user's or client id's quotas, or of both together; DEFAULT_ENTITY where the default is meant."""
+    """Return the path of quotas of a user, a client id, or both; DEFAULT_ENTITY means the default."""
     assert user is not None or client is not None, "quotas are somebody's"
     parts = [CONFIG]
     for type_, name in ((USER_CONFIGS, user), (CLIENT_CONFIGS, client)):
@@ -197,7 +197,7 @@ def delegation_token(token_id: str) -> str:
 
 
 def consumer_offset(group: str, name: TopicName, index: int) -> str:
-    """The path where OffsetCommit v0, and old consumers, put offsets."""
+    """Return the path of an offset written by OffsetCommit v0 and old consumers."""
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
@@ -213,7 +213,10 @@ _SEQUENCE = re.compile(r"\d{10}")
 
 
 def sequence_of(name: str, prefix: str) -> int:
-    """Returns the number of a sequential node; for change notifications, their order.  Raises ValueError."""
+    """Return the number of a sequential node, or raise ValueError.
+
+    For change notifications it is their order.
+    """
     match = _SEQUENCE.fullmatch(name.removeprefix(prefix))
     if not name.startswith(prefix) or match is None:
         raise ValueError(f"{name!r} is not {prefix} with ten digits")
@@ -221,7 +224,7 @@ def sequence_of(name: str, prefix: str) -> int:
 
 
 def sanitized(name: str) -> str:
-    """Writes a user or client id as a node's name: URL-encoded as in Java, so that quotas set by either are found."""
+    """Encode a user or client id as a node's name: URL-encoded as in Java, so both find the quotas."""
     return quote(name, safe="").replace("~", "%7E")
 
 

@@ -1,7 +1,7 @@
-"""Watches that were set, and the thread that calls them.
+"""The watches of a tree, and the thread that calls them.
 
-The tree's operations put events in while they hold the tree's lock, in the order of the changes; the thread takes them
-out and calls, without any lock.  So a read that shows a change comes after the change's events were queued.
+The tree's operations queue events while they hold the tree's lock, in the order of the changes. The thread takes them
+from the queue and calls watches without any lock. So a read that returns a change comes after its events were queued.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class WatchKind(Enum):
-    DATA = auto()  # Set by get, and by exists on a node that is there.
-    ABSENT = auto()  # Set by exists on a node that is not.
+    DATA = auto()  # Set by get, and by exists on an existing node.
+    ABSENT = auto()  # Set by exists on a missing node.
     CHILD = auto()
 
 
-# What happened to a node, and which watches on it that concerns.
+# The watches fired by each event of a node.
 _FIRED: dict[EventKind, tuple[WatchKind, ...]] = {
     EventKind.CREATED: (WatchKind.ABSENT,),
     EventKind.DATA_CHANGED: (WatchKind.DATA,),
@@ -33,11 +33,11 @@ _FIRED: dict[EventKind, tuple[WatchKind, ...]] = {
 
 
 class Watches:
-    """The watches that are set on a tree.  Not thread-safe: the tree's lock guards it."""
+    """The watches set on a tree; not thread-safe, guarded by the tree's lock."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        # A dict of watches keeps the order they were set in, and holds each once.
+        # A dict keeps watches in the order of their addition, each once.
         self._set: dict[tuple[WatchKind, str], dict[Watch, None]] = {}
 
     def __bool__(self) -> bool:
@@ -47,7 +47,7 @@ class Watches:
         self._set.setdefault((kind, path), {})[watch] = None
 
     def changed(self, kind: EventKind, path: str) -> None:
-        """Fires the watches of a node that was created, deleted or changed, and those on its parent's children."""
+        """Fire the watches of a created, deleted or changed node, and those on its parent's children."""
         self.fire(WatchEvent(kind, path))
         if kind is not EventKind.DATA_CHANGED and path != "/":
             self.fire(WatchEvent(EventKind.CHILDREN_CHANGED, parent_of(path)))
@@ -67,7 +67,7 @@ class Watches:
 
 
 class Caller:
-    """Calls what it is given, one after the other, on a thread that starts with the first call."""
+    """A thread that calls functions one after the other, started by the first call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -81,7 +81,7 @@ class Caller:
         self._queue.put(function)
 
     def close(self) -> None:
-        """Ends the thread; what was given before is still called."""
+        """End the thread after all queued calls."""
         if self._thread is not None:
             self._queue.put(None)
 
@@ -89,5 +89,5 @@ class Caller:
         while (function := self._queue.get()) is not None:
             try:
                 function()
-            except Exception:  # One bad watch must not silence the others.
+            except Exception:  # A failing watch must not stop the others.
                 _LOG.exception("A watch of the metadata tree failed.")

@@ -1,13 +1,13 @@
-"""The content of Kafka's znodes, to and from bytes.
+"""The content of Kafka's znodes, from and to bytes.
 
-Written in the newest form that Kafka 3.9 writes, read in every form since 0.11.  A registration, for example:
+Values are written in the newest form of Kafka 3.9, and read in every form since 0.11. A registration, for example:
 
     {"version":5,"host":"127.0.0.1","port":9092,"jmx_port":-1,"timestamp":"1795249618701","rack":"r1",
      "endpoints":["PLAINTEXT://127.0.0.1:9092"],"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},
      "features":{}}
 
-Surprising: longs are strings, the host is null and the port -1 where no listener is PLAINTEXT, and partitions are
-strings.  Every decode_ raises BadZnodeError.
+Surprising: longs are strings, the host is null and the port -1 if no listener is PLAINTEXT, and partitions are
+strings. Every decode_ function raises BadZnodeError.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 Features = Mapping[str, tuple[int, int]]  # Name to the lowest and highest level.
 _NO_FEATURES: Features = MappingProxyType({})
-WITH_FEATURES = 5  # The version of a registration that tells which features a broker supports.
+WITH_FEATURES = 5  # The version of a registration with the broker's supported features.
 
 
 class BrokerRegistration(NamedTuple):
@@ -52,9 +52,9 @@ class BrokerRegistration(NamedTuple):
 def encode_broker(
     broker: BrokerInfo, timestamp: TimestampMs, features: Features = _NO_FEATURES, *, version: int = WITH_FEATURES
 ) -> bytes:
-    """Writes version 4 or 5, which brokers of Kafka 0.11 can read, too."""
+    """Encode version 4 or 5, which brokers of Kafka 0.11 can read, too."""
     assert version in (WITH_FEATURES - 1, WITH_FEATURES), version
-    # For readers of version 1: only a listener that needs no security can be told without naming it.
+    # For readers of version 1: only a PLAINTEXT listener can be given without its protocol.
     plain = next((one for one in broker.endpoints if one.protocol == PLAINTEXT), None)
     value: dict[str, object] = {
         "version": version,
@@ -73,7 +73,7 @@ def encode_broker(
 
 
 def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
-    """Reads versions 1 to 5."""
+    """Decode versions 1 to 5."""
     fields = Fields.parse("A broker's registration", data)
     levels = fields.inner("features")
     return BrokerRegistration(
@@ -99,7 +99,7 @@ def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> Endpoi
     if match is None:
         raise fields.bad("endpoints", "NAME://host:port")
     name = match["name"]
-    # Before version 4 a listener was called by its protocol.
+    # Before version 4 a listener was named by its protocol.
     return Endpoint(name, match["host"], int(match["port"]), protocols.get(name, name))
 
 
@@ -126,14 +126,14 @@ def encode_controller(controller: Controller) -> bytes:
 
 
 def decode_controller(data: bytes) -> Controller:
-    """Reads versions 1 and 2."""
+    """Decode versions 1 and 2."""
     fields = Fields.parse("The controller", data)
     timestamp = TimestampMs(fields.int64("timestamp", -1))
     return Controller(BrokerId(fields.int32("brokerid")), timestamp, fields.int32("kraftControllerEpoch", -1))
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """Writes decimal text, not JSON."""
+    """Encode as decimal text, not JSON."""
     return b"%d" % epoch
 
 
@@ -159,7 +159,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 
 def decode_topic(data: bytes) -> TopicAssignment:
-    """Reads versions 1 to 3."""
+    """Decode versions 1 to 3."""
     fields = Fields.parse("A topic's assignment", data)
     if not fields.has("partitions"):
         raise fields.bad("partitions", "an object")
@@ -188,7 +188,7 @@ def _broker_ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
 class PartitionState(NamedTuple):
     """The state of a partition; the version of its znode is the partition epoch.
 
-    `recovery` is 1 while a leader that was elected uncleanly has yet to recover (KIP-704).
+    `recovery` is 1 while an uncleanly elected leader still has to recover (KIP-704).
     """
 
     leader: BrokerId
@@ -230,12 +230,12 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Reads a configuration; without data nothing is set."""
+    """Decode a configuration, which is empty without data."""
     return Fields.parse("An entity's configuration", data).inner("config").text_map() if data else {}
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Writes whose configuration changed, e.g. topics/flights."""
+    """Encode the entity whose configuration changed, such as topics/flights."""
     return encode({"version": 2, "entity_path": entity_path})
 
 
@@ -250,7 +250,7 @@ def decode_config_change(data: bytes) -> str:
 
 
 class ProducerIdBlock(NamedTuple):
-    """The producer ids a broker took last; both ends belong to it."""
+    """The producer ids that a broker allocated last, both ends included."""
 
     broker: BrokerId
     first: int
@@ -270,13 +270,13 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
     return block
 
 
-# Work for the controller: /log_dir_event_notification, /isr_change_notification, /admin
+# Requests to the controller: /log_dir_event_notification, /isr_change_notification, /admin
 
 _DIRECTORY_FAILED = 1
 
 
 def encode_log_dir_event(broker: BrokerId) -> bytes:
-    """Writes that a broker has lost a data directory."""
+    """Encode a broker's failure of a data directory."""
     return encode({"version": 1, "broker": broker, "event": _DIRECTORY_FAILED})
 
 
@@ -285,7 +285,7 @@ def decode_log_dir_event(data: bytes) -> BrokerId:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Writes the partitions of an ISR change, or of a preferred replica election."""
+    """Encode the partitions of an ISR change, or of a preferred replica election."""
     named = [{"topic": topic, "partition": partition} for topic, partition in partitions]
     return encode({"version": 1, "partitions": named})
 
@@ -295,7 +295,7 @@ def decode_partitions(data: bytes) -> list[TopicPartition]:
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
-    """Writes the replicas that partitions are to have."""
+    """Encode the target replicas of partitions."""
     wanted = [
         {"topic": topic, "partition": partition, "replicas": list(brokers)}
         for (topic, partition), brokers in replicas.items()

@@ -1,9 +1,9 @@
 """The tree on a ZooKeeper ensemble, through kazoo (the extra `zookeeper`).
 
-What surprises: kazoo begins a new session by itself when one expired.  Here an expired tree stays expired, as the
-interface says, since whoever holds it has lost its ephemeral nodes and must know.  And a node may have no data (null),
-which is not empty data: a broker of Apache Kafka ends if /latest_producer_id_block is empty.  So what is made without
-data has none.
+Surprising: kazoo automatically begins a new session after an expiry. Here an expired tree stays expired, as the
+interface requires, because its user has lost the ephemeral nodes and must know. Also, a node may have no data (null),
+which differs from empty data: a broker of Apache Kafka exits if /latest_producer_id_block is empty. So nodes created
+without data have none.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from odradek.coordination.zookeeper_access import OPEN, Access
 from odradek.coordination.zookeeper_client import Acls, TlsHandler, made_client
 
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
-READS_IN_FLIGHT = 1_000  # zookeeper.max.in.flight.requests, where nobody says how many.
+READS_IN_FLIGHT = 1_000  # The default for zookeeper.max.in.flight.requests.
 
 
 def open_zookeeper(
@@ -60,9 +60,9 @@ def open_zookeeper(
     access: Access = OPEN,
     reads_in_flight: int = READS_IN_FLIGHT,
 ) -> Tree:
-    """Opens the tree at `connect`, which is as zookeeper.connect: host:port,host:port/chroot.
+    """Open the tree at `connect`, in the format of zookeeper.connect: host:port,host:port/chroot.
 
-    Raises Unavailable; to make the chroot, what else a tree raises.
+    Raises Unavailable, and any tree error when creating the chroot.
     """
     hosts, slash, chroot = connect.partition("/")
     has_chroot = bool(chroot.strip("/"))
@@ -86,7 +86,7 @@ def open_zookeeper(
 
 
 class ZooKeeperTree:
-    """A Tree on a ZooKeeper ensemble; where znodes get ACLs, they go by the path below `root`."""
+    """A Tree on a ZooKeeper ensemble; ACLs depend on the path of a znode below `root`."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class ZooKeeperTree:
         self._acls = Acls(root, sets_acls=access.sets_acls)
         self._reads_in_flight = reads_in_flight
         self._is_closed = self._is_expired = self._is_refused = False
-        self._has_multi_read = True  # Until the ensemble says that it has not.
+        self._has_multi_read = True  # Until the ensemble rejects it.
         self._listeners: list[SessionListener] = []
         self._stopping: threading.Thread | None = None
-        # A request that gets no answer for two timeouts would otherwise wait until there is a connection again.
+        # Otherwise a request without an answer for two timeouts would wait until there is a connection again.
         self._answer_s = 2 * session_timeout_ms / 1000
         self._client = made_client(hosts, session_timeout_ms, access)
         self._client.add_listener(self._state_changed)
@@ -156,9 +156,9 @@ class ZooKeeperTree:
         return [self._read(path, answer) for path, answer in self._ahead(begun)]
 
     def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Reads many by each request.
+        """Read many nodes in each request.
 
-        Raises kazoo's UnimplementedError if a server of an ensemble that is being upgraded has it not.
+        Raises kazoo's UnimplementedError if a server lacks multiRead, in an ensemble that is being upgraded.
         """
         some = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
         begun = ((each[0], self._begin(multi_read.begin, self._client, each)) for each in some)
@@ -201,13 +201,13 @@ class ZooKeeperTree:
                 raise MultiFailed(index, error) from error
         answers = self._ask("", transaction.commit_async)
         for index, answer in enumerate(answers):
-            # Those before the one that failed are RolledBack, those after it RuntimeInconsistency.
+            # Operations before the failed one are RolledBack, later ones RuntimeInconsistency.
             if isinstance(answer, Exception) and not isinstance(answer, exceptions.RolledBackError):
                 raise MultiFailed(index, self._failure(operations[index].path, answer)) from answer
         return [result_of(operation, answer) for operation, answer in zip(operations, answers, strict=True)]
 
     def check_room(self) -> None:
-        """Does nothing: an ensemble whose disks are full does not answer."""
+        """Do nothing; an ensemble with full disks does not answer."""
 
     def on_session(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -223,10 +223,10 @@ class ZooKeeperTree:
             self._client.close()
 
     def _begin_session(self, timeout_ms: int) -> int:
-        """Connects, and returns the session's id.  Raises KazooTimeoutError, TreeFailed."""
+        """Connect and return the session's id, or raise KazooTimeoutError or TreeFailed."""
         self._client.start(timeout=timeout_ms / 1000)
-        if self._access.credentials is not None:  # kazoo says that it is connected before it has authenticated.
-            with suppress(NoAuth):  # Then it has.
+        if self._access.credentials is not None:  # kazoo reports a connection before it has authenticated.
+            with suppress(NoAuth):  # NoAuth proves authentication.
                 self._ask("/", self._client.exists_async, "/")
         self._find_multi_read()
         session = self._client.client_id
@@ -236,11 +236,14 @@ class ZooKeeperTree:
         return number
 
     def _find_multi_read(self) -> None:
-        """Finds out whether the server has it.  One that has not closes the connection, too, which nobody uses yet."""
+        """Check whether the server has multiRead.
+
+        A server without it also closes the connection, which is unused so far.
+        """
         closed = threading.Event()
 
         def changed(state: str) -> None:
-            if state != KazooState.CONNECTED:  # kazoo has failed what was in flight, and what was yet to be sent.
+            if state != KazooState.CONNECTED:  # kazoo has failed all requests sent or queued.
                 closed.set()
 
         self._client.add_listener(changed)
@@ -254,7 +257,7 @@ class ZooKeeperTree:
             self._client.remove_listener(changed)
 
     def _why_not(self, timeout_ms: int) -> str:
-        """Returns the sentence for a session that did not begin."""
+        """Return the message for a session that did not begin."""
         if self._is_refused and self._access.credentials is not None:
             return f"ZooKeeper at {self._hosts} did not authenticate the user {self._access.credentials.user}."
         handler = self._client.handler
@@ -270,11 +273,11 @@ class ZooKeeperTree:
         return data or b"", stat_of(stat)
 
     def _ask(self, path: str, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
-        """Returns the answer to a request of kazoo's, or raises its error as one of the tree's failures."""
+        """Return the answer to a kazoo request, or raise its error as one of the tree's failures."""
         return self._end(path, self._begin(request, *arguments, **named))
 
     def _ahead(self, begun: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yields requests for their answers to be awaited, with as many begun as may be in flight."""
+        """Yield requests whose answers are to be awaited, starting as many as may be in flight."""
         asked: deque[tuple[str, Any]] = deque()
         for request in begun:
             asked.append(request)
@@ -304,11 +307,11 @@ class ZooKeeperTree:
         return Unavailable(path, f"ZooKeeper at {self._hosts} can't be reached ({type(error).__name__}).")
 
     def _state_changed(self, state: str) -> None:
-        # On the thread that does kazoo's input and output, where nothing may wait.
+        # This runs on kazoo's I/O thread, where nothing may block.
         if self._is_closed or self._is_expired:
             return
         told = threading.Event()
-        if self._client.client_state == KeeperState.AUTH_FAILED:  # kazoo gives up by itself then.
+        if self._client.client_state == KeeperState.AUTH_FAILED:  # kazoo gives up in this case.
             self._is_expired = self._is_refused = True
         elif state == KazooState.LOST:
             self._stopping = threading.Thread(target=self._stop_after, args=(told,), daemon=True)
@@ -319,6 +322,6 @@ class ZooKeeperTree:
         told.set()
 
     def _stop_after(self, told: threading.Event) -> None:
-        """Stops kazoo, which would go on with a new session, once the listeners' calls are in its queue."""
+        """Stop kazoo, which would begin a new session, after the listeners' calls are queued."""
         told.wait()
         self._client.stop()

@@ -1,6 +1,6 @@
-"""How a session with ZooKeeper is opened: over TLS or in plain text, as whom, and whether its znodes get ACLs.
+"""Options of a ZooKeeper session: TLS or plain text, credentials, and ACLs of znodes.
 
-Nothing of kazoo is needed here, so that a configuration can be checked where kazoo is not installed.
+This module does not need kazoo, so that a configuration can be checked without it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from odradek.base.secret import Secret
 
 
 class Scheme(Enum):
-    """How a user is authenticated; the value is the scheme in the ACLs of what this user makes."""
+    """A user's authentication scheme; the value is the scheme in the ACLs of znodes this user creates."""
 
-    SASL = "sasl"  # DIGEST-MD5, as Kafka's brokers do it; the servers know the users.
-    DIGEST = "digest"  # ZooKeeper's own: any name and password will do, and only both together open a znode again.
+    SASL = "sasl"  # DIGEST-MD5, as in Kafka's brokers; the servers know the users.
+    DIGEST = "digest"  # ZooKeeper's own: any name and password are accepted, but a znode opens only with the same pair.
 
 
 class Credentials(NamedTuple):
-    """A user of ZooKeeper's."""
+    """The credentials of a ZooKeeper user."""
 
     scheme: Scheme
     user: str
@@ -28,17 +28,17 @@ class Credentials(NamedTuple):
 
 
 class Tls(Protocol):
-    """What a connection needs to speak TLS."""
+    """The TLS interface of a connection."""
 
     def context(self) -> ssl.SSLContext:
-        """Returns the context for the next connection; a certificate may have been replaced since the last one."""
+        """Return the context for the next connection; a certificate may have been replaced since the last."""
 
     def reason(self, error: OSError) -> str:
-        """Returns why a connection came to nothing, without its subject."""
+        """Return the reason for a failed connection, without its subject."""
 
 
 class Access(NamedTuple):
-    """How a session is opened.  `sets_acls` gives znodes the ACLs of Kafka's brokers with zookeeper.set.acl."""
+    """Options of a session; `sets_acls` sets the ACLs of Kafka's brokers with zookeeper.set.acl."""
 
     tls: Tls | None = None
     credentials: Credentials | None = None

@@ -1,8 +1,8 @@
-"""kazoo's client, made as a broker wants it, and the ACLs of Kafka's znodes.
+"""kazoo's client configured for a broker, and the ACLs of Kafka's znodes.
 
-What surprises: kazoo reads certificates from PEM files by name, which a key of a PKCS12 store would have to be written
-to.  So connections are made here, with a context of ours, and kazoo takes them for plain ones.  And it logs the request
-that authenticates a session, password and all: such lines are dropped.
+Surprising: kazoo reads certificates from named PEM files, so the key of a PKCS12 store would have to be written to
+one. Therefore connections are made here, with our own context, and kazoo treats them as plain ones. It also logs the
+request that authenticates a session, including the password; such lines are dropped.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE  # type: ignore
 
 from odradek.coordination.zookeeper_access import Access, Credentials, Scheme, Tls
 
-# Kafka's ZkData.SensitiveRootPaths: passwords of users and of brokers, and what delegation tokens are made of.
+# Kafka's ZkData.SensitiveRootPaths: passwords of users and brokers, and the secrets of delegation tokens.
 SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-OPEN_TO_ALL = "/consumers"  # Old consumers are no brokers, and make their nodes below.
-# kazoo's own delay doubles up to an hour: after an outage of ten minutes a broker would be away for ten more.
+OPEN_TO_ALL = "/consumers"  # Old consumers are not brokers, and create their nodes below it.
+# kazoo's own delay doubles up to an hour: after a ten-minute outage a broker would be away for another ten.
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.1, 1.0
 
 
 class Acls:
-    """The ACLs that znodes are made with, by their path on the ensemble; the broker's tree begins at `root`."""
+    """The ACLs of new znodes, by their path on the ensemble; the broker's tree begins at `root`."""
 
     def __init__(self, root: str = "", *, sets_acls: bool = False) -> None:
         self._root = root
         self._sets_acls = sets_acls
 
     def of(self, path: str) -> list[ACL] | None:
-        """Returns those of Kafka's ZkData.defaultAcls; None lets anybody do everything."""
+        """Return the ACL of Kafka's ZkData.defaultAcls; None allows everything to everyone."""
         below = path[len(self._root) :] if path.startswith(f"{self._root}/") else path
         if not self._sets_acls or below == OPEN_TO_ALL:
             return None
@@ -48,7 +48,7 @@ class Acls:
 
 
 class _SecureSocket(ssl.SSLSocket):
-    """A connection that tells what the server said against it: in TLS 1.3 that comes only with the first answer."""
+    """A connection that reports a server's TLS alert, which TLS 1.3 sends only with the first answer."""
 
     tell: Callable[[OSError], None] | None = None
 
@@ -62,8 +62,10 @@ class _SecureSocket(ssl.SSLSocket):
 
 
 class _Poll:
-    """What kazoo takes from the module selectors.  It makes a selector for each wait, three for each answer: as epolls
-    these took four calls of the system each, and most of the time of a controller that reads ten thousand states.
+    """A replacement of the module selectors for kazoo, which creates a selector for each wait.
+
+    There are three waits for each answer. With epoll, each took four system calls, and most of the time of a
+    controller that reads ten thousand states.
     """
 
     EVENT_READ, EVENT_WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -71,10 +73,10 @@ class _Poll:
 
 
 class PlainHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads and sockets.
+    """kazoo's threads and sockets, with limited connection attempts.
 
-    An attempt to connect takes a server's share of the session timeout at most, as with Java's client: a machine that
-    is off would otherwise take all of it, and the session would expire before the next server is called.
+    An attempt to connect takes at most a server's share of the session timeout, as in Java's client. Otherwise a
+    machine that is off would use all of it, and the session would expire before the next server is tried.
     """
 
     def __init__(self, attempt_seconds: float) -> None:
@@ -86,13 +88,13 @@ class PlainHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return made
 
     def select(self, *arguments: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """As kazoo's, by poll."""
+        """Wait as kazoo's handler does, but with poll."""
         found: tuple[list[Any], list[Any], list[Any]] = selector_select(*arguments, selectors_module=_Poll)
         return found
 
 
 class TlsHandler(PlainHandler):
-    """Makes connections that speak TLS; `failure` is why the last one that came to nothing did."""
+    """Handler that makes TLS connections; `failure` is the reason of the last failed one."""
 
     def __init__(self, attempt_seconds: float, tls: Tls) -> None:
         super().__init__(attempt_seconds)
@@ -114,9 +116,10 @@ class TlsHandler(PlainHandler):
         return secured
 
     def select(self, to_read: Sequence[Any], *others: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """As kazoo's, and what TLS has decrypted already counts: no socket is readable because of it.
+        """Wait as kazoo's handler does, and count data that TLS has already decrypted.
 
-        kazoo would otherwise read the second of two answers that came in one record when a third one comes.
+        No socket is readable because of such data. Otherwise, if two answers came in one TLS record, kazoo would read
+        the second one only when a third one comes.
         """
         pending = [one for one in to_read if isinstance(one, ssl.SSLSocket) and one.pending()]
         if pending:
@@ -128,7 +131,7 @@ class TlsHandler(PlainHandler):
 
 
 def made_client(hosts: str, session_timeout_ms: int, access: Access) -> KazooClient:
-    """Makes a client that is not connected yet."""
+    """Return a client that is not connected yet."""
     timeout = session_timeout_ms / 1000
     attempt = timeout / len(hosts.split(","))
     logger = logging.getLogger("kazoo.client")

@@ -1,4 +1,4 @@
-"""What brokers ask of the controller: to hand over what they lead, and to change an ISR."""
+"""Requests of brokers to the controller: controlled shutdown and ISR changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, LeaderAndIsr
 
 
 def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, batch: RequestBatch) -> Steps:
-    """Has others lead what a broker leads, takes it out of ISRs, and stops its followers."""
+    """Move a broker's leaderships to other brokers, remove it from ISRs, and stop its followers."""
     if not _is_from_live_broker(event, context):
         return
     broker = event.broker
@@ -41,7 +41,10 @@ def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, bat
 
 
 def _others_stop(partition: TopicPartition, broker: BrokerId, context: ControllerContext) -> bool:
-    """True if the brokers that have the partition, too, stop as well: to wait for one of them to lead is in vain."""
+    """Return whether all other brokers with the partition are shutting down, too.
+
+    Waiting for one of them to become leader would be futile.
+    """
     others = context.brokers.keys() & {*context.replicas(partition)} - {broker}
     return bool(others) and others <= context.shutting_down
 
@@ -49,7 +52,7 @@ def _others_stop(partition: TopicPartition, broker: BrokerId, context: Controlle
 def alter_partitions(
     event: AlterPartitions, context: ControllerContext, leaders: Leaders, batch: RequestBatch
 ) -> Steps:
-    """Writes ISRs that leaders have proposed, each if it follows from the state that is there."""
+    """Write ISRs proposed by leaders, each if it follows from the current state."""
     if not _is_from_registered_broker(event, context):
         return
     answers: dict[TopicPartition, AlteredPartition] = {}
@@ -59,7 +62,7 @@ def alter_partitions(
         if state is None or partition.topic in context.deleting:
             answers[partition] = AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif state.leader == event.broker and _is_same(wanted, state):
-            answers[partition] = AlteredPartition(ErrorCode.NONE, state)  # The answer to it was lost.
+            answers[partition] = AlteredPartition(ErrorCode.NONE, state)  # The previous answer was lost.
         elif error := _refusal(wanted, state, partition, event.broker, context):
             answers[partition] = AlteredPartition(error)
         elif _has_restarted(event.isr_epochs.get(partition, {}), wanted, context):
@@ -92,7 +95,7 @@ def _write(
 
 
 def _is_same(wanted: LeaderAndIsr, state: LeaderAndIsr) -> bool:
-    """True if the state is what is wanted: it was written, and who asked for it, or who wrote it, had no answer."""
+    """Return whether the wanted state is already written, by a request or write without an answer."""
     has = (state.leader_epoch, state.isr, state.recovery)
     return wanted.partition_epoch <= state.partition_epoch and has == (wanted.leader_epoch, wanted.isr, wanted.recovery)
 
@@ -100,9 +103,9 @@ def _is_same(wanted: LeaderAndIsr, state: LeaderAndIsr) -> bool:
 def _refusal(
     wanted: LeaderAndIsr, state: LeaderAndIsr, partition: TopicPartition, broker: BrokerId, context: ControllerContext
 ) -> ErrorCode:
-    """Returns why a leader may not have that state; NONE if it may."""
+    """Return the reason why a leader may not have that state, or NONE."""
     if wanted.partition_epoch > state.partition_epoch or wanted.leader_epoch > state.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # The leader knows a newer one than this.
+        return ErrorCode.NOT_CONTROLLER  # The leader knows a newer epoch than this controller.
     if wanted.leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if wanted.partition_epoch < state.partition_epoch:
@@ -111,7 +114,7 @@ def _refusal(
     is_duplicated = len(isr) < len(wanted.isr)
     if state.leader != broker or broker not in isr or is_duplicated or not isr <= {*context.replicas(partition)}:
         return ErrorCode.INVALID_REQUEST
-    # A leader that may lack records sees to its log before others follow it, and does so once (KIP-704).
+    # A leader that may lack records recovers its log before others follow it, and does so once (KIP-704).
     if wanted.recovery == RECOVERING and (state.recovery == RECOVERED or len(isr) > 1):
         return ErrorCode.INVALID_REQUEST
     if not isr <= context.online(partition) - context.shutting_down | {broker}:
@@ -120,7 +123,7 @@ def _refusal(
 
 
 def _has_restarted(known: BrokerEpochs, wanted: LeaderAndIsr, context: ControllerContext) -> bool:
-    """True if a member of the ISR is another process than the one that the leader has seen catch up (KIP-903)."""
+    """Return whether an ISR member has restarted since the leader saw it catch up (KIP-903)."""
     return any(known.get(one, NO_EPOCH) not in (NO_EPOCH, context.brokers[one].epoch) for one in wanted.isr)
 
 

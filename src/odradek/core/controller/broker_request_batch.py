@@ -1,8 +1,8 @@
-"""What the controller tells brokers, as values; only api/ knows the messages that these become.
+"""The controller's requests to brokers, as values; only api/ knows their messages.
 
-One batch is what follows from one event: each broker gets its part in the order LeaderAndIsr, UpdateMetadata,
-StopReplica, behind all that it was told before.  If brokers have come, that is said first: an Apache Kafka broker
-follows nobody of whom it has not heard.
+One batch follows from one event. Each broker receives its part in the order LeaderAndIsr, UpdateMetadata,
+StopReplica, after all earlier requests. If brokers have started, they are announced first, because an Apache Kafka
+broker follows only brokers that it knows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from odradek.base.uuids import Uuid
 from odradek.core.controller.controller_context import ControllerContext
 from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr
 
-# A topic that is being deleted has this for its leaders, and this is the epoch in which its replicas are stopped.
+# The leader of partitions in a topic being deleted, and the epoch in which their replicas are stopped.
 LEADER_DURING_DELETE, EPOCH_DURING_DELETE = BrokerId(-2), LeaderEpoch(-2)
 
 TopicIds = Mapping[TopicName, Uuid]
 
 
 class AssignedState(NamedTuple):
-    """A partition's state and its replicas; `adding` and `removing` those that a reassignment changes (KIP-455)."""
+    """A partition's state and its replicas, with `adding` and `removing` in a reassignment (KIP-455)."""
 
     state: LeaderAndIsr
     replicas: tuple[BrokerId, ...]
@@ -32,7 +32,7 @@ class AssignedState(NamedTuple):
 
 
 class BecomeLeaderOrFollower(NamedTuple):
-    """LeaderAndIsr: the replicas that a broker leads or follows from now on, and where the leaders are."""
+    """LeaderAndIsr: the replicas that a broker leads or follows now, and the leaders' addresses."""
 
     partitions: Mapping[TopicPartition, AssignedState]
     topic_ids: TopicIds
@@ -40,7 +40,7 @@ class BecomeLeaderOrFollower(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """What all brokers tell clients of a partition."""
+    """The metadata of a partition that all brokers return to clients."""
 
     state: LeaderAndIsr
     replicas: tuple[BrokerId, ...]
@@ -48,10 +48,10 @@ class PartitionMetadata(NamedTuple):
 
 
 class UpdateMetadata(NamedTuple):
-    """UpdateMetadata: all brokers that live, and the partitions that have changed.
+    """UpdateMetadata: all live brokers, and the changed partitions.
 
-    With `is_full` there are no other topics: what a controller that has died did not come to tell of may be gone.
-    Partitions of a topic never go: one that is not among them was made a moment ago, and is told of soon.
+    With `is_full` no other topics exist: a controller may have died before it announced their deletion. Partitions
+    are never removed from a topic. A missing partition has just been created and follows soon.
     """
 
     partitions: Mapping[TopicPartition, PartitionMetadata]
@@ -61,14 +61,14 @@ class UpdateMetadata(NamedTuple):
 
 
 class StopReplicas(NamedTuple):
-    """StopReplica: replicas that a broker is to close, in their leader epochs, and to delete if it says so."""
+    """StopReplica: replicas that a broker must close, in their leader epochs, and delete if set."""
 
     partitions: Mapping[TopicPartition, LeaderEpoch]
     deletes: bool
 
 
 class ToBroker(NamedTuple):
-    """One request to a broker, which refuses it if it has started again since, or knows a newer controller."""
+    """One request to a broker, which rejects it after a restart or from an outdated controller."""
 
     broker: BrokerId
     broker_epoch: int
@@ -78,7 +78,7 @@ class ToBroker(NamedTuple):
 
 
 class RequestBatch:
-    """The requests that follow from one event; their content is what the context has when they are taken."""
+    """The requests that follow from one event; `take` reads their content from the context."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -90,9 +90,10 @@ class RequestBatch:
         self._stops: dict[BrokerId, dict[TopicPartition, bool]] = {}
 
     def become(self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False) -> None:
-        """Tells the replicas on these brokers the partition's state, and every broker for its clients.
+        """Send the partition's state to the replicas on these brokers, and its metadata to all brokers.
 
-        `is_new` if nobody had it before: nobody looks for its log then, nor for who led it.
+        `is_new` means that no broker had the partition before, so brokers do not look for its log or an earlier
+        leader.
         """
         for broker in brokers:
             self._states.setdefault(broker, {})[partition] = None
@@ -101,27 +102,30 @@ class RequestBatch:
         self.update_metadata([partition])
 
     def update_metadata(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tells all brokers who lives, and the state of these partitions for their clients."""
+        """Send all brokers the live brokers, and the state of these partitions for their clients."""
         told = dict.fromkeys(partitions)
         for broker in self._context.brokers:
             self._metadata.setdefault(broker, {}).update(told)
 
     def announce(self, to_know_all: Iterable[BrokerId]) -> None:
-        """Tells all brokers who lives, first of all; and some, which may know nothing or what is over, everything."""
+        """Send all brokers the live brokers first, and the full metadata to the given ones.
+
+        The given brokers may have no metadata or outdated metadata.
+        """
         self._announces = True
         self._told_all.update(to_know_all)
 
     def stop(self, broker: BrokerId, partition: TopicPartition, *, deletes: bool = False) -> None:
-        """Tells a broker to close a replica, and to delete its log."""
+        """Request a broker to close a replica, and optionally to delete its log."""
         stops = self._stops.setdefault(broker, {})
         stops[partition] = deletes or stops.get(partition, False)
 
     def take(self, controller: BrokerId, epoch: int) -> list[ToBroker]:
-        """Returns the requests, each broker's in their order, and begins anew.  Who does not live is told nothing."""
+        """Return the requests, in order for each broker, and reset the batch; dead brokers get none."""
         requests: list[ToBroker] = []
         everything = self._update(self._context.all_partitions(), is_full=True) if self._told_all else None
         who_lives = self._update((), is_full=False) if self._announces else None
-        bodies: dict[tuple[TopicPartition, ...], UpdateMetadata] = {}  # Most brokers are told the same.
+        bodies: dict[tuple[TopicPartition, ...], UpdateMetadata] = {}  # Most brokers receive the same content.
         for broker, live in self._context.brokers.items():
             knows_all = broker in self._told_all
             asked: list[BecomeLeaderOrFollower | UpdateMetadata | StopReplicas | None] = []
@@ -163,7 +167,7 @@ class RequestBatch:
         for partition in partitions:
             state = context.states.get(partition)
             if state is None:
-                continue  # None of its replicas has lived yet: as in Apache Kafka, clients are not told of it.
+                continue  # None of its replicas has been alive yet: as in Apache Kafka, clients do not see it.
             if partition.topic in context.deleting:
                 state = state._replace(leader=LEADER_DURING_DELETE)
             replicas = context.replicas(partition)
@@ -173,7 +177,7 @@ class RequestBatch:
         return UpdateMetadata(told, self._topic_ids(told), brokers, is_full)
 
     def _stop(self, stops: Mapping[TopicPartition, bool]) -> Iterator[StopReplicas]:
-        """Yields a request for those that are closed, and one for those that are deleted: of old, none says both."""
+        """Yield one request for closed and one for deleted replicas, as old versions can't combine both."""
         for deletes in (False, True):
             epochs: dict[TopicPartition, LeaderEpoch] = {}
             for partition in (one for one, is_deleted in stops.items() if is_deleted == deletes):

@@ -1,9 +1,9 @@
-"""The controller of a cluster under ZooKeeper: one broker that elects leaders and tells the others.
+"""The controller of a cluster with ZooKeeper: one broker that elects leaders and notifies the others.
 
-    event ──> handle: steps on the tree, each carried out before it goes on ──> take_requests: what brokers are told
+    event ──> handle: steps on the tree, each completed before the next ──> take_requests: requests to brokers
 
-One event is handled after the other, each to its end.  Every broker has such an object, and acts on one of them: the
-one that is elected.  After Kafka's KafkaController (3.9).
+Events are handled one after the other, each to its end. Every broker has such an object, but only the elected
+broker's object is active. Modeled on Kafka's KafkaController (3.9).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from odradek.core.kernel.cluster_view import TopicAssignment
 
 _LOG = logging.getLogger(__name__)
 
-# What a broker says of a replica that it can serve, whether it took what it was told or knew that already.
+# Errors that show a replica to be servable: the broker applied the request or already had that state.
 _IS_THERE = (None, ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
-NOT_ELECTED = 0  # The epoch of who is not the controller; the first one's is 1.
+NOT_ELECTED = 0  # The epoch of a broker that is not the controller; the first controller's epoch is 1.
 
 
 class Controller:
-    """One broker's.  `epoch` is that of its election, or NOT_ELECTED."""
+    """One broker's controller; `epoch` is the epoch of its election, or NOT_ELECTED."""
 
     def __init__(
         self,
@@ -62,9 +62,10 @@ class Controller:
         new_topic_id: Callable[[], Uuid] | None = None,
         imbalance_percentage: int = 10,
     ) -> None:
-        """`has_recovery`: brokers know of leaders that were elected uncleanly and have yet to recover (KIP-704).
+        """Create the controller of one broker.
 
-        `new_topic_id` gives an id to a topic that was made without one; None where brokers know of none (before 2.8).
+        `has_recovery` is True if brokers support the recovery of uncleanly elected leaders (KIP-704). `new_topic_id`
+        returns an id for a topic created without one; None if brokers do not support topic ids (before 2.8).
         `imbalance_percentage` is leader.imbalance.per.broker.percentage.
         """
         self._id = broker
@@ -86,15 +87,15 @@ class Controller:
 
     @property
     def context(self) -> ControllerContext:
-        """What it knows, to be read only."""
+        """Return the controller's state, read-only."""
         return self._context
 
     def take_requests(self) -> list[ToBroker]:
-        """Returns what brokers are to be told of the events that were handled."""
+        """Return the requests to brokers that follow from the handled events."""
         return self._batch.take(self._id, self.epoch) if self.is_active else []
 
     def handle(self, event: events.Event) -> Steps:
-        """Handles one event.  Deposed, thrown in at a step, ends it: this broker is not the controller any more."""
+        """Handle one event; Deposed raised at a step ends it, because this broker lost the controllership."""
         try:
             if isinstance(event, events.SessionEnded):
                 raise Deposed
@@ -127,12 +128,12 @@ class Controller:
             yield from self._take_over(stopping)
 
     def _take_over(self, stopping: Mapping[BrokerId, int]) -> Steps:
-        """Reads all there is, settles what nobody saw to meanwhile, and tells every broker everything.
+        """Read all metadata, settle changes made without a controller, and send every broker everything.
 
-        `stopping` are brokers that have asked to be allowed to stop, by their epochs.
+        `stopping` are the brokers in controlled shutdown, by their epochs.
         """
         context = self._context
-        yield ReadIsrChanges()  # Watched from now on; what they tell of is read, or asked of the brokers, anyway.
+        yield ReadIsrChanges()  # Sets the watches; the notices' content is read, or requested from brokers, anyway.
         yield ReadFailedDirectories()
         yield DeleteNotices()
         brokers, topics, deletions = ReadBrokers(), ReadTopics(), ReadDeletions()
@@ -165,10 +166,10 @@ class Controller:
         read = ReadBrokers()
         yield read
         now, before = read.result, context.brokers
-        # Who has registered anew lost what was not on its disk, faster than its session could end.
+        # A broker that registered again before its session expired has lost all unsynced data.
         went = [broker for broker, live in before.items() if broker not in now or now[broker].epoch != live.epoch]
         for broker in before.keys() - set(went):
-            before[broker] = now[broker]  # Its address may be another one.
+            before[broker] = now[broker]  # Its address may have changed.
         if went:
             yield from self._went(went)
         yield from self._came([live for broker, live in sorted(now.items()) if broker not in context.brokers])
@@ -196,13 +197,13 @@ class Controller:
         names = ReadTopicNames()
         yield names
         for name in context.topics.keys() - set(names.result):
-            context.topic_went(name)  # Somebody has removed it by hand.
+            context.topic_went(name)  # The topic was removed manually.
         read = ReadTopics([name for name in names.result if name not in context.topics])
         yield read
         yield from self._added((yield from self._with_ids(read.result)))
 
     def _with_ids(self, topics: Mapping[TopicName, TopicAssignment]) -> Finding[Mapping[TopicName, TopicAssignment]]:
-        """Gives an id to each topic that was made without one, before Kafka 2.8; returns all of the topics."""
+        """Give an id to each topic created without one, before Kafka 2.8; return all of the topics."""
         if self._new_topic_id is None:
             return topics
         ids = {name: self._new_topic_id() for name, found in topics.items() if found.topic_id == ZERO_UUID}
@@ -219,13 +220,13 @@ class Controller:
         yield from self._added(read.result)
 
     def _added(self, topics: Mapping[TopicName, TopicAssignment]) -> Steps:
-        """Takes in new topics and new partitions; what a partition has is changed by a reassignment, never by this."""
+        """Add new topics and partitions; existing partitions change only by reassignment."""
         context = self._context
         added: list[TopicPartition] = []
         for name, found in topics.items():
             before = context.topics.get(name)
             if before is not None and before.topic_id not in (found.topic_id, ZERO_UUID):
-                context.topic_went(name)  # And another one of its name came, both by hand.
+                context.topic_went(name)  # The topic was removed and recreated, both manually.
                 before = None
             partitions = {**found.partitions, **(before.partitions if before else {})}
             added += context.topic_is(name, (before or found)._replace(partitions=dict(sorted(partitions.items()))))
@@ -244,15 +245,15 @@ class Controller:
         yield read
         partitions = [partition for partition in read.result.partitions if self._context.is_there(partition)]
         yield from self._leaders.read(partitions)
-        yield from self._leaders.settle(partitions)  # A leader may not have known yet who is gone.
+        yield from self._leaders.settle(partitions)  # The leader may have been unaware of brokers that left.
         self._batch.update_metadata(partitions)
         yield DeleteNotices(read.result.paths)
 
     @_handle.register
     def _(self, event: events.DirectoriesFailed) -> Steps:
-        """Tells the brokers of all that they hold: what they can't serve they answer with an error.
+        """Send the brokers the state of all their replicas, so that they report the ones they can't serve.
 
-        What they could not delete, as a disk had no room, they may be able to by now.
+        Also retry deletions that failed on a full disk, which may have room now.
         """
         read = ReadFailedDirectories()
         yield read
@@ -280,14 +281,14 @@ class Controller:
     def _(self, event: events.UncleanElectionEnabled) -> Steps:
         yield from self._leaders.settle(list(electing.without_leader(self._context, event.name)))
 
-    # What brokers answer and ask, and clients.
+    # Answers and requests of brokers, and requests of clients.
 
     @_handle.register
     def _(self, event: events.Answered) -> Steps:
         sent, errors = event.request, event.errors
         live = self._context.brokers.get(sent.broker)
         if live is None or live.epoch != sent.broker_epoch or sent.controller_epoch != self.epoch:
-            return  # It was said to who that broker was before, or by who was the controller.
+            return  # The request went to the broker's previous process, or came from an earlier controller.
         if isinstance(sent.request, StopReplicas) and sent.request.deletes:
             deleted = [partition for partition in sent.request.partitions if partition not in errors]
             yield from self._deletion.deleted(sent.broker, deleted)
@@ -297,7 +298,7 @@ class Controller:
     def _became(
         self, broker: BrokerId, asked: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
     ) -> Steps:
-        """Takes in of which replicas a broker has said that it can't reach their directory, or that it can again."""
+        """Record replicas that a broker reports in a failed directory, or online again."""
         context = self._context
         back = [one for one in asked if errors.get(one) in _IS_THERE and context.is_there(one)]
         back = [one for one in back if not context.is_online(broker, one)]

@@ -1,7 +1,7 @@
-"""What the controller knows of the cluster: who lives, which topics there are, who holds and who leads what.
+"""The controller's state of the cluster: live brokers, topics, replicas and leaders.
 
-It is read from the tree when a broker becomes the controller, and follows each change from then on.  Whether a replica
-is online follows from who lives and whose directories have failed: there is no state of replicas beside these facts.
+It is read from the tree when a broker becomes the controller, and follows each change afterwards. The online state of
+a replica is derived from live brokers and failed directories. There is no separate replica state.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from odradek.core.kernel.cluster_view import NO_REPLICAS, BrokerInfo, LeaderAndI
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker; `epoch` is the zxid that made its znode, another one after each start."""
+    """A registered broker; `epoch` is the zxid that created its znode, which differs after each start."""
 
     info: BrokerInfo
     epoch: int
 
 
 class ControllerContext:
-    """Changes come through its methods, which keep what each broker holds in step with the assignments."""
+    """The state; its methods keep the partitions held by each broker consistent with the assignments."""
 
     def __init__(self) -> None:
-        self.brokers: dict[BrokerId, LiveBroker] = {}  # Those that live, those that are shutting down among them.
+        self.brokers: dict[BrokerId, LiveBroker] = {}  # Live brokers, including brokers in controlled shutdown.
         self.shutting_down: set[BrokerId] = set()
         self.topics: dict[TopicName, TopicAssignment] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
-        self.deleting: dict[TopicName, set[tuple[BrokerId, TopicPartition]]] = {}  # And the replicas that are left.
-        self.unclean_elections = 0  # Leaders that were elected though they were not in the ISR.
+        self.deleting: dict[TopicName, set[tuple[BrokerId, TopicPartition]]] = {}  # With their remaining replicas.
+        self.unclean_elections = 0  # Leaders elected from outside the ISR.
         self._held: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._in_failed_directories: dict[BrokerId, set[TopicPartition]] = {}
 
     # Brokers.
 
     def broker_came(self, broker: LiveBroker) -> None:
-        """Takes in a broker that has started: nothing is known of its directories, and it does not stop."""
+        """Add a started broker, without failed directories and not shutting down."""
         self.broker_went(broker.info.id)
         self.brokers[broker.info.id] = broker
 
@@ -47,26 +47,26 @@ class ControllerContext:
         self._in_failed_directories.pop(broker, None)
 
     def directories_failed(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
-        """Takes in which of its partitions a live broker can't serve, until it starts again or says that it can."""
+        """Record partitions that a live broker can't serve, until it restarts or reports them online."""
         assert broker in self.brokers, "a dead broker has no directories"
         self._in_failed_directories.setdefault(broker, set()).update(partitions)
 
     def directories_are_back(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
-        """Takes in which of these a live broker can serve again."""
+        """Record partitions that a live broker can serve again."""
         self._in_failed_directories[broker].difference_update(partitions)
 
     def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """True if that broker, which may be shutting down, has a replica of the partition that it can serve."""
+        """Return whether that broker, which may be shutting down, has an online replica of the partition."""
         return broker in self.brokers and partition not in self._in_failed_directories.get(broker, ())
 
     def online(self, partition: TopicPartition) -> Brokers:
-        """Returns which of its replicas are online."""
+        """Return the brokers with an online replica of the partition."""
         return {broker for broker in self.replicas(partition) if self.is_online(broker, partition)}
 
     # Topics.
 
     def topic_is(self, name: TopicName, assignment: TopicAssignment) -> list[TopicPartition]:
-        """Takes in a topic, or more partitions of one; returns those that it did not have before."""
+        """Add a topic, or more partitions of one; return the new partitions."""
         known = self.topics[name].partitions if name in self.topics else NO_REPLICAS
         assert all(assignment.partitions.get(index) == replicas for index, replicas in known.items()), "only more"
         added = [TopicPartition(name, index) for index in assignment.partitions if index not in known]
@@ -87,16 +87,16 @@ class ControllerContext:
         self.deleting.pop(name, None)
 
     def replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
-        """Returns the brokers of a partition that is there, the preferred leader first."""
+        """Return the brokers of an existing partition, the preferred leader first."""
         return self.topics[partition.topic].partitions[partition.partition]
 
     def partitions_of(self, name: TopicName) -> list[TopicPartition]:
-        """Returns the topic's partitions; none if there is no such topic."""
+        """Return the topic's partitions, or none if it does not exist."""
         topic = self.topics.get(name)
         return [] if topic is None else [TopicPartition(name, index) for index in topic.partitions]
 
     def partitions_on(self, broker: BrokerId) -> list[TopicPartition]:
-        """Returns the partitions of which a broker, dead or alive, has a replica."""
+        """Return the partitions with a replica on a broker, dead or alive."""
         return list(self._held.get(broker, ()))
 
     def all_partitions(self) -> Iterator[TopicPartition]:
@@ -108,11 +108,11 @@ class ControllerContext:
         return topic is not None and partition.partition in topic.partitions
 
     def staying(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Returns those that are there and are not being deleted."""
+        """Return the partitions that exist and are not being deleted."""
         return [one for one in partitions if self.is_there(one) and one.topic not in self.deleting]
 
     def became(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-        """Takes in the states of partitions that are there, as the tree has them now."""
+        """Store the states of existing partitions, as read from or written to the tree."""
         assert all(map(self.is_there, states)), "a state is somebody's"
         for partition, state in states.items():
             before = self.states.get(partition)

@@ -1,13 +1,13 @@
-"""What the controller asks of the metadata tree, as values: who runs it carries each out, and it goes on with `result`.
+"""The controller's operations on the metadata tree, as values, executed by the caller.
 
     def handle(event) -> Steps:
         read = ReadStates(partitions)
         yield read
         for partition, state in read.result.items(): ...
 
-Each change carries the controller's epoch and is refused by the tree once another broker has been elected: then
-`Deposed` is raised where the step was yielded, and the controller knows nothing any more.  A tree that can't be reached
-is waited for, not told of.
+The controller continues with `result` after each step. Each change carries the controller's epoch, and the tree
+refuses it once another broker has been elected. Then `Deposed` is raised where the step was yielded, and the
+controller discards its state. If the tree is unreachable, the step waits and reports nothing.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Deposed(Exception):
-    """Another broker is the controller, or none is and this one's session has ended."""
+    """The election of another broker as controller, or the end of this controller's session."""
 
 
 class Step(Generic[T_co]):
-    """One step.  `result` is set before the controller goes on."""
+    """One step; `result` is set before the controller continues."""
 
     result: T_co
 
 
 T = TypeVar("T")
-Finding = Generator[Step[object], None, T]  # Steps that end with something found.
+Finding = Generator[Step[object], None, T]  # Steps that return a result.
 Steps = Finding[None]
 
 
 class Elect(Step[int | None]):
-    """Becomes the controller, if nobody is; the result is the new epoch, None if another broker is."""
+    """An attempt to become the controller; the result is the new epoch, or None if there is another."""
 
 
 class ReadBrokers(Step[Mapping[BrokerId, LiveBroker]]):
-    """Reads all registrations.  Of one that can't be read nobody knows the address: that broker is as if dead."""
+    """A read of all registrations; a broker with an unreadable registration is treated as dead."""
 
 
 class ReadTopics(Step[Mapping[TopicName, TopicAssignment]]):
-    """Reads assignments, of all topics if none is named; the result lacks what is not there or can't be read."""
+    """A read of the assignments of some or all topics; the result omits missing and unreadable ones."""
 
     def __init__(self, names: Sequence[TopicName] | None = None) -> None:
         self.names = names
 
 
 class ReadTopicNames(Step[Sequence[TopicName]]):
-    """Reads which topics there are."""
+    """A read of the names of all topics."""
 
 
 class GiveTopicIds(Step[Mapping[TopicName, TopicAssignment]]):
-    """Writes ids into the assignments of topics that have none yet; the result has them as they are in the tree now.
+    """A write of ids into assignments without one; the result has the assignments now in the tree.
 
-    It lacks topics that are gone meanwhile, or can't be read.
+    It omits topics that have been deleted since, or can't be read.
     """
 
     def __init__(self, ids: Mapping[TopicName, Uuid]) -> None:
@@ -68,30 +68,30 @@ class GiveTopicIds(Step[Mapping[TopicName, TopicAssignment]]):
 
 
 class ReadStates(Step[Mapping[TopicPartition, LeaderAndIsr]]):
-    """Reads the states of partitions; the result lacks those that have none yet, or one that can't be read."""
+    """A read of partition states; the result omits missing and unreadable ones."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self.partitions = partitions
 
 
 class ReadMayBeUnclean(Step[Mapping[TopicName, bool]]):
-    """Reads unclean.leader.election.enable of topics, as it is set on them or on all brokers."""
+    """A read of unclean.leader.election.enable for topics, as set on the topic or on all brokers."""
 
     def __init__(self, names: Sequence[TopicName]) -> None:
         self.names = names
 
 
 class Written(NamedTuple):
-    """The end of a WriteStates: states as they are in the tree now, and partitions whose znode had another version."""
+    """The result of WriteStates: states now in the tree, and partitions with another znode version."""
 
     states: dict[TopicPartition, LeaderAndIsr]
     stale: list[TopicPartition]
 
 
 class WriteStates(Step[Written]):
-    """Writes states, each if its znode still has the state's partition epoch; with `creates`, new ones.
+    """A write of states, if their znodes still have the partition epoch; with `creates`, of new ones.
 
-    What is written has the controller's epoch, and comes back with its new partition epoch.
+    Written states have the controller's epoch and are returned with their new partition epoch.
     """
 
     def __init__(self, states: Mapping[TopicPartition, LeaderAndIsr], *, creates: bool = False) -> None:
@@ -100,18 +100,18 @@ class WriteStates(Step[Written]):
 
 
 class ReadDeletions(Step[Sequence[TopicName]]):
-    """Reads which topics are marked for deletion."""
+    """A read of the names of topics marked for deletion."""
 
 
 class RemoveTopics(Step[None]):
-    """Removes all that the tree has of topics, their marks last; what is not there any more is left out."""
+    """The removal of all znodes of topics, the marks last; missing ones are skipped."""
 
     def __init__(self, names: Sequence[TopicName]) -> None:
         self.names = names
 
 
 class Notices(NamedTuple):
-    """Notifications from brokers, which lie in the tree until they are deleted."""
+    """Notifications from brokers, which stay in the tree until they are deleted."""
 
     paths: Sequence[str]
     partitions: Sequence[TopicPartition] = ()
@@ -119,19 +119,19 @@ class Notices(NamedTuple):
 
 
 class ReadIsrChanges(Step[Notices]):
-    """Reads of which partitions leaders have changed the ISR by themselves, as before Kafka 2.7."""
+    """A read of the partitions whose leaders wrote the ISR themselves, as before Kafka 2.7."""
 
 
 class ReadFailedDirectories(Step[Notices]):
-    """Reads which brokers have told of a failed data directory."""
+    """A read of the brokers that reported a failed data directory."""
 
 
 class ReadPreferredElections(Step[Notices]):
-    """Reads of which partitions the preferred replica is to lead."""
+    """A read of the partitions with a requested preferred replica election."""
 
 
 class DeleteNotices(Step[None]):
-    """Deletes notifications that were read; all there are, if none is named."""
+    """The deletion of notifications that were read, or of all if none is named."""
 
     def __init__(self, paths: Sequence[str] | None = None) -> None:
         self.paths = paths

@@ -1,7 +1,7 @@
-"""Deletes topics that are marked for it: each replica is deleted by its broker, then the topic's znodes are.
+"""Deletion of marked topics: brokers delete the replicas, then the topic's znodes are deleted.
 
-A broker that is away, or can't reach its directory, keeps the mark there until it has started again; one whose disk
-is full, until there is room.
+The mark remains while a broker is down, or until it restarts if it can't reach its directory. If its disk is full,
+the mark remains until there is room.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from odradek.core.controller.controller_steps import RemoveTopics, Steps
 
 
 class TopicDeletion:
-    """Keeps `deleting` of the context: topics, each with the replicas that are still there."""
+    """Deletion of topics; it maintains `deleting` in the context, topics with their remaining replicas."""
 
     def __init__(self, context: ControllerContext, batch: RequestBatch) -> None:
         self._context = context
         self._batch = batch
 
     def begin(self, names: Sequence[TopicName]) -> Steps:
-        """Begins to delete marked topics; takes away the marks of those that are not there."""
+        """Begin to delete marked topics, and remove the marks of topics that do not exist."""
         context = self._context
         unknown = [name for name in names if name not in context.topics]
-        if unknown:  # A controller before this one removed the topic, and died.
+        if unknown:  # An earlier controller removed the topic and died.
             yield RemoveTopics(unknown)
         for name in names:
             if name in context.topics and name not in context.deleting:
@@ -36,7 +36,7 @@ class TopicDeletion:
                 self._stop(replicas)
 
     def broker_came(self, broker: BrokerId) -> None:
-        """Has a broker that has started, or has replicas back, delete what it still has of these topics."""
+        """Send a broker that started or regained replicas its pending deletions."""
         for left in self._context.deleting.values():
             self._stop((one, partition) for one, partition in left if one == broker)
 
@@ -46,7 +46,7 @@ class TopicDeletion:
                 self._batch.stop(broker, partition, deletes=True)
 
     def deleted(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> Steps:
-        """Takes in that a broker has deleted replicas; a topic that has none left is gone."""
+        """Record that a broker has deleted replicas, and remove topics that have none left."""
         context = self._context
         done: dict[TopicName, None] = {}
         for partition in partitions:

@@ -1,6 +1,6 @@
-"""What the controller is told: changes of the tree, answers of brokers, and what brokers ask of it.
+"""Events of the controller: changes of the tree, answers and requests of brokers.
 
-A change of the tree says where to look and not what is there: it is read when the event is handled.
+A change of the tree names the place but not the content, which is read when the event is handled.
 """
 
 from __future__ import annotations
@@ -22,78 +22,78 @@ BrokerEpochs = Mapping[BrokerId, int]
 
 @dataclass(frozen=True)  # Tuples without fields would all be equal.
 class ControllerChanged:
-    """There may be no controller, or another one; also said at the start of a broker."""
+    """A possible change or resignation of the controller; also sent when a broker starts."""
 
 
 @dataclass(frozen=True)
 class Reconnected:
-    """The tree could not be reached for a while, and its watches are gone: anything may have changed."""
+    """A reconnection to the tree, which lost its watches, so that anything may have changed."""
 
 
 @dataclass(frozen=True)
 class SessionEnded:
-    """This broker's session is over, and whoever was elected through it is deposed."""
+    """The end of this broker's session, which deposes a controller elected through it."""
 
 
 @dataclass(frozen=True)
 class BrokersChanged:
-    """Brokers came or went, or one registered anew."""
+    """Registrations that appeared, disappeared or were renewed."""
 
 
 @dataclass(frozen=True)
 class TopicsChanged:
-    """Topics came or went."""
+    """Creation or removal of topics."""
 
 
 @dataclass(frozen=True)
 class TopicChanged:
-    """A topic may have more partitions."""
+    """A possible addition of partitions to a topic."""
 
     name: TopicName
 
 
 @dataclass(frozen=True)
 class DeletionsChanged:
-    """Topics are marked for deletion."""
+    """New marks for topic deletion."""
 
 
 @dataclass(frozen=True)
 class IsrsChanged:
-    """Leaders changed ISRs by themselves, as before Kafka 2.7."""
+    """ISRs written to the tree by leaders themselves, as before Kafka 2.7."""
 
 
 @dataclass(frozen=True)
 class DirectoriesFailed:
-    """Brokers lost data directories."""
+    """Failures of brokers' data directories."""
 
 
 @dataclass(frozen=True)
 class PreferredElectionsAsked:
-    """Partitions are to be led by the first of their replicas."""
+    """A request for a preferred replica election of some partitions."""
 
 
 @dataclass(frozen=True)
 class RebalanceDue:
-    """It is time to see whether preferred replicas should lead again (auto.leader.rebalance.enable)."""
+    """The time to check for leadership imbalance (auto.leader.rebalance.enable)."""
 
 
 @dataclass(frozen=True)
 class UncleanElectionEnabled:
-    """unclean.leader.election.enable is true now for a topic, or by default for all if none is named."""
+    """A change of unclean.leader.election.enable to true, for the named topic or by default if None."""
 
     name: TopicName | None = None
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A broker has answered a request; `errors` has the partitions that it could not do it for."""
+    """A broker's answer to a request; `errors` contains the failed partitions."""
 
     request: ToBroker
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 class Ask(Generic[T]):
-    """What somebody asks of the controller.  Either `answer` is set at the end, or `error`."""
+    """A request to the controller; at the end, either `answer` or `error` is set."""
 
     def __init__(self) -> None:
         self.answer: T | None = None
@@ -110,7 +110,7 @@ class BrokerAsk(Ask[T]):
 
 
 class ElectionEnd(NamedTuple):
-    """What became of one partition's election: who leads from which epoch on, or why nobody was elected."""
+    """The result of one partition's election: the new leader and its epoch, or the error."""
 
     error: ErrorCode
     text: str | None = None
@@ -119,7 +119,7 @@ class ElectionEnd(NamedTuple):
 
 
 class ElectLeaders(Ask[Mapping[TopicPartition, ElectionEnd]]):
-    """ElectLeaders: a client has these partitions led by their preferred replicas, or by any replica at all."""
+    """ElectLeaders: a client's request for preferred replicas, or any replicas, as leaders."""
 
     def __init__(self, election_type: ElectionType, partitions: Sequence[TopicPartition]) -> None:
         super().__init__()
@@ -128,23 +128,24 @@ class ElectLeaders(Ask[Mapping[TopicPartition, ElectionEnd]]):
 
 
 class ShutDown(BrokerAsk[Sequence[TopicPartition]]):
-    """ControlledShutdown: takes all leaderships from a broker; the answer is what it still leads, for want of others.
+    """ControlledShutdown: a broker's request to move all its leaderships; the answer lists the rest.
 
-    Partitions without another replica don't count, nor those whose others stop, too: they are offline with it.
+    The list omits partitions without another replica, and partitions whose other brokers are stopping, too. They go
+    offline with this broker.
     """
 
 
 class AlteredPartition(NamedTuple):
-    """The answer about one partition: its state now, or why that was not changed."""
+    """The answer for one partition: its current state, or the error."""
 
     error: ErrorCode
     state: LeaderAndIsr | None = None
 
 
 class AlterPartitions(BrokerAsk[Mapping[TopicPartition, AlteredPartition]]):
-    """AlterPartition (KIP-497): a leader has a new ISR; the state's epochs are those that the leader knows.
+    """AlterPartition (KIP-497): a leader's proposal of a new ISR, with the epochs known to the leader.
 
-    `isr_epochs` are the broker epochs that the leader knows of an ISR's members (KIP-903), -1 or none if unknown.
+    `isr_epochs` are the broker epochs of ISR members as known to the leader (KIP-903); -1 or missing if unknown.
     """
 
     def __init__(

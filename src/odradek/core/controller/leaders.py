@@ -1,7 +1,8 @@
-"""Keeps leaders and ISRs in step with who is online: Kafka's state machines of partitions and replicas, as one rule.
+"""Leaders and ISRs that follow the online brokers: Kafka's partition and replica state machines.
 
-`settle` looks at partitions for which something may have changed, writes what follows, and has it told.  Which change
-it was does not matter, so that one that was told twice, late, or not at all comes to the same.
+Both are one rule here. `settle` checks partitions that may be affected by a change, writes their next states and
+notifies brokers. The kind of change does not matter, so a duplicate, late or missing notification has the same
+result.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 _LOG = logging.getLogger(__name__)
 
-# Returns a partition's next state: another one, or the same.
+# Returns a partition's next state, changed or not.
 Election = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr]
 
 
 class Leaders:
-    """Writes the states of partitions, which all else only reads."""
+    """The only writer of partition states."""
 
     def __init__(self, context: ControllerContext, batch: RequestBatch, *, has_recovery: bool) -> None:
-        """`has_recovery`: who was elected uncleanly is told to recover (KIP-704)."""
+        """Create the writer; with `has_recovery`, uncleanly elected leaders have to recover (KIP-704)."""
         self._context = context
         self._batch = batch
         self._has_recovery = has_recovery
@@ -35,9 +36,10 @@ class Leaders:
     def settle(
         self, partitions: Iterable[TopicPartition], also_told: Iterable[BrokerId] = (), *, are_new: bool = False
     ) -> Steps:
-        """Gives each partition, if it is there and stays, a leader if it can have one, and an ISR of who is online.
+        """Give each existing partition a leader if possible, and an ISR of online brokers.
 
-        Those that changed are told to all of their replicas, and those that did not to the brokers `also_told`.
+        Skips partitions being deleted. Changed states are sent to all replicas of the partition, and unchanged ones
+        to the brokers in `also_told`.
         """
         context = self._context
         asked = context.staying(partitions)
@@ -60,23 +62,23 @@ class Leaders:
                 self._batch.become(online & told, partition)
 
     def elect(self, partitions: Iterable[TopicPartition], election: Election) -> Steps:
-        """Gives each partition, if it is there and stays, the state that the election says, and tells its replicas."""
+        """Give each existing partition its elected state and notify its replicas, unless it is being deleted."""
         context = self._context
         asked = context.staying(partitions)
-        yield from self.read(asked)  # Leaders before Kafka 2.7 tell of their ISRs some seconds later.
+        yield from self.read(asked)  # Leaders before Kafka 2.7 report their ISRs some seconds later.
         changed = yield from self._elect(asked, election)
         for partition in changed:
             self._batch.become(context.online(partition), partition)
 
     def for_preferred(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Returns the state in which the partition's preferred replica leads; None if that replica can't."""
+        """Return the state in which the partition's preferred replica leads, or None if it can't."""
         elected = elections.for_preferred(state, self._context.replicas(partition), self._eligible(partition))
         return None if elected is None else elected.state
 
     def for_offline(
         self, partition: TopicPartition, state: LeaderAndIsr, *, may_be_unclean: bool
     ) -> LeaderAndIsr | None:
-        """Returns the state in which a partition without a leader has one; None if no replica can lead."""
+        """Return the state with a new leader for a partition without one, or None if no replica can lead."""
         elected = elections.for_offline(
             state,
             self._context.replicas(partition),
@@ -91,9 +93,9 @@ class Leaders:
         return elected.state
 
     def _elect(self, partitions: Iterable[TopicPartition], election: Election) -> Finding[dict[TopicPartition, None]]:
-        """Writes the next state of each partition; returns those that have changed.
+        """Write the next state of each partition and return the changed ones.
 
-        One whose znode was changed by somebody else is read, and elected for again.
+        If a znode was changed by another client, the state is read again and the election repeated.
         """
         context = self._context
         changed: dict[TopicPartition, None] = {}
@@ -113,7 +115,7 @@ class Leaders:
         return changed
 
     def read(self, partitions: Iterable[TopicPartition]) -> Steps:
-        """Takes in the states that partitions have in the tree, or that they have none."""
+        """Read the states of partitions from the tree, which may be missing."""
         context = self._context
         read = ReadStates([one for one in partitions if context.is_there(one)])
         if not read.partitions:
@@ -124,7 +126,7 @@ class Leaders:
         context.became(read.result)
 
     def _create(self, partitions: Iterable[TopicPartition]) -> Finding[Mapping[TopicPartition, LeaderAndIsr]]:
-        """Writes the first states of partitions that have none, and of whose replicas one is online; returns them."""
+        """Write and return the first states of partitions without state that have an online replica."""
         context = self._context
         firsts: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
@@ -141,7 +143,7 @@ class Leaders:
         return create.result.states
 
     def _may_be_unclean(self, partitions: Iterable[TopicPartition]) -> Finding[Mapping[TopicName, bool]]:
-        """Returns unclean.leader.election.enable of the topics for which it matters now."""
+        """Return unclean.leader.election.enable of the topics for which it matters now."""
         states = self._context.states
         lost = {
             partition.topic: None
@@ -158,9 +160,9 @@ class Leaders:
         return self._context.online(partition) - self._context.shutting_down
 
     def _next(self, partition: TopicPartition, state: LeaderAndIsr, *, may_be_unclean: bool) -> LeaderAndIsr:
-        """Returns what follows from who is online.
+        """Return the next state, derived from the online brokers.
 
-        Who is shutting down leads on as long as nobody else can, and is elected by nobody.
+        A leader that is shutting down continues while no other replica can lead, but is never elected.
         """
         online = self._context.online(partition)
         if state.leader not in online:

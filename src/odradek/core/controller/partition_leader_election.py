@@ -1,13 +1,13 @@
-"""Who leads a partition after something has changed: Kafka's elections (PartitionLeaderElectionAlgorithms, 3.9).
+"""Kafka's leader elections (PartitionLeaderElectionAlgorithms, 3.9).
 
-    for_offline             its leader is gone, or it never had one
-    for_preferred           the first of its replicas is to lead again
-    for_reassignment        its replicas become others
-    for_controlled_shutdown its leader is about to stop
+    for_offline             its leader is offline, or it never had one
+    for_preferred           its first replica is to lead again
+    for_reassignment        its replicas change
+    for_controlled_shutdown its leader is shutting down
 
-Each takes the replicas in the order of their assignment, and gives a leader only who is in the ISR, but for an unclean
-election.  None of them changes anything: an elected state becomes one when it is written to the tree, which also gives
-it its partition epoch.
+Each election considers replicas in assignment order and elects only a member of the ISR, except for an unclean
+election. None changes anything. An elected state takes effect when it is written to the tree, which also assigns its
+partition epoch.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ FIRST_EPOCH = LeaderEpoch(0)
 
 
 class ElectionType(IntEnum):
-    """Which replicas an election that a client asks for may choose, by the numbers of ElectLeaders."""
+    """The replicas eligible in a client's election, numbered as in ElectLeaders."""
 
-    PREFERRED = 0  # The first one, if it is in sync.
-    UNCLEAN = 1  # Of a partition without a leader any one, if none that is in sync lives.
+    PREFERRED = 0  # The first replica, if it is in sync.
+    UNCLEAN = 1  # For a partition without a leader: any replica, if no in-sync replica is alive.
 
 
 class Elected(NamedTuple):
-    """A partition's next state, with a leader epoch of its own.  Unclean: who leads may lack acknowledged records."""
+    """A partition's next state, with a new leader epoch; an unclean leader may lack acknowledged records."""
 
     state: LeaderAndIsr
     is_unclean: bool = False
 
 
 def first(replicas: Replicas, alive: Brokers) -> LeaderAndIsr | None:
-    """Returns the first state of a new partition: all that live are its ISR; None if none does."""
+    """Return a new partition's first state, with all live replicas as ISR, or None if none is alive."""
     isr = tuple(broker for broker in replicas if broker in alive)
     return LeaderAndIsr(isr[0], FIRST_EPOCH, isr) if isr else None
 
@@ -49,10 +49,10 @@ def first(replicas: Replicas, alive: Brokers) -> LeaderAndIsr | None:
 def for_offline(
     state: LeaderAndIsr, replicas: Replicas, alive: Brokers, *, may_be_unclean: bool, has_recovery: bool = True
 ) -> Elected | None:
-    """Elects a live replica of the ISR, or any live one where unclean.leader.election.enable says so; else None.
+    """Elect a live replica of the ISR, or any live one if unclean election is enabled; else None.
 
-    The ISR is then those of it that live; after an unclean election the leader alone, who has yet to recover (KIP-704),
-    if brokers know of that (`has_recovery`, from Kafka 3.2 on).
+    The new ISR contains the live members of the old one. After an unclean election it contains only the leader, which
+    still has to recover (KIP-704) if brokers support that (`has_recovery`, since Kafka 3.2).
     """
     leader = _first(replicas, alive & set(state.isr))
     if leader is not None:
@@ -65,13 +65,13 @@ def for_offline(
 
 
 def for_preferred(state: LeaderAndIsr, replicas: Replicas, alive: Brokers) -> Elected | None:
-    """Elects the first of the replicas, if it lives and is in the ISR, which stays; else None."""
+    """Elect the first replica if it is alive and in the ISR, which does not change; else None."""
     leader = _first(replicas[:1], alive & set(state.isr))
     return None if leader is None else Elected(_next(state, leader, state.isr))
 
 
 def for_reassignment(state: LeaderAndIsr, targets: Replicas, alive: Brokers) -> Elected | None:
-    """Elects one of the target replicas that lives and is in the ISR, which stays; else None."""
+    """Elect a target replica that is alive and in the ISR, which does not change; else None."""
     leader = _first(targets, alive & set(state.isr))
     return None if leader is None else Elected(_next(state, leader, state.isr))
 
@@ -79,7 +79,7 @@ def for_reassignment(state: LeaderAndIsr, targets: Replicas, alive: Brokers) -> 
 def for_controlled_shutdown(
     state: LeaderAndIsr, replicas: Replicas, alive: Brokers, stopping: Brokers
 ) -> Elected | None:
-    """Elects one that lives, is in the ISR and does not stop; the ISR is then those that don't stop; else None."""
+    """Elect a live ISR member that is not stopping, and remove stopping ones from the ISR; else None."""
     leader = _first(replicas, (alive & set(state.isr)) - stopping)
     if leader is None:
         return None
@@ -87,9 +87,9 @@ def for_controlled_shutdown(
 
 
 def without(state: LeaderAndIsr, gone: Brokers) -> LeaderAndIsr:
-    """Returns the state when these replicas have gone and nobody was elected for them.
+    """Return the state after these replicas failed without an election.
 
-    The last one of an ISR stays in it, since nobody else has all records: it is who may lead again.
+    The last member of an ISR stays in it, because only it has all records and may lead again.
     """
     leader = NO_BROKER if state.leader in gone else state.leader
     isr = tuple(broker for broker in state.isr if broker not in gone) or state.isr[-1:]

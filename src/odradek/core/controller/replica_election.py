@@ -1,9 +1,9 @@
-"""Elections that somebody asks for, and leadership that goes back to preferred replicas by itself.
+"""Requested elections, and automatic moves of leadership to preferred replicas.
 
-ElectLeaders                              each partition hears what became of it
-/admin/preferred_replica_election         nobody hears anything but in the log
-auto.leader.rebalance.enable              for brokers that lead too little of what they should
-unclean.leader.election.enable, altered   for partitions that have no leader
+ElectLeaders                              the answer has the result for each partition
+/admin/preferred_replica_election         the result is only in the log
+auto.leader.rebalance.enable              for brokers that lead too few of their preferred partitions
+unclean.leader.election.enable, altered   for partitions without a leader
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNKNOWN = ElectionEnd(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does 
 BEING_DELETED = ElectionEnd(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
 NOT_NEEDED = ElectionEnd(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 
-# The error, and the class in Apache Kafka that its text names.
+# The error, and the class in Apache Kafka named in its text.
 _FAILURES = {
     ElectionType.PREFERRED: (
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -37,13 +37,13 @@ _FAILURES = {
 
 
 def failed(partition: TopicPartition, election_type: ElectionType) -> ElectionEnd:
-    """Returns the end of an election in which no replica could be elected."""
+    """Return the result of an election in which no replica could be elected."""
     error, strategy = _FAILURES[election_type]
     return ElectionEnd(error, f"Failed to elect leader for partition {partition} under strategy {strategy}")
 
 
 def elect_leaders(event: ElectLeaders, context: ControllerContext, leaders: Leaders) -> Steps:
-    """Elects for the partitions that need it; the answer has the end of each."""
+    """Elect leaders for the partitions that need it; the answer has the result for each."""
     ends: dict[TopicPartition, ElectionEnd] = {}
     asked: list[TopicPartition] = []
     for partition in event.partitions:
@@ -69,7 +69,7 @@ def elect_leaders(event: ElectLeaders, context: ControllerContext, leaders: Lead
         return elected
 
     yield from leaders.elect(asked, election)
-    for partition in asked:  # Those without a state: none of their replicas has lived yet.
+    for partition in asked:  # Partitions without a state, because none of their replicas has been alive yet.
         ends.setdefault(partition, failed(partition, event.election_type))
     event.answer = {partition: ends[partition] for partition in event.partitions}
 
@@ -83,7 +83,7 @@ def _is_needed(
 
 
 def preferred(context: ControllerContext, leaders: Leaders) -> Election:
-    """Returns the election of preferred replicas where they can lead; who leads stays where they can't."""
+    """Return the election of preferred replicas; the current leader stays if they can't lead."""
 
     def election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
         if not _is_needed(ElectionType.PREFERRED, partition, state, context):
@@ -94,10 +94,10 @@ def preferred(context: ControllerContext, leaders: Leaders) -> Election:
 
 
 def imbalanced(context: ControllerContext, leaders: Leaders, percentage: int) -> list[TopicPartition]:
-    """Returns the partitions that their preferred replicas should and can lead.
+    """Return the partitions that their preferred replicas should and can lead.
 
-    Of a broker they are all, or none if others lead no more than `percentage` of those that it should lead.  While a
-    reassignment goes on there are none.
+    A broker's partitions are either all included, or none if others lead at most `percentage` of the partitions that
+    it should lead. During a reassignment there are none.
     """
     if any(topic.adding or topic.removing for topic in context.topics.values()):
         return []
@@ -119,7 +119,7 @@ def imbalanced(context: ControllerContext, leaders: Leaders, percentage: int) ->
 
 
 def without_leader(context: ControllerContext, name: TopicName | None) -> Iterator[TopicPartition]:
-    """Yields the partitions of a topic, or of all, that have nobody to lead them."""
+    """Yield the partitions of one topic, or of all topics, that have no live leader."""
     for partition in context.all_partitions() if name is None else context.partitions_of(name):
         state = context.states.get(partition)
         if state is not None and state.leader not in context.online(partition):

@@ -1,1 +1,1 @@
-"""What coordinators of groups and transactions have in common: state that is kept in a topic, a shard per partition."""
+"""The common part of group and transaction coordinators: state in a topic, one shard per partition."""

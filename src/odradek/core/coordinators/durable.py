@@ -1,4 +1,4 @@
-"""Pending writes: answers and next steps that wait until a write is as safe as acks=all makes it."""
+"""Pending writes: answers and next steps that wait until a write is as safe as with acks=all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from odradek.core.partition.staging import Append
 T = TypeVar("T")
 Step = Callable[[Moment], None]
 
-WRITE_TIMEOUT_MS = 5000  # After this the client is told to try again; what was written stays.
+WRITE_TIMEOUT_MS = 5000  # After this the client receives a retriable error; the written data stays.
 
 
 class Written:
-    """A pending write to one partition, and the condition that it is safe.  `failure` says why it never will be."""
+    """A pending write to one partition and the condition that it is safe.
+
+    `failure` is the reason if it can never become safe.
+    """
 
     __slots__ = ("_append",)
 
@@ -42,7 +45,7 @@ class Written:
 
     @property
     def lost(self) -> ErrorCode | None:
-        """The partition's own reason, for those who do not ask a coordinator."""
+        """Return the partition's own error, for callers that are not clients of a coordinator."""
         return self._append.failure
 
     @property
@@ -61,14 +64,14 @@ class Written:
         return self.is_settled
 
     def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
-        """Calls `answer` with NONE once the write is safe, or with what went wrong; at once if that is known now."""
+        """Call `answer` with NONE once the write is safe, or with its error; at once if already known."""
         if self.is_settled:
             return answer(self.code)
         return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
 
     @property
     def code(self) -> ErrorCode:
-        """NONE once the write is safe; until then, or if it was lost, the error that its client gets."""
+        """Return NONE once the write is safe; before that, or if it was lost, the error for its client."""
         if self.is_safe:
             return ErrorCode.NONE
         return self.failure or ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -78,20 +81,20 @@ class AllWritten:
     """Several writes, and the condition that all of them are settled."""
 
     def __init__(self, all_of_them: Iterable[Written]) -> None:
-        # Of many writes by one leader the last one is safe last.
+        # Of several writes by one leader, the last one becomes safe last.
         self._all = list({one.leading: one for one in all_of_them}.values())
-        self._left = self._all.copy()  # Those that were not settled when last looked at.
+        self._left = self._all.copy()  # Writes that were unsettled at the last check.
 
     @property
     def is_settled(self) -> bool:
         left = self._left
-        while left and left[-1].is_settled:  # Each is looked at until it is settled, and not after.
+        while left and left[-1].is_settled:  # No write is checked again once it is settled.
             left.pop()
         return not left
 
     @property
     def code(self) -> ErrorCode:
-        """The code of the first write that is not safe; NONE if all are."""
+        """Return the code of the first write that is not safe, or NONE if all are."""
         return next((one.code for one in self._all if one.code), ErrorCode.NONE)
 
     @property
@@ -102,20 +105,20 @@ class AllWritten:
         return self.is_settled
 
     def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
-        """Calls `answer` once all writes are settled or time is up; `answer` asks each for its code."""
+        """Call `answer` once all writes are settled or time is up; it reads the code of each write."""
         if self.is_settled:
             return answer()
         return Parked(self, now.steady + timeout_ms, answer)
 
 
 class NextSteps:
-    """Steps that are taken when a write is safe: a transaction's markers, once nobody can take its decision back."""
+    """Steps that run when a write is safe, such as a transaction's markers after its decision."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, list[tuple[Written, Step, Step | None]]] = {}
 
     def when_safe(self, written: Written, step: Step, now: Moment, lost: Step | None = None) -> None:
-        """Calls `step` once the write is safe, which may be now; `lost` instead if its log is lost before."""
+        """Call `step` once the write is safe, which may be now, or `lost` if its log is lost first."""
         if written.is_safe:
             step(now)
         elif written.failure is None:
@@ -124,14 +127,15 @@ class NextSteps:
             lost(now)
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
-        """Takes the steps that can be taken, after more of the partition became safe or its leadership was lost."""
+        """Run the due steps after more of the partition became safe or its leadership was lost."""
         for written, step, lost in self._waiting.pop(name, ()):
             self.when_safe(written, step, now, lost)
 
     def keep_house(self, now: Moment) -> None:
-        """Calls `lost` for logs that went before their sync began, and so are in no sync that ends; once a second.
+        """Run steps that no other event triggers; called once a second.
 
-        Takes steps, too, that became safe without that more of the partition did, as when others joined the ISR.
+        Calls `lost` for logs that ended before their sync began, which no completed sync includes. Also runs steps of
+        writes that became safe without progress of the partition, as when followers join the ISR.
         """
         waiting = self._waiting.items()
         for name in [name for name, some in waiting if any(one[0].is_settled for one in some)]:

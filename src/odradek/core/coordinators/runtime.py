@@ -1,4 +1,4 @@
-"""What a coordinator needs of the broker it belongs to."""
+"""A coordinator's interface to its broker."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from odradek.record.record_batch import Batch
 
 
 class AppendState(Protocol):
-    """Writes one batch to a partition of a state topic, as acks=all, now.  Raises Refused with nothing written."""
+    """Writer of one batch to a state topic's partition with acks=all; raises Refused and writes nothing."""
 
     def __call__(self, leading: Leading, batch: Batch, now: Moment) -> Append: ...
 
 
 class Runtime(NamedTuple):
-    """A coordinator's handles on its broker: `view` is called each time, as the cluster changes.
+    """A coordinator's handles on its broker.
 
-    `compact` has a partition's log compacted soon.  `protocol` has the versions in which state is written.
+    `view` is called each time, because the cluster changes. `compact` schedules compaction of a partition's log.
+    `protocol` has the versions in which state is written.
     """
 
     broker_id: BrokerId

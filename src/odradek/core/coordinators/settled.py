@@ -1,7 +1,7 @@
-"""An answer about a coordinator's state waits until all that the state came from is as safe as acks=all makes it.
+"""A committed read: answers wait until the coordinator state behind them is as safe as with acks=all.
 
-State is changed when its record is written, which is before it is durable.  Who reads it in between and is answered at
-once would know what a crash may take back.
+State changes when its record is written, which is before it is durable. Without the wait, a reader could receive
+state that a crash may undo.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NEVER = Offset(INT64_MAX)
 
 
 class Settled:
-    """The condition that all that these partitions of a state topic hold now is safe (a committed read)."""
+    """The condition that the current contents of these state topic partitions are safe (a committed read)."""
 
     __slots__ = ("_ends",)
 
@@ -34,11 +34,11 @@ class Settled:
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing has to be waited for."""
+        """Return whether there is nothing to wait for."""
         return self.fulfilled_by(None, None)
 
     def code_of(self, leading: Leading) -> ErrorCode:
-        """Returns NONE, or the error to answer with if what was read of this partition is not safe."""
+        """Return NONE, or the error to answer with if the contents read from this partition are not safe."""
         if _is_safe(leading, self._ends[leading]):
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if leading.ended is None else ErrorCode.NOT_COORDINATOR

@@ -1,6 +1,7 @@
-"""Loads a shard's state from its log: replays the records in order, and the ends of transactions.
+"""Load of a shard's state from its log: replays records and transaction ends in order.
 
-The slices are taken on the loop; reading and replaying them may be done beside it, since nobody has the state yet.
+The slices are taken on the event loop. They may be read and replayed in a thread, because the state is not in use
+yet.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 
 
 class Replayed(Protocol):
-    """State that is made from records."""
+    """State that is built from records."""
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
-        """Takes in one record; `producer` is NOBODY for one that belongs to no transaction."""
+        """Apply one record; `producer` is NOBODY for a record outside a transaction."""
 
     def is_replaceable(self, key: bytes) -> bool:
-        """True if a record with this key says all that one before it said, where both have values and no producer."""
+        """Return whether a record with this key fully replaces an earlier one with the same key.
+
+        This applies if both have values and no producer.
+        """
 
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """Commits or drops what was written in the producer's transaction."""
+        """Commit or drop the records of the producer's transaction."""
 
 
 def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
-    """Returns the log from `start` up to, not including, `end`: a slice for each segment.  Raises DiskFailed."""
+    """Return the log from `start` to `end` (exclusive) as one slice per segment, or raise DiskFailed."""
     slices, offset = [], start
     bounds = [segment.base_offset for segment in log.segments[1:]] + [end]
     for bound in bounds:
@@ -49,7 +53,10 @@ def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
 
 
 def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
-    """Replays all records into `state` and returns how many they were.  Raises Refused(CORRUPT_MESSAGE); DiskFailed."""
+    """Replay all records into `state` and return their number.
+
+    Raises Refused(CORRUPT_MESSAGE) or DiskFailed.
+    """
     replaying = Replaying(state)
     for one in slices:
         for batch in _batches(one):
@@ -59,18 +66,18 @@ def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
 
 
 class Replaying:
-    """Decodes records by the thousand, and of those that replace each other has the state decode the last alone.
+    """A replay in thousands of records; of records that replace each other only the last is applied.
 
-    The state gets what it would get from all records, in an order that comes to the same: where one comes that does not
-    merely replace another, all that were held back come before it.
+    The result is the same as replaying all records. Before any record that does more than replace another, all held
+    records are applied.
     """
 
     def __init__(self, state: Replayed) -> None:
         self.count = 0
         self._state = state
         self._decoder = Decoder(True, True, False)
-        self._producer = NOBODY  # In whose transaction the records in the decoder are.
-        self._latest: dict[bytes, bytes] = {}  # Held back; in the order of the first with each key.
+        self._producer = NOBODY  # The transaction's producer, for the records in the decoder.
+        self._latest: dict[bytes, bytes] = {}  # Held records, in the order of the first with each key.
 
     def take(self, batch: Batch) -> None:
         if batch.is_control:
@@ -83,7 +90,7 @@ class Replaying:
         if producer != self._producer:
             self.finish()
             self._producer = producer
-        if batch.records_count:  # None are what compaction leaves to keep a producer's last sequence.
+        if batch.records_count:  # Compaction leaves empty batches to keep a producer's last sequence.
             add(self._decoder, batch)
         decoder = self._decoder
         if decoder.rows >= DECODED_ROWS_MAX or decoder.keys.size + decoder.values.size >= CHUNK_BYTES:
@@ -119,7 +126,7 @@ def _producer_of(batch: Batch) -> ProducerIdAndEpoch:
 
 
 def _batches(one: FileSlice) -> Iterator[Batch]:
-    """Reads batches, a chunk at a time; a batch that is cut at a chunk's end is read again with the next chunk."""
+    """Read batches in chunks; a batch cut at the end of a chunk is read again with the next chunk."""
     position, wanted = 0, CHUNK_BYTES
     while position < one.size:
         data = one.part(position, min(wanted, one.size - position)).read()
@@ -130,6 +137,6 @@ def _batches(one: FileSlice) -> Iterator[Batch]:
         if used:
             position, wanted = position + used, CHUNK_BYTES
         elif len(data) < LOG_OVERHEAD_BYTES or wanted >= one.size:
-            return  # Nothing whole is left.
+            return  # No complete batch is left.
         else:
             wanted = max(_OFFSET_AND_LENGTH.unpack_from(data)[1] + LOG_OVERHEAD_BYTES, wanted * 2)

@@ -1,11 +1,11 @@
-"""The shards of one coordinator: for each partition of its state topic that is led here, the state that lies in it.
+"""The shards of one coordinator: the state in each partition of its state topic that is led here.
 
     partition opened ──> small log: loaded at once
-                    └──> large log: Load, an effect ──> loaded beside the loop ──> installed
-    meanwhile COORDINATOR_LOAD_IN_PROGRESS; on any other broker NOT_COORDINATOR
+                    └──> large log: Load, an effect ──> loaded in a thread ──> installed
+    until then COORDINATOR_LOAD_IN_PROGRESS; on any other broker NOT_COORDINATOR
 
-A log that has grown far beyond the state in it is compacted, before the cleaner would come to it by its dirty ratio: it
-is read as a whole when the partition is loaded.
+Loading a partition reads its whole log. So a log much larger than its state is compacted before the cleaner selects
+it by its dirty ratio.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.log.log.log import Log
 _LOG = logging.getLogger(__name__)
 
 LOADED_AT_ONCE_BYTES = 256 * 1024
-# Less would be little to read, and many small files to sync.
+# A smaller log is quick to read, and compaction would sync many small files.
 COMPACTED_FROM_BYTES = 2 * MIB
 COMPACTED_AT_TIMES = 4
 
@@ -36,17 +36,20 @@ class Shard(loading.Replayed, Protocol):
     """The state of one partition of a state topic."""
 
     def begin(self, now: Moment) -> None:
-        """Starts the loaded shard: sets timers, finishes what a crash interrupted."""
+        """Start the loaded shard: set timers and finish work interrupted by a crash."""
 
     def end(self) -> None:
-        """Ends the shard, which moved to another broker or lost its log: cancels timers, answers waiting requests."""
+        """End the shard, which moved to another broker or lost its log.
+
+        Cancels timers and answers waiting requests.
+        """
 
 
 SomeShard = TypeVar("SomeShard", bound=Shard)
 
 
 class Load(NamedTuple):
-    """An effect: make a shard's state from its log below `end`, in a thread; `Broker.loaded` gets how that ended."""
+    """An effect: build a shard's state from its log below `end`, in a thread, for `Broker.loaded`."""
 
     name: TopicPartition
     slices: list[FileSlice]
@@ -62,7 +65,7 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The end of a Load."""
+    """The outcome of a Load."""
 
     load: Load
     failure: DiskFailed | Refused | None
@@ -74,7 +77,7 @@ class Shards(Generic[SomeShard]):
     def __init__(
         self, topic: TopicName, make: Callable[[Leading], SomeShard], ask: Callable[[Load], None], runtime: Runtime
     ) -> None:
-        """`ask` has the shell carry out a Load."""
+        """Create the shards; `ask` requests a Load from the shell."""
         self.topic = topic
         self._make = make
         self._ask = ask
@@ -83,7 +86,7 @@ class Shards(Generic[SomeShard]):
         self._loading: dict[int, SomeShard] = {}
         self._led: dict[int, Leading] = {}
         self._growths: dict[int, _Growth] = {}
-        self._without_files: set[int] = set()  # Partitions that were to be loaded when no descriptor was free.
+        self._without_files: set[int] = set()  # Partitions whose load failed for lack of a file descriptor.
 
     def __iter__(self) -> Iterator[SomeShard]:
         return iter(list(self._shards.values()))
@@ -93,9 +96,9 @@ class Shards(Generic[SomeShard]):
         return bool(self._loading)
 
     def elsewhere(self, key: str) -> BrokerId | None:
-        """Returns the broker that coordinates the key, which may be NO_BROKER; None if it is this one.
+        """Return the broker that coordinates the key, possibly NO_BROKER, or None if it is this one.
 
-        Also None if there is no state topic: then it is found out here that nobody does.
+        Also returns None without a state topic; the missing coordinator is then detected here.
         """
         view = self._runtime.view()
         topic = view.topics.get(self.topic) if len(view.brokers) > 1 else None
@@ -107,25 +110,25 @@ class Shards(Generic[SomeShard]):
         return None if is_here else leader
 
     def leading(self, key: str) -> Leading | None:
-        """Returns the leadership of the partition that has the key; None if another broker leads it."""
+        """Return the leadership of the key's partition, or None if another broker leads it."""
         topic = self._runtime.view().topics.get(self.topic)
         return None if topic is None else self._led.get(partition_for(key, len(topic.partitions)))
 
     def partition_of(self, key: str) -> int:
-        """Returns the partition that has the key.  Raises Refused(COORDINATOR_NOT_AVAILABLE) without a state topic."""
+        """Return the key's partition; Refused(COORDINATOR_NOT_AVAILABLE) without a state topic."""
         topic = self._runtime.view().topics.get(self.topic)
         if topic is None:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} yet")
         return partition_for(key, len(topic.partitions))
 
     def find(self, key: str) -> SomeShard:
-        """Returns the shard that has the key.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Return the key's shard, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         if self._runtime.view().topics.get(self.topic) is None:
             raise Refused(ErrorCode.NOT_COORDINATOR)
         return self.shard(self.partition_of(key))
 
     def shard(self, index: int) -> SomeShard:
-        """Returns the shard of a partition.  Raises Refused as `find`."""
+        """Return the shard of a partition, or raise Refused as `find` does."""
         shard = self._shards.get(index)
         if shard is None:
             is_loading = index in self._loading
@@ -135,10 +138,10 @@ class Shards(Generic[SomeShard]):
             raise Refused(ErrorCode.NOT_COORDINATOR)
         return shard
 
-    # Coming and going.
+    # Leadership changes.
 
     def adopt(self, leading: Leading, now: Moment) -> None:
-        """Loads a partition of the topic that is led here from now on; one that is led already goes on as it is."""
+        """Load a partition of the topic that is now led here; an unchanged leadership is ignored."""
         index = leading.name.partition
         if self._led.get(index) is leading:
             return
@@ -166,16 +169,16 @@ class Shards(Generic[SomeShard]):
             self._ask(load)
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
-        """Takes in the end of a Load."""
+        """Process the outcome of a Load."""
         load = loaded.load
         index = load.name.partition
         state = self._loading.get(index)
         if state is None or state is not load.state:
-            return  # This broker resigned meanwhile.
+            return  # This broker has resigned since.
         assert index not in self._shards, "a shard is loading or serving, never both"
         leading, failure = self._led[index], loaded.failure
         if failure is None and leading.ended is None and leading.log.end_offset > load.end:
-            self._load(leading, load.end, state, now)  # Markers of transactions were written meanwhile.
+            self._load(leading, load.end, state, now)  # Transaction markers were written during the load.
             return
         if isinstance(failure, DiskFailed) and failure.is_out_of_files:
             _LOG.warning("%s is loaded later: %s", load.name, failure)
@@ -190,7 +193,7 @@ class Shards(Generic[SomeShard]):
         state.begin(now)
 
     def resign(self, index: int) -> None:
-        """Ends the shard of a partition that another broker leads now, or that is gone."""
+        """End the shard of a partition that is deleted or now led by another broker."""
         self._led.pop(index, None)
         self._loading.pop(index, None)
         self._without_files.discard(index)
@@ -202,7 +205,7 @@ class Shards(Generic[SomeShard]):
     # Periodic tasks.
 
     def keep_house(self, now: Moment) -> None:
-        """Loads shards that found no free descriptor, and has logs compacted that have grown far beyond their state."""
+        """Load shards that found no free descriptor, and compact logs much larger than their state."""
         again, self._without_files = self._without_files, set()
         for index in again:
             assert index in self._loading, "who waits for a descriptor is asked to come again, not sent away"
@@ -224,7 +227,7 @@ class Shards(Generic[SomeShard]):
 
 
 class _Growth:
-    """How large one log may become before it is compacted, in bytes."""
+    """The size in bytes at which one log is compacted."""
 
     __slots__ = ("_cleaned_to", "_limit")
 
@@ -233,10 +236,13 @@ class _Growth:
         self._limit = COMPACTED_FROM_BYTES
 
     def is_too_much(self, log: Log) -> bool:
-        """True if the log is to be compacted, which is said once; again if nothing came of it and it has doubled."""
+        """Return whether the log must be compacted now.
+
+        Returns True once, and again only if compaction had no effect and the log has doubled.
+        """
         if log.compaction.cleaned_to != self._cleaned_to:
             self._cleaned_to = log.compaction.cleaned_to
-            # Without what was written since the pass began.
+            # Excludes data written since the pass began.
             compacted = sum(segment.size for segment in log.segments if segment.base_offset < log.compaction.cleaned_to)
             self._limit = max(COMPACTED_FROM_BYTES, COMPACTED_AT_TIMES * compacted)
         if log.size <= self._limit:

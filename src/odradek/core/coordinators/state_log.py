@@ -1,7 +1,7 @@
-"""The writing side of one partition of a state topic: records in Kafka's formats, one batch for a change.
+"""The writing side of one partition of a state topic: Kafka's record formats, one batch per change.
 
-A change is one batch, so a crash leaves all of it or nothing.  State follows the log: it is changed when the batch is
-written, and made again from the log by whoever loads it (shard_loading.py).
+A change is one batch, so a crash keeps all of it or nothing. State follows the log: it changes when the batch is
+written, and is rebuilt from the log by shard_loading.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.record.internal.internal_codec import encode
 from odradek.record.record_batch import Batch
 
 TOO_LARGE = ErrorCode.UNKNOWN_SERVER_ERROR
-# What a failed write is to whoever asked: the coordinator can't do it now, or is none any more.
+# Error codes of failed writes as coordinator errors: not available now, or not coordinator anymore.
 _FAILURES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -34,9 +34,9 @@ _FAILURES = {
 
 
 class StateRecord(NamedTuple):
-    """A record of a state topic: a key and its value from now on; None is a tombstone.
+    """A record of a state topic: a key and its new value; None is a tombstone.
 
-    `version` is that in which the value is written, where it differs from that of its class.
+    `version` is the version of the value, if it differs from the version of its class.
     """
 
     key: object
@@ -45,7 +45,7 @@ class StateRecord(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """The producer in whose transaction records are written; NOBODY for records that belong to none."""
+    """The producer of a transaction's records; NOBODY for records outside transactions."""
 
     id: ProducerId
     epoch: ProducerEpoch
@@ -55,7 +55,7 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER, NO_PRODUCER_EPOCH)
 
 
 class StateLog:
-    """Writes one partition's records; `versions` are those in which values are written, by their class."""
+    """Writer of one partition's records; `versions` maps the class of a value to its version."""
 
     def __init__(self, leading: Leading, versions: Mapping[type, int], runtime: Runtime) -> None:
         self.leading = leading
@@ -67,12 +67,12 @@ class StateLog:
         return self.leading.name
 
     def append(self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """Writes records as one batch.  Raises Refused (COORDINATOR_NOT_AVAILABLE, ...) with nothing written."""
+        """Write records as one batch, or raise Refused (COORDINATOR_NOT_AVAILABLE, ...) and write nothing."""
         assert records, "a change is at least one record"
         return self.append_encoded(self.encoded(records, now.wall, producer), now)
 
     def append_encoded(self, batch: bytearray, now: Moment) -> Written:
-        """Writes a batch that `encoded` made.  Raises Refused as `append`."""
+        """Write a batch made by `encoded`, or raise Refused as `append` does."""
         try:
             append = self._runtime.append(self.leading, Batch.trusted(batch), now)
         except Refused as refused:
@@ -80,14 +80,14 @@ class StateLog:
         return Written(append)
 
     def inherited(self) -> Written:
-        """Returns all that the log holds now as one write: of an earlier leader's, others in sync may lack the end."""
+        """Return the whole log as one write; in-sync followers may lack the end from an earlier leader."""
         log = self.leading.log
         return Written(Append(self.leading, log.start_offset, log.end_offset, NO_TIMESTAMP, needs_sync=False))
 
     def encoded(
         self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY
     ) -> bytearray:
-        """Encodes the batch of one change.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
+        """Encode the batch of one change; Refused(INVALID_REQUEST) if a string is too long."""
         encoded = (encode(one.key, one.value, self._version_of(one)) for one in records)
         return encode_batch(
             ((key, value, (), time) for key, value in encoded),

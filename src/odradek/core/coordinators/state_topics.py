@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state: how they are made, and which partition has which key."""
+"""The topics of coordinator state: their settings, and the mapping of keys to partitions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from odradek.core.topics.topic_plans import TopicSpec
 
 OFFSETS_FACTOR = "offsets.topic.replication.factor"
 TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
-# The defaults of a broker that is alone, where Kafka's would have state topics wait for brokers that never come.
+# Defaults for a single broker; with Kafka's defaults, state topics would wait for brokers that never start.
 ALONE = {OFFSETS_FACTOR: "1", TRANSACTIONS_FACTOR: "1", TRANSACTIONS_MIN_ISR: "1"}
 INT32_SIGN = 1 << 31
 _INT32 = (1 << 32) - 1
 
 
 def spec(name: TopicName, configs: BrokerConfigs) -> TopicSpec:
-    """Returns how a topic of this name is made on first use: a state topic its own way, any other by the defaults."""
+    """Return the spec for creating a topic on first use; topics other than state topics use defaults."""
     if name == CONSUMER_OFFSETS:
         prefix, factor, more = "offsets.topic", OFFSETS_FACTOR, {"compression.type": "producer"}
     elif name == TRANSACTION_STATE:
@@ -30,7 +30,7 @@ def spec(name: TopicName, configs: BrokerConfigs) -> TopicSpec:
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
+    """Return Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for place in range(0, len(data), 2):
@@ -39,9 +39,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, count: int) -> int:
-    """Returns which of `count` partitions has a group or a transactional id: by Java's hash of the text, as Kafka.
+    """Return the partition of a group or transactional id out of `count`, by Java's hash as in Kafka.
 
-    The one hash without an absolute value, -2^31, counts as 0.
+    The one hash without an absolute value, -2^31, becomes 0.
     """
     value = abs(java_hash(key))
     return (0 if value == INT32_SIGN else value) % count

@@ -1,7 +1,7 @@
-"""Deletes offsets that nobody has needed for offsets.retention.minutes, and groups of which nothing is left then.
+"""Deletion of offsets unused for offsets.retention.minutes, and of groups that become empty.
 
-They are looked for every offsets.retention.check.interval.ms, a part at a time: looking at all offsets of a large
-broker at once would keep everybody else waiting.
+Each offsets.retention.check.interval.ms, all offsets are checked in parts. Checking every offset of a large broker at
+once would delay all other requests.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 _LOG = logging.getLogger(__name__)
 
-OFFSETS_AT_ONCE = 10_000  # Looked at in one tick.
+OFFSETS_AT_ONCE = 10_000  # Checked in one tick.
 LOOKED_AT_ONCE = 100
 
 
 class Expiry:
-    """The expiry of one broker's offsets.  About `at_once` offsets are looked at in one tick."""
+    """Expiry of one broker's offsets, which checks about `at_once` offsets in one tick."""
 
     def __init__(self, configs: BrokerConfigs, at_once: int = OFFSETS_AT_ONCE) -> None:
         self._retention_ms = configs.int("offsets.retention.minutes") * MINUTE_MS
         self._interval_ms = configs.int("offsets.retention.check.interval.ms")
         self._at_once = at_once
         self._last: int | None = None
-        self._left: deque[tuple[GroupShard, str]] = deque()  # Groups to be looked at yet.
+        self._left: deque[tuple[GroupShard, str]] = deque()  # Groups still to be checked.
 
     def tick(self, shards: Iterable[GroupShard], now: Moment) -> Iterator[None]:
-        """Looks at some groups; called about once a second.  Between two slices groups and offsets may change."""
+        """Check some groups; called about once a second.
+
+        Groups and offsets may change between two slices.
+        """
         here = dict.fromkeys(shards)
         if self._last is None:
             self._last = now.steady
@@ -48,7 +51,7 @@ class Expiry:
         while self._left and seen < self._at_once:
             shard, group_id = self._left.popleft()
             group = shard.groups.get(group_id)
-            if group is not None and shard in here:  # Neither the group nor the shard went meanwhile.
+            if group is not None and shard in here:  # Both the group and the shard still exist.
                 seen += 1 + shard.offsets.count_of_group(group_id)
                 try:
                     yield from expire(shard, group, self._retention_ms, now)
@@ -58,7 +61,7 @@ class Expiry:
 
 
 def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> Iterator[None]:
-    """Forgets the expired offsets of one group, and the group if nothing else was left of it.  Raises Refused."""
+    """Delete the expired offsets of one group, and the group if nothing remains of it, or raise Refused."""
     offsets = shard.offsets
     for topic in list(offsets.of_group(group.id)):
         indexes = list(offsets.of_group(group.id).get(topic, ()))

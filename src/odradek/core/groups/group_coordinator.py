@@ -1,4 +1,4 @@
-"""The coordinator of groups: finds a group's shard, makes groups, and does the periodic tasks."""
+"""The group coordinator: finds a group's shard, creates groups and runs the periodic tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.core.partition.leading import Leading
 
 REPLAYS: dict[type, Replay] = {**classic.REPLAYS, **consumer.REPLAYS}
 
-FORGOTTEN_AT_ONCE = 100  # Offsets of deleted topics; half a millisecond.
+FORGOTTEN_AT_ONCE = 100  # Offsets of deleted topics; takes half a millisecond.
 
 
 class GroupCoordinator:
@@ -37,36 +37,39 @@ class GroupCoordinator:
         return GroupShard(leading, self.runtime, REPLAYS, classic.ClassicGroup)
 
     def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
-        """Returns the group's shard.
+        """Return the group's shard.
 
-        Raises Refused: INVALID_GROUP_ID for "" unless `may_be_empty` (no member joins a group "", but offsets may be
-        kept in its name), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        Raises Refused: INVALID_GROUP_ID for "" unless `may_be_empty` (no member joins a group named "", but offsets
+        may be committed under that name), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not group_id and not may_be_empty:
             raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
         return self.shards.find(group_id)
 
     def group(self, group_id: str) -> Group:
-        """Returns the group.  Raises Refused, also GROUP_ID_NOT_FOUND."""
+        """Return the group, or raise Refused, also with GROUP_ID_NOT_FOUND."""
         return self.shard_of(group_id).group(group_id)
 
     def topics_deleted(self, deleted: Collection[TopicName], now: Moment) -> Iterator[None]:
-        """Forgets the offsets of these topics, in slices.  Groups see by the view's version that topics changed."""
+        """Delete the offsets of these topics in slices.
+
+        Groups detect the change of topics by the version of the metadata view.
+        """
         for shard in self.shards:
             for places in shard.offsets.places_of_topics(deleted):
                 for start in range(0, len(places), FORGOTTEN_AT_ONCE):
-                    with suppress(Refused):  # Offsets that stay expire some day.
+                    with suppress(Refused):  # Remaining offsets expire eventually.
                         shard.write(tombstones(places[start : start + FORGOTTEN_AT_ONCE]), now)
                     yield
                 yield
             yield
 
     def ended(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """Commits or drops the offsets of a transaction whose marker was written to a partition of our state topic."""
-        with suppress(Refused):  # Whoever loads the shard finds the marker in the log.
+        """Commit or drop the offsets of a transaction after its marker is written to our state topic."""
+        with suppress(Refused):  # A broker that loads the shard finds the marker in the log.
             self.shards.shard(index).replay_end(producer, is_commit=is_commit)
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """Does the periodic tasks, about once a second, in slices."""
+        """Run the periodic tasks in slices, about once a second."""
         self.shards.keep_house(now)
         yield from self._expiry.tick(self.shards, now)

@@ -1,7 +1,7 @@
-"""A commit of offsets, by a member of a group or by somebody who only keeps offsets there.
+"""A commit of offsets, by a group member or by a client that only stores offsets in the group.
 
-The whole commit is one batch in the log.  One that names a group nobody has heard of makes it, if the committer claims
-no membership: a group of offsets, without members.
+The whole commit is one batch in the log. A commit without membership to an unknown group creates a group that has
+offsets but no members.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from odradek.core.kernel.moment import Moment
 from odradek.record.internal.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 
 NO_RETENTION = -1
-GROUP_ID_NOT_FOUND_SINCE = 9  # The first version of OffsetCommit that knows the error.
+GROUP_ID_NOT_FOUND_SINCE = 9  # The first version of OffsetCommit with this error.
 
 
 class Committer(NamedTuple):
-    """Who commits, as the request says.  `version` is that of OffsetCommit, with a producer that of TxnOffsetCommit.
+    """The committer, as named in the request.
 
-    With a producer the offsets count when its transaction commits.
+    `version` is the version of OffsetCommit or, with a producer, of TxnOffsetCommit. With a producer, the offsets
+    take effect when its transaction commits.
     """
 
     group_id: str
@@ -44,7 +45,7 @@ class Committer(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """One partition's offset, as it shall be kept."""
+    """The offset to store for one partition."""
 
     topic: TopicInfo
     partition: int
@@ -53,7 +54,7 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str | None
 
     def has_more_than(self, length_max: int) -> bool:
-        """True if the metadata is longer, in UTF-16 code units, as Java counts."""
+        """Return whether the metadata is longer than `length_max` UTF-16 code units, Java's measure."""
         text = self.metadata or ""
         if len(text) * 2 <= length_max:
             return False
@@ -61,13 +62,16 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A code for each partition.  Those with NONE are committed when `written` is safe; None: all were refused."""
+    """An error code for each partition.
+
+    Partitions with NONE are committed when `written` is safe. `written` is None if all were refused.
+    """
 
     codes: list[ErrorCode]
     written: Written | None
 
     def codes_after(self, failure: ErrorCode) -> list[ErrorCode]:
-        """Returns the codes once the end of the write is known."""
+        """Return the codes once the result of the write is known."""
         return [code or failure for code in self.codes] if failure else self.codes
 
 
@@ -78,7 +82,7 @@ def commit(
     now: Moment,
     retention_ms: int = NO_RETENTION,
 ) -> Committed:
-    """Commits offsets.  Raises Refused for the whole commit."""
+    """Commit offsets, or raise Refused for the whole commit."""
     group, check = committing(shard, who, now)
     if check is not None:
         for place in places:
@@ -104,7 +108,7 @@ def expiry(now: Moment, retention_ms: int) -> int:
 
 
 def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
-    """Returns the group, which may be a new one, and the check of each partition, if one is needed.  Raises Refused."""
+    """Return the group, possibly a new one, and the check of each partition if needed, or raise Refused."""
     group = shard.groups.get(who.group_id)
     if group is not None:
         check = group.check_commit(
@@ -127,10 +131,10 @@ def record(group_id: str, place: OffsetAndMetadata, now: int, expires: int = NEV
     key = OffsetCommitKey(group=group_id, topic=place.topic.name, partition=place.partition)
     value = OffsetCommitValue(
         offset=place.offset,
-        leader_epoch=place.leader_epoch if expires == NEVER else -1,  # The version with an expiry has none,
+        leader_epoch=place.leader_epoch if expires == NEVER else -1,  # The version with an expiry has neither
         metadata=place.metadata or "",
         commit_timestamp=now,
         expire_timestamp=expires,
-        topic_id=place.topic.id if expires == NEVER else ZERO_UUID,  # nor this.
+        topic_id=place.topic.id if expires == NEVER else ZERO_UUID,  # of these two fields.
     )
     return record_of(key, value)

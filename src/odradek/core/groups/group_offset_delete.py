@@ -1,10 +1,10 @@
-"""Deletes committed offsets: some of a group's, or all of them with the group itself.
+"""Deletion of committed offsets: some of a group's, or all of them with the group itself.
 
-A group with very many offsets is deleted in steps, so that the loop is not held up:
+A group with a very large number of offsets is deleted in steps that do not block the event loop:
 
     deletion = LongDelete(shard, group_id, now)
     deletion.encode()                       in a thread
-    deletion.finish(shard, now)             at once: the group is asked as it is now, and goes whole or stays whole
+    deletion.finish(shard, now)             at once: checks the group's current state, deletes all of it or nothing
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import tombstone, tombstones
 from odradek.core.kernel.moment import Moment
 
-AT_ONCE_MAX = 200  # A group with at most so many offsets is deleted without LongDelete: two milliseconds.
+AT_ONCE_MAX = 200  # A group with at most this many offsets is deleted without LongDelete: two milliseconds.
 RECORDS_PER_BATCH = 10_000  # A batch with all offsets of a large cluster's topic would be too large.
 
 
 class Deleted(NamedTuple):
-    """A code for each partition; `written` is None if there was nothing to forget."""
+    """An error code for each partition; `written` is None if there was nothing to delete."""
 
     codes: list[ErrorCode]
     written: Written | None
 
 
 def delete(shard: GroupShard, group_id: str, places: Collection[tuple[TopicName, int]], now: Moment) -> Deleted:
-    """Deletes some offsets of a group.  Raises Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
+    """Delete some offsets of a group, or raise Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
     group = shard.group(group_id)
     if group.type == CLASSIC and not group.is_empty and group.protocol_type != CONSUMERS:
         raise Refused(ErrorCode.NON_EMPTY_GROUP, f"members of {group_id!r} are no consumers")
@@ -48,7 +48,7 @@ def delete(shard: GroupShard, group_id: str, places: Collection[tuple[TopicName,
 
 
 def delete_group(shard: GroupShard, group_id: str, now: Moment) -> None:
-    """Deletes a group with all its offsets, also those that a transaction is about to commit.
+    """Delete a group with all its offsets, including pending transactional ones.
 
     Raises Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP).
     """
@@ -58,12 +58,15 @@ def delete_group(shard: GroupShard, group_id: str, now: Moment) -> None:
 
 
 def forget_group(shard: GroupShard, group: Group, now: Moment) -> None:
-    """Writes the tombstones of a group and of all its offsets.  Raises Refused."""
+    """Write the tombstones of a group and of all its offsets, or raise Refused."""
     write_all(shard, tombstones(shard.offsets.places_of_group(group.id)) + group.tombstones(), now)
 
 
 def write_all(shard: GroupShard, records: Sequence[StateRecord], now: Moment) -> Written | None:
-    """Writes records in as many batches as it takes.  Returns the last write, None without records.  Raises Refused."""
+    """Write records in as many batches as needed.
+
+    Returns the last write, or None without records. Raises Refused.
+    """
     written = None
     for start in range(0, len(records), RECORDS_PER_BATCH):
         written = shard.write(list(records[start : start + RECORDS_PER_BATCH]), now)
@@ -71,7 +74,10 @@ def write_all(shard: GroupShard, records: Sequence[StateRecord], now: Moment) ->
 
 
 class LongDelete:
-    """The deletion of one group with very many offsets.  Making it raises Refused as `delete_group` does."""
+    """Deletion of one group with a very large number of offsets.
+
+    The constructor raises Refused as `delete_group` does.
+    """
 
     def __init__(self, shard: GroupShard, group_id: str, now: Moment) -> None:
         shard.group(group_id).check_delete()
@@ -82,15 +88,15 @@ class LongDelete:
         self._batches: list[bytearray] = []
 
     def encode(self) -> None:
-        """Encodes the tombstones of all offsets that the group had when this was made, in batches."""
+        """Encode, in batches, the tombstones of all offsets that the group had at construction."""
         for start in range(0, len(self._places), RECORDS_PER_BATCH):
             some = tombstones(self._places[start : start + RECORDS_PER_BATCH])
             self._batches.append(self._log.encoded(some, self._time))
 
     def finish(self, shard: GroupShard, now: Moment) -> None:
-        """Writes the tombstones, and forgets the offsets and the group.
+        """Write the tombstones and delete the offsets and the group.
 
-        Raises Refused as `delete_group` does, or if the disk is full: offsets whose tombstones were not written stay.
+        Raises Refused as `delete_group` does, or if the disk is full. Offsets without a written tombstone are kept.
         """
         group = shard.group(self._group_id)
         group.check_delete()

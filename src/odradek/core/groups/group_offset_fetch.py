@@ -1,4 +1,4 @@
-"""Reads the committed offsets of a group (OffsetFetch)."""
+"""Reads of a group's committed offsets (OffsetFetch)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 
 class Fetched(NamedTuple):
-    """One partition's committed offset."""
+    """The committed offset of one partition."""
 
     offset: int
     leader_epoch: int
@@ -30,10 +30,10 @@ def nothing_for(code: ErrorCode) -> Fetched:
 
 
 class GroupReader:
-    """Reads one group's offsets; with `is_stable` none that an open transaction may change (KIP-447)."""
+    """Reader of one group's offsets; `is_stable` hides offsets pending in transactions (KIP-447)."""
 
     def __init__(self, shard: GroupShard, group_id: str, member_id: str | None, epoch: int, *, is_stable: bool) -> None:
-        """Raises Refused for a member that may not ask.  An unknown group has committed nothing."""
+        """Raise Refused for a member that may not fetch; an unknown group has no committed offsets."""
         group = shard.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
@@ -42,29 +42,29 @@ class GroupReader:
         self._pending = shard.offsets.pending_of(group_id) if is_stable else []
 
     def freeze(self) -> None:
-        """Has all later reads see the offsets as they are now, whatever is committed meanwhile.
+        """Make all later reads return the offsets of this moment, regardless of later commits.
 
-        Offsets from before a transaction's end together with some from after it would be what the group never had.
+        A mixture of offsets from before and after the end of a transaction would be a state that the group never had.
         """
         self._topics = {topic: dict(partitions) for topic, partitions in self._topics.items()}
         self._pending = [dict(places) for places in self._pending]
 
     def count(self) -> int:
-        """How many offsets the group has committed."""
+        """Return the number of offsets that the group has committed."""
         return sum(map(len, self._topics.values()))
 
     def topics(self) -> Iterable[TopicName]:
-        """Returns the topics of which the group has committed something."""
+        """Return the topics for which the group has committed offsets."""
         return (TopicName(topic) for topic in self._topics)
 
     def find(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
-        """Returns the offset of one partition.  `topic_id` is that of the topic as it is now; zero matches any."""
+        """Return the offset of one partition; `topic_id` is the topic's current id, zero matches any."""
         return self._fetched(topic, topic_id, partition, self._topics.get(topic, {}).get(partition))
 
     def all(self, topic: TopicName, topic_id: Uuid) -> Iterator[tuple[int, Fetched]]:
-        """Yields a topic's committed offsets by partition; a first commit in an open transaction does not show.
+        """Yield a topic's committed offsets by partition, without first commits of open transactions.
 
-        Offsets of a topic that was since deleted, and made anew, are left out.
+        Offsets of a deleted topic of the same name are omitted.
         """
         for partition, value in self._topics[topic].items():
             if _is_of(topic_id, value):
@@ -81,5 +81,5 @@ class GroupReader:
 
 
 def _is_of(topic_id: Uuid, value: OffsetCommitValue) -> bool:
-    """True if the offset was committed for the topic with this id, or does not say, as old records."""
+    """Return whether the offset was committed for this topic id, or without one, as in old records."""
     return value.topic_id in (topic_id, ZERO_UUID) or topic_id == ZERO_UUID

@@ -1,11 +1,11 @@
-"""A commit of very many offsets: made ready piece by piece, and written as any other, as one batch.
+"""A commit of a very large number of offsets, prepared in pieces and written as one batch.
 
     commit = LongCommit(shard, who, now)
-    commit.add(place)                       of each, in slices
+    commit.add(place)                       for each offset, in slices
     commit.encode()                         in a thread
-    commit.finish(shard, now)               at once: the group is asked as it is now, and the whole is written and kept
+    commit.finish(shard, now)               at once: checks the group's current state, writes and applies the whole
 
-Whoever reads the group meanwhile sees nothing of it, and another commit that is written before is overtaken by it.
+Readers of the group see none of these offsets before `finish`. The commit supersedes any commit written before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 
 class LongCommit:
-    """One commit of very many offsets."""
+    """One commit of a very large number of offsets."""
 
     def __init__(self, shard: GroupShard, who: Committer, now: Moment, retention_ms: int = NO_RETENTION) -> None:
         self._log = shard.log
@@ -57,7 +57,7 @@ class LongCommit:
         assert isinstance(value, OffsetCommitValue)
         last, self._last = self._last, value
         if value.metadata == last.metadata:
-            value.metadata = last.metadata  # Equal texts are kept once.
+            value.metadata = last.metadata  # Equal strings are stored once.
         self._records.append(one)
         values = self._values.get(topic)
         if values is None:
@@ -65,18 +65,18 @@ class LongCommit:
         values[place.partition] = value
 
     def encode(self) -> None:
-        """Encodes the batch of all that was added.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
+        """Encode the batch of all added offsets; Refused(INVALID_REQUEST) if a string is too long."""
         if self._records:
             self._records.reverse()
             self._batch = self._log.encoded(self._consumed(), self._time, self._who.producer)
 
     def _consumed(self) -> Iterator[StateRecord]:
-        """Yields the records, and frees each when it is encoded: freeing all at once takes as long as many slices."""
+        """Yield the records and free each after encoding; freeing all at once takes as long as many slices."""
         while self._records:
             yield self._records.pop()
 
     def finish(self, shard: GroupShard, now: Moment) -> Committed:
-        """Writes the batch, and takes over the offsets.  Raises Refused for the whole commit with nothing changed."""
+        """Write the batch and apply the offsets, or raise Refused for the whole commit and change nothing."""
         assert not self._records, "they are encoded"
         who = self._who
         group, check = committing(shard, who, now)

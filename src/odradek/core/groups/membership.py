@@ -1,6 +1,6 @@
-"""The requests of classic members (JoinGroup, ...), for groups of either protocol: hands them on to the right one.
+"""Requests of classic members (JoinGroup, ...), passed to the classic or consumer group named.
 
-All functions raise Refused, also for a group that isn't there.
+All functions raise Refused, also for a group that does not exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The template of a commit like one before it: the same committer and partitions, other offsets.
+"""A template for repeated commits with the same committer and partitions but other offsets.
 
-Consumers commit again and again, and nothing else changes for most of them.  So the batch for the log is made once, and
-each commit writes its numbers into a copy:
+Most consumers commit repeatedly and change only the offsets. So the log batch is encoded once, and each commit writes
+its numbers into a copy:
 
 │ batch header with two times │ record with an offset and a time │ another record │ ...
 
@@ -32,7 +32,7 @@ _put_crc = Struct(">I").pack_into
 
 
 class RepeatedCommit:
-    """The commits of one committer for the same partitions; in no transaction, and with no expiry of their own."""
+    """Commits of one committer for the same partitions, without transaction or expiry time."""
 
     __slots__ = ("_batch", "_names", "_offsets_at", "_places", "_times_at", "who")
 
@@ -49,11 +49,11 @@ class RepeatedCommit:
         self._names = list(dict.fromkeys(place.topic.name for place in places))
 
     def topics(self) -> list[TopicInfo]:
-        """The topics of the partitions, each once."""
+        """Return the topics of the partitions, each once."""
         return list({place.topic.name: place.topic for place in self._places}.values())
 
     def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> Written:
-        """Commits these offsets, one for each partition.  Raises Refused with nothing changed."""
+        """Commit these offsets, one for each partition, or raise Refused and change nothing."""
         who = self.who
         group, check = committing(shard, who, now)
         if check is not None:
@@ -87,7 +87,7 @@ class RepeatedCommit:
 
 
 def _encoded(shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata], number: int) -> bytes:
-    """Encodes the batch with `number` for all offsets and times, and without a checksum."""
+    """Encode the batch with `number` as every offset and time, and without a checksum."""
     time = TimestampMs(number)
     records = [record(who.group_id, place._replace(offset=number), time) for place in places]
     batch = bytearray(shard.log.encoded(records, time))

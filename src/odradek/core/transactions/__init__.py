@@ -1,1 +1,1 @@
-"""Transactions: their producers, their partitions, and how they end."""
+"""Transactions: their producers, their partitions and their completion."""

@@ -1,13 +1,14 @@
-"""Asks the coordinators of transactions about partitions: Kafka's AddPartitionsToTxnManager, without its connections.
+"""Requests to transaction coordinators: Kafka's AddPartitionsToTxnManager without connections.
 
     ask ──> a queue for each broker ──take──> AddPartitions, one in flight for each ──answered──> the promise is kept
-     └──> the coordinator is here: it answers at once, or when the partitions' join is safe ────────────┘
+     └──> the coordinator is local: it answers at once, or when the partitions' join is safe ───────────┘
 
-A request has all that came to wait behind the one before.  A coordinator that says CONCURRENT_TRANSACTIONS is asked
-again after a pause, if whoever waits has the time: the transaction before is about to end.
+A request contains everything queued while the previous one was in flight. After CONCURRENT_TRANSACTIONS the
+coordinator is asked again after a pause, as long as the client can wait, because the previous transaction is about to
+end.
 
-Differs from Kafka: who asks the same again does not push out who waits already, and a producer of an older epoch is
-told by the coordinator that it is fenced, and not here as soon as its successor asks.
+Differs from Kafka: a repeated request does not displace one that is already waiting. A producer with an older epoch
+is fenced by the coordinator, not here as soon as its successor sends a request.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from odradek.core.transactions.one_in_flight import Complaints, OneInFlight
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone, and for who waits no more.
+LOOK_MS = SECOND_MS  # The interval of the search for dead brokers and expired requests.
 
 
 class Answers(Protocol):
-    """Answers a question about partitions, as the coordinator here; a write has to be safe before that holds."""
+    """The local coordinator's answer about partitions; it is valid once the returned write is safe."""
 
     def __call__(
         self, question: Question, names: Collection[TopicPartition], now: Moment
@@ -40,15 +41,18 @@ class Answers(Protocol):
 
 
 class AddPartitionsToTxnManager:
-    """What one broker asks the coordinators of transactions, on others and its own."""
+    """One broker's requests to transaction coordinators, both remote and local."""
 
     def __init__(self, runtime: Runtime, coordinator: Callable[[str], BrokerId | None], here: Answers) -> None:
-        """`coordinator` finds the broker that coordinates a transactional id; None if that is this one: `here`."""
+        """Create the manager; `coordinator` finds the broker of a transactional id.
+
+        It returns None if the coordinator is this broker, whose answer is `here`.
+        """
         self._runtime = runtime
         self._coordinator = coordinator
         self._here = here
         self._queues: dict[BrokerId, AdditionQueue] = {}
-        self._requests = OneInFlight[AddPartitions, Parts]()  # Each with who waits for which part of it.
+        self._requests = OneInFlight[AddPartitions, Parts]()  # Each with its waiting clients and their partitions.
         self._is_watching = False
         self._complaints = Complaints()
         configs = runtime.configs
@@ -59,9 +63,10 @@ class AddPartitionsToTxnManager:
     def ask(
         self, question: Question, names: Collection[TopicPartition], now: Moment, *, retries: bool
     ) -> Promise[Codes]:
-        """Asks for the error code of each partition, none of which comes twice; the promise may be kept at once.
+        """Request an error code for each partition; the promise may be kept at once.
 
-        With `retries` it is asked again for a while where the transaction before has not ended yet.
+        Partitions must not repeat. With `retries` the request is repeated for a while if the previous transaction has
+        not ended yet.
         """
         assert names, "nobody asks about nothing"
         again_until = now.steady + self._again_ms_max if retries else now.steady
@@ -106,7 +111,7 @@ class AddPartitionsToTxnManager:
     # Requests.
 
     def take(self) -> list[AddPartitions]:
-        """Returns what brokers are to be asked now: at most one request for each that has none in flight."""
+        """Return the requests to send now, at most one for each broker without a request in flight."""
         return self._requests.take(self._runtime.view().brokers, self._request)
 
     def _request(self, broker: BrokerId) -> tuple[AddPartitions, Parts] | None:
@@ -117,7 +122,7 @@ class AddPartitionsToTxnManager:
         return AddPartitions(broker, transactions), parts
 
     def answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
-        """Takes in the end of a request; a second end of the same one does nothing."""
+        """Process the outcome of a request; a second outcome of the same request is ignored."""
         parts = self._requests.answered(effect)
         if parts is None:
             return
@@ -131,7 +136,7 @@ class AddPartitionsToTxnManager:
                 self._end(waiting, now)
 
     def _end(self, waiting: Waiting, now: Moment) -> None:
-        """Gives the codes to who waits; or asks for all of them again, of whoever coordinates by then."""
+        """Answer the waiting client, or send all its partitions again to the current coordinator."""
         is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in waiting.codes.values()
         if is_concurrent and now.steady < waiting.again_until:
             waiting.begin()
@@ -149,13 +154,13 @@ class AddPartitionsToTxnManager:
         waiting.promise.keep(self._runtime.lot, waiting.codes)
 
     def _tell(self, broker: BrokerId, outcome: AdditionsOutcome) -> None:
-        """Logs why there is no answer."""
+        """Log the reason for a missing answer."""
         level = self._complaints.level(broker, [outcome.code] if isinstance(outcome, Refused) else ())
         if level is not None:
             text = "broker %d was asked about partitions of transactions, and gave no answer: %s"
             _LOG.log(level, text, broker, outcome)
 
-    # Who is gone.
+    # Dead brokers.
 
     def _watch(self, now: Moment) -> None:
         if not self._is_watching:
@@ -163,7 +168,7 @@ class AddPartitionsToTxnManager:
             self._runtime.timers.at(now.steady + LOOK_MS, self._look)
 
     def _look(self, now: Moment) -> None:
-        """Refuses what waits for brokers that are gone, and forgets what nobody waits for any more."""
+        """Refuse requests queued for dead brokers, and drop expired requests."""
         self._is_watching = False
         alive = self._runtime.view().brokers
         for broker, queue in list(self._queues.items()):
@@ -182,12 +187,12 @@ class AddPartitionsToTxnManager:
 
 
 def _code_of(question: Question, name: TopicPartition, outcome: AdditionsOutcome) -> ErrorCode:
-    """Returns a partition's error code; NETWORK_EXCEPTION if the answer has none for it."""
+    """Return a partition's error code, or NETWORK_EXCEPTION if the answer has none for it."""
     if not isinstance(outcome, Refused):
         return outcome.get((question.transactional_id, name), ErrorCode.NETWORK_EXCEPTION)
     match outcome.code:
         case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            return ErrorCode.INVALID_TXN_STATE  # It is not the producer that lacks the right.
+            return ErrorCode.INVALID_TXN_STATE  # This broker lacks the authorization, not the producer.
         case ErrorCode.UNSUPPORTED_VERSION:
             return _code_where_unasked(question)
         case ErrorCode.NONE | ErrorCode.REQUEST_TIMED_OUT:
@@ -197,5 +202,8 @@ def _code_of(question: Question, name: TopicPartition, outcome: AdditionsOutcome
 
 
 def _code_where_unasked(question: Question) -> ErrorCode:
-    """A coordinator that cannot be asked is not: as in Apache Kafka, for as long as a cluster is upgraded."""
+    """Return the code for a coordinator without AddPartitionsToTxn, which is not asked.
+
+    As in Apache Kafka, this lasts while a cluster is being upgraded.
+    """
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if question.adds else ErrorCode.NONE

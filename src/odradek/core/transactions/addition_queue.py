@@ -1,4 +1,4 @@
-"""The questions about transactions that wait to be asked of one coordinator."""
+"""Questions about transactions queued for one coordinator."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from odradek.base.units import TopicPartition
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions.additions import Question
 
-PARTITIONS_PER_REQUEST_MAX = 1000  # Of all its transactions together, each of which has one at least.
-WAITING_MAX = 100_000  # Partitions that wait for one broker.
+PARTITIONS_PER_REQUEST_MAX = 1000  # Of all its transactions together; each has at least one.
+WAITING_MAX = 100_000  # Partitions waiting for one broker.
 
 Codes = dict[TopicPartition, ErrorCode]
 
 
 class Waiting:
-    """One request of a client that waits for an answer about some partitions."""
+    """One client request waiting for an answer about some partitions."""
 
     def __init__(self, question: Question, names: Collection[TopicPartition], again_until: int, deadline: int) -> None:
         self.question = question
@@ -28,7 +28,7 @@ class Waiting:
         self.begin()
 
     def begin(self) -> None:
-        """Forgets the codes there are, before all partitions are asked about again."""
+        """Discard the present codes before all partitions are asked about again."""
         self.unsent = list(self.names)
         self.codes: Codes = {}
 
@@ -41,12 +41,12 @@ class Waiting:
         return len(self.codes) == len(self.names)
 
 
-# Who waits for which partitions of a request.
+# The waiting clients of a request and their partitions.
 Parts = list[tuple[Waiting, list[TopicPartition]]]
 
 
 class AdditionQueue:
-    """What waits for one broker, by question, in the order in which it came; what is too much goes behind the rest."""
+    """Requests queued for one broker, by question in order of arrival; remainders move to the end."""
 
     def __init__(self) -> None:
         self._waiting: dict[Question, list[Waiting]] = {}
@@ -73,10 +73,10 @@ class AdditionQueue:
             del self._waiting[waiting.question]
 
     def take(self) -> tuple[list[tuple[Question, list[TopicPartition]]], Parts]:
-        """Takes out what fits into one request: its questions with their partitions, and who waits for which of them.
+        """Remove and return the contents of one request: questions with partitions, and their clients.
 
-        Questions about one transaction by producers of several epochs go into several requests: an answer names the
-        transaction alone.
+        Questions about one transaction by producers of several epochs go into separate requests, because an answer
+        identifies only the transaction.
         """
         questions: dict[str, tuple[Question, list[TopicPartition]]] = {}
         parts: Parts = []

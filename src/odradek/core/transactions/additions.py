@@ -1,4 +1,4 @@
-"""What brokers ask a transaction's coordinator on another broker: whether partitions are in it, or that they join."""
+"""Requests to a transaction coordinator on another broker: verify or add partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 
 
 class Question(NamedTuple):
-    """Are some partitions part of the producer's open transaction?  With `adds` they become part of it (KIP-890)."""
+    """A membership query for a transaction's partitions; with `adds` they join it (KIP-890)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -19,9 +19,9 @@ class Question(NamedTuple):
 
 
 class AddPartitions:
-    """An effect: ask a coordinator by one AddPartitionsToTxn request; it ends in one `Broker.additions_answered`.
+    """An effect: one AddPartitionsToTxn request, which ends in one `Broker.additions_answered`.
 
-    Each question comes with the partitions that it is about, and no transactional id comes twice.
+    Each question comes with its partitions, and no transactional id repeats.
     """
 
     def __init__(self, broker: BrokerId, transactions: Sequence[tuple[Question, Sequence[TopicPartition]]]) -> None:
@@ -29,5 +29,5 @@ class AddPartitions:
         self.transactions = transactions
 
 
-# The error code of each partition; or why there is no answer: what was sent may have been carried out, or not.
+# The error code of each partition, or the reason for a missing answer; the request may or may not have been executed.
 AdditionsOutcome = Mapping[tuple[str, TopicPartition], ErrorCode] | Refused

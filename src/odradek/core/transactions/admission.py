@@ -1,4 +1,4 @@
-"""How Produce asks the transaction coordinator for its batches (KIP-890): what it is told depends on its version."""
+"""Admission of Produce batches by the transaction coordinator (KIP-890), with codes by version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.record.record_batch import Batch
 PRODUCE_KNOWS_ABORTABLE_SINCE = 11
 PRODUCE_ADDS_SINCE = 12
 
-# Older clients do not try again for the coordinator's own errors; for the one that stands for them here they do.
+# Older clients do not retry the coordinator's own errors, but retry the code that replaces them here.
 _TRIED_AGAIN = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -22,7 +22,7 @@ _TRIED_AGAIN = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_COORDINATOR,
-        # Another partition of the request is not known to the coordinator, which may not have heard of it yet.
+        # The coordinator does not know another partition of the request, perhaps because of stale metadata.
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
@@ -36,10 +36,9 @@ def admit_batch(  # noqa: PLR0917
     version: int,
     now: Moment,
 ) -> Written | None:
-    """Asks whether a batch may enter the partition; since version 12 of Produce the partition joins by being written.
+    """Admit a batch to the partition; since Produce v12 the write itself adds the partition.
 
-    Returns the coordinator's write that has to be safe before the batch is acknowledged, None if there is none.
-    Raises Refused.
+    Returns the coordinator's write that must be safe before the batch is acknowledged, or None. Raises Refused.
     """
     producer, adds = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
     try:
@@ -49,7 +48,7 @@ def admit_batch(  # noqa: PLR0917
 
 
 def admit_verified(verification: Verification, leading: Leading, version: int) -> None:
-    """Admits a batch by the answer of the coordinator, which was asked first.  Raises Refused."""
+    """Admit a batch by the earlier answer of the coordinator, or raise Refused."""
     try:
         verification.check(leading)
     except Refused as refused:

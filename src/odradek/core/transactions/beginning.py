@@ -1,6 +1,7 @@
-"""InitProducerId with a transactional id: it may need a new producer id, and an open transaction to be ended first.
+"""InitProducerId with a transactional id.
 
-Both take a while, and the request waits for all of it.
+It may need a new producer id, and may first have to end an open transaction. Both take a while, and the request waits
+for them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """An InitProducerId request.  `expected` is who the producer says it is (KIP-360)."""
+    """An InitProducerId request; `expected` is the identity that the producer claims (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -31,7 +32,7 @@ class Asked(NamedTuple):
 
 
 class Began(NamedTuple):
-    """The answer.  `ongoing` is the prepared transaction that was kept, if there is one (KIP-939)."""
+    """The answer; `ongoing` is the prepared transaction that was kept, if any (KIP-939)."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NOBODY
@@ -43,7 +44,7 @@ MOVED = Began(ErrorCode.NOT_COORDINATOR)
 
 
 class Beginning:
-    """One InitProducerId that is being carried out."""
+    """One InitProducerId in progress."""
 
     def __init__(self, coordinator: TransactionCoordinator, asked: Asked) -> None:
         self.promise: Promise[Began] = Promise()
@@ -51,7 +52,7 @@ class Beginning:
         self._asked = asked
 
     def go(self, now: Moment) -> None:
-        """Advances InitProducerId until it is answered or must wait; called again when that wait is over."""
+        """Advance InitProducerId until it is answered or must wait; called again when that wait is over."""
         try:
             was = self._transaction()
             if was is None or was.is_exhausted:

@@ -1,12 +1,12 @@
-"""Completes a transaction from the decision to commit or abort: writes its markers, then its end.
+"""Completion of a transaction after the decision to commit or abort: its markers, then its end.
 
     decision written ──safe──> a marker to each partition ──all safe──> complete written
                                  led here: written at once
-                                 led by another broker: asked for (marker_channel.py)
-                                 neither, or it failed: looked at again after AGAIN_MS
+                                 led by another broker: requested (marker_channel.py)
+                                 no leader or failed: retried after AGAIN_MS
 
-Each arrow waits for the one before, so a stop anywhere loses nothing: whoever loads the shard finds the decision and
-writes the markers again, which does no harm.
+Each arrow waits for the previous one, so a stop at any point loses nothing. The broker that loads the shard finds the
+decision and writes the markers again, which is harmless.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from odradek.core.transactions.transaction_states import Transaction
 
 _LOG = logging.getLogger(__name__)
 
-AGAIN_MS = SECOND_MS  # After this a write that failed is tried again.
+AGAIN_MS = SECOND_MS  # The delay before a failed write is retried.
 MARKED_AT_ONCE = 16  # Partitions; 0.5 ms each, if it is the first write of the segment.
-ROUTED_AT_ONCE = 1024  # Partitions whose leader is looked for, 1 µs each.
+ROUTED_AT_ONCE = 1024  # Partitions whose leader is looked up, 1 µs each.
 
 
 class Completions:
@@ -43,9 +43,9 @@ class Completions:
     def decide(
         self, shard: TransactionShard, decided: Transaction, now: Moment, then: Completion | None = None
     ) -> None:
-        """Writes a decision, and carries it out; `then` is called when it is complete, or if the shard ends before.
+        """Write a decision and complete it; call `then` afterwards, or when the shard ends first.
 
-        Raises Refused with nothing changed.
+        Raises Refused and changes nothing.
         """
         written = shard.put(decided, now)
         if then is not None:
@@ -53,12 +53,15 @@ class Completions:
         self._runtime.steps.when_safe(written, lambda later: self.resume(shard, decided, later), now)
 
     def resume(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
-        """Writes the markers of a decision that is safe, made just now or before a stop."""
+        """Write the markers of a safe decision, which was made just now or before a stop."""
         if not shard.is_over:
             self._mark(PendingCompletion(shard, decided), sorted(decided.partitions, reverse=True), now)
 
     def _mark(self, pending: PendingCompletion, names: list[TopicPartition], now: Moment) -> None:
-        """Has each partition get its marker, from the last on; those beyond a slice when others had their turn."""
+        """Write or request each partition's marker, from the last on, in slices.
+
+        The next slice runs after other work has had its turn.
+        """
         if pending.shard.is_over:
             return
         marked: list[Written] = []
@@ -82,10 +85,10 @@ class Completions:
         self._wait(pending, marked, now)
 
     def _leader_of(self, name: TopicPartition) -> BrokerId | None:
-        """Returns who leads a partition: NO_BROKER if it is not known or not alive, None if the partition is gone.
+        """Return a partition's leader; NO_BROKER if unknown or not alive, None if the partition is deleted.
 
-        What a transaction has touched was in the view of its coordinator then, and what the controller said before it
-        moved the coordinator was taken in here before: so what is not in the view was deleted.
+        The coordinator's view contained each partition that joined the transaction. This broker applied the
+        controller's earlier updates before it became coordinator. So a partition missing from the view was deleted.
         """
         view = self._runtime.view()
         topic = view.topics.get(name.topic)
@@ -111,7 +114,7 @@ class Completions:
                 marked.append(written)
 
     def _wait(self, pending: PendingCompletion, marked: list[Written], now: Moment) -> None:
-        """Waits until markers that were written here are safe, then goes on."""
+        """Wait until markers that were written here are safe, then continue."""
         while marked and marked[-1].is_settled:
             written = marked.pop()
             if written.is_safe:
@@ -127,7 +130,7 @@ class Completions:
         self._settle(pending, now)
 
     def _settle(self, pending: PendingCompletion, now: Moment) -> None:
-        """Completes the transaction once no partition is left; those that failed have their pause begin."""
+        """Complete the transaction once no partition is left, or start the pause of failed ones."""
         if not pending.left:
             self._complete(pending, now)
         elif pending.again and not pending.is_paused:

@@ -1,4 +1,4 @@
-"""EndTxn: writes the decision, and waits until it is carried out.  Where epochs have run out it takes a new id."""
+"""EndTxn: write the decision and wait for its completion, with a new id if epochs are exhausted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class End(NamedTuple):
-    """An EndTxn request.  `version` is 2 where the transaction has an epoch of its own (KIP-890)."""
+    """An EndTxn request; `version` is 2 if the transaction has its own epoch (KIP-890)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -27,14 +27,14 @@ class End(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The answer, with the id and epoch that the producer goes on with."""
+    """The answer, with the producer's next id and epoch."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NOBODY
 
 
 class Ending:
-    """One EndTxn that is being carried out."""
+    """One EndTxn in progress."""
 
     def __init__(self, coordinator: TransactionCoordinator, end: End) -> None:
         self.promise: Promise[Ended] = Promise()
@@ -42,7 +42,7 @@ class Ending:
         self._end = end
 
     def go(self, now: Moment) -> None:
-        """Decides, with a new producer id if one is needed.  Raises Refused for an unknown transactional id."""
+        """Decide, with a new producer id if needed, or raise Refused for an unknown transactional id."""
         _, was = self._coordinator.find(self._end.transactional_id)
         if was.is_exhausted and (was.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
             self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))

@@ -1,17 +1,17 @@
-"""Hanging transactions: open in a partition, and part of no transaction that a coordinator would end.
+"""Hanging transactions: open in a partition, but not part of any coordinator's transaction.
 
-Nobody would ever end a hanging transaction, and readers of committed records would wait for ever.  A power failure
-makes one if it takes the coordinator's record and not the first batch; older brokers left some, too.  Apache Kafka
-leaves them to its administrator (KIP-664).  After a stop that was not clean we look for them, once the controller has
-told what is led here, if all coordinators are.
+No coordinator ever ends a hanging transaction, and read_committed consumers would wait forever. A power failure
+creates one if it destroys the coordinator's record but not the first batch. Older brokers left some, too. Apache
+Kafka leaves them to the administrator (KIP-664). This broker searches for them after an unclean shutdown, once the
+controller has sent all local leaderships, and if all coordinators are local.
 
-    open in a partition ──> the next transaction of one that is decided ──> looked at again when that is complete
+    open in a partition ──> the next transaction of a decided one        ──> checked again when that is complete
                        ├──> the partition is part of its transaction    ──> ends with it
                        ├──> its producer is known in this epoch         ──> the partition joins, and all is aborted
-                       └──> nobody knows it                             ──> an abort marker
+                       └──> unknown producer                            ──> an abort marker
 
-A producer that is known may be alive.  It would be told that what it sends again is there, and commit, without this
-partition; so it has to learn of the abort, as of one whose time was up.
+A known producer may be alive. It would receive success for retries of existing batches, and commit without this
+partition. So it has to learn of the abort, as after a transaction timeout.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from odradek.log.producers.producer_state import ProducerStateEntry
 
 _LOG = logging.getLogger(__name__)
 
-LOOKED_AT_PER_SLICE = 256  # Partitions, and what is open in them, or transactions: some microseconds each.
+LOOKED_AT_PER_SLICE = 256  # Partitions with their open transactions, or transactions: some microseconds each.
 
 
 class Fate(Enum):
-    """What becomes of a transaction that is open in a partition."""
+    """The outcome of a transaction that is open in a partition."""
 
     HELD = auto()
     WAITS = auto()
@@ -50,7 +50,7 @@ class Fate(Enum):
 
 
 class Open(NamedTuple):
-    """A transaction that was seen to be open in a partition."""
+    """A transaction found open in a partition."""
 
     partition: Partition
     seen: ProducerStateEntry
@@ -65,19 +65,19 @@ class Open(NamedTuple):
 
     @property
     def marker(self) -> Marker:
-        """The marker that ends it alone."""
+        """Return the marker that ends only this transaction."""
         # A coordinator epoch above the last marker's would fence the producer's own coordinator here.
         return Marker(self.producer, False, max(self.seen.coordinator_epoch, 0))
 
     @property
     def is_open(self) -> bool:
-        """True if it is still open."""
+        """Return whether the transaction is still open."""
         now = self.partition.log.producers.get(self.seen.id) if self.partition.is_online else None
         return now is not None and (now.epoch, now.first_offset) == (self.seen.epoch, self.seen.first_offset)
 
 
 def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | None) -> Fate:
-    """Returns what becomes of what `producer` has open in a partition; `was` is the transaction that has its id."""
+    """Return the fate of a transaction open in a partition; `was` is the known one of its producer id."""
     if was is None:
         return Fate.MARKED
     is_part = name in was.partitions
@@ -87,16 +87,17 @@ def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | 
     if producer == was.producer and is_part:
         return Fate.HELD
     if producer != was.client:
-        return Fate.MARKED  # Of an older epoch, which has nothing to do with what has joined since.
+        return Fate.MARKED  # It has an older epoch and is unrelated to later joins.
     return Fate.WAITS if was.is_kept else Fate.JOINS
 
 
 def all_led(
     broker: BrokerId, view: ClusterView, partitions: Mapping[TopicPartition, Partition]
 ) -> Generator[None, None, bool]:
-    """Returns True if the controller has told who leads what, and the broker has all that it leads.  Yields in between.
+    """Return whether the controller has sent all leaderships and this broker has all partitions it leads.
 
-    After a start UpdateMetadata comes first: what is led here, but for what no LeaderAndIsr has come to yet.
+    Yields in between. After a start UpdateMetadata arrives first. It names the partitions led here for which no
+    LeaderAndIsr has arrived yet.
     """
     if view.controller == NO_BROKER:
         return False
@@ -113,7 +114,7 @@ def all_led(
 
 
 def all_shards(shards: Shards[TransactionShard], count: int) -> list[TransactionShard] | None:
-    """Returns the `count` shards of the cluster; None if not all of them are here."""
+    """Return the `count` shards of the cluster, or None if some are on other brokers."""
     try:
         return [shards.shard(index) for index in range(count)]
     except Refused:
@@ -127,12 +128,13 @@ class HangingTransactions:
         self._shards = shards
         self._completions = completions
         self._write_marker = write_marker
-        self._kept: dict[ProducerId, tuple[TransactionShard, str]] = {}  # Shard and transactional id of a producer.
+        self._kept: dict[ProducerId, tuple[TransactionShard, str]] = {}  # The shard and transactional id of a producer.
 
     def end(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Generator[None, None, bool]:
-        """Ends them, in slices; returns False if there may be some that have to be looked at again.
+        """End hanging transactions in slices; return False if some must be checked again.
 
-        What is open is found first, then who knows it: a partition joins its transaction before anything is open in it.
+        Open transactions are found first, then their coordinators, because a partition joins its transaction before
+        the transaction opens in it.
         """
         found: list[Open] = []
         for some in _opened(partitions):
@@ -160,11 +162,11 @@ class HangingTransactions:
 
     @property
     def _is_over(self) -> bool:
-        """True if a shard went meanwhile: what it knew is not known here any more."""
+        """Return whether a shard has ended, which makes its transactions unknown here."""
         return any(shard.is_over for shard in self._shards)
 
     def _find(self, wanted: Set[ProducerId]) -> Iterator[None]:
-        """Finds where the transactions of these producers are kept.  Yields now and then."""
+        """Find the shards of these producers' transactions; yield now and then."""
         for shard in self._shards if wanted else ():
             names = list(shard.transactions)
             for start in range(0, len(names), LOOKED_AT_PER_SLICE):
@@ -174,14 +176,14 @@ class HangingTransactions:
                 yield
 
     def _fate(self, one: Open) -> Fate:
-        """Returns what becomes of it, by what is known now."""
+        """Return the fate of the transaction by the current state."""
         if not one.is_open:
             return Fate.HELD
         kept = self._kept.get(one.seen.id)
         return fate(one.name, one.producer, None if kept is None else kept[0].transactions.get(kept[1]))
 
     def _mark(self, one: Open, now: Moment) -> bool:
-        """Ends what nobody knows; returns False if that is refused now."""
+        """End a transaction of an unknown producer; return False if the marker is refused now."""
         _LOG.warning("%s has an open transaction of producer %d that nobody knows", one.name, one.seen.id)
         try:
             self._write_marker(one.name, one.marker, now)
@@ -191,7 +193,7 @@ class HangingTransactions:
         return True
 
     def _abort(self, together: Sequence[Open], now: Moment) -> bool:
-        """Aborts one transaction with the partitions that had joined it; returns False if that is refused now."""
+        """Abort one transaction with the partitions that join it; return False if that is refused now."""
         joining = [one for one in together if self._fate(one) is Fate.JOINS]
         if joining:
             shard, transactional_id = self._kept[joining[0].seen.id]
@@ -207,7 +209,10 @@ class HangingTransactions:
 
 
 def _opened(partitions: Mapping[TopicPartition, Partition]) -> Iterator[list[Open]]:
-    """Yields what is open in all partitions that are led here, in slices: a marker comes from their leader."""
+    """Yield the open transactions of all partitions led here, in slices.
+
+    Only partitions led here count, because their leader writes the marker.
+    """
     found: list[Open] = []
     looks = 0
     for partition in list(partitions.values()):

@@ -1,4 +1,7 @@
-"""What a coordinator answers its own broker about partitions of a transaction; others send AddPartitionsToTxn."""
+"""A coordinator's answers to its own broker about a transaction's partitions.
+
+Other brokers send AddPartitionsToTxn.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from odradek.core.transactions.additions import Question
 from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 
 if TYPE_CHECKING:
-    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator  # Which has this answer.
+    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator  # It uses this answer.
 
 
 def answer(
     coordinator: TransactionCoordinator, question: Question, names: Collection[TopicPartition], now: Moment
 ) -> tuple[Codes, Written | None]:
-    """Returns the error code of each partition, and the write that has to be safe before these hold."""
+    """Return the error code of each partition, and the write that must be safe before they apply."""
     transactional_id, producer, adds = question
     try:
         if adds:

@@ -1,10 +1,10 @@
-"""Markers for partitions that other brokers lead: Kafka's TransactionMarkerChannelManager, without its connections.
+"""Markers for remote partitions: Kafka's TransactionMarkerChannelManager without connections.
 
     add ──> a queue for each broker ──take──> WriteMarkers, one in flight for each ──answered──> done, or again
 
-A request has the markers of all transactions that came to wait behind the one before.  What failed goes back to its
-transaction, which after a pause looks anew for who leads.  Of a shard that has ended nothing is sent any more, and no
-answer counts: its next coordinator writes all markers again, with a higher epoch.
+A request contains the markers of all transactions queued while the previous one was in flight. Failed markers return
+to their transaction, which looks up the leader again after a pause. For a shard that has ended, no markers are sent
+and answers are ignored: its next coordinator writes all markers again, with a higher epoch.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from odradek.core.transactions.transaction_markers import MarkersOutcome, WriteM
 _LOG = logging.getLogger(__name__)
 
 MARKERS_PER_REQUEST_MAX = 1000  # Partitions of all its markers together.
-TAKEN_IN_AT_ONCE = 16  # Transactions of one answer; the end of each is a write.
-LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone.
+TAKEN_IN_AT_ONCE = 16  # Transactions of one answer; each completion is a write.
+LOOK_MS = SECOND_MS  # The interval of the search for dead brokers.
 
-# The errors of a partition that knows a later epoch: there is nothing left to end.
+# Errors of a partition that has seen a later epoch, so that there is nothing left to end.
 OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-# Any other error is asked again.  UNKNOWN_TOPIC_OR_PARTITION, too: it may be a broker that has not heard of it yet.
+# Any other error is retried, including UNKNOWN_TOPIC_OR_PARTITION: the broker may not have learned of the partition
+# yet.
 _DONE = OVERTAKEN | {ErrorCode.NONE}
 
 Queue = dict[PendingCompletion, list[TopicPartition]]
 
 
 class TransactionMarkerChannelManager:
-    """What one coordinator asks other brokers to write."""
+    """One coordinator's marker requests to other brokers."""
 
     def __init__(self, runtime: Runtime, settle: Callable[[PendingCompletion, Moment], None]) -> None:
-        """`settle` is called when something has happened to markers of a transaction."""
+        """Create the manager; `settle` is called after each change to the markers of a transaction."""
         self._runtime = runtime
         self._settle = settle
         self._queues: dict[BrokerId, Queue] = {}
@@ -48,13 +49,13 @@ class TransactionMarkerChannelManager:
         self._complaints = Complaints()
 
     def add(self, broker: BrokerId, pending: PendingCompletion, name: TopicPartition, now: Moment) -> None:
-        """Queues the marker of a partition that another broker leads."""
+        """Queue the marker of a partition that another broker leads."""
         self._queues.setdefault(broker, {}).setdefault(pending, []).append(name)
         self._requests.wants(broker)
         self._watch(now)
 
     def take(self) -> list[WriteMarkers]:
-        """Returns what brokers are to be asked now: at most one request for each that has none in flight."""
+        """Return the requests to send now, at most one for each broker without a request in flight."""
         return self._requests.take(self._runtime.view().brokers, self._request)
 
     def _request(self, broker: BrokerId) -> tuple[WriteMarkers, list[PendingCompletion]] | None:
@@ -69,7 +70,7 @@ class TransactionMarkerChannelManager:
             taken = names[-room:]
             del names[-room:]
             if names:
-                queue[pending] = names  # Behind the others: a huge transaction holds nobody up.
+                queue[pending] = names  # At the end of the queue, so that a huge transaction delays no other.
             markers.append((pending, taken))
             room -= len(taken)
         if not markers:
@@ -77,10 +78,10 @@ class TransactionMarkerChannelManager:
         effect = WriteMarkers(broker, [(pending.marker, names) for pending, names in markers])
         return effect, [pending for pending, _ in markers]
 
-    # What comes of it.
+    # Outcomes.
 
     def answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
-        """Takes in the end of a request; a second end of the same one does nothing."""
+        """Process the outcome of a request; a second outcome of the same request is ignored."""
         transactions = self._requests.answered(effect)
         if transactions is not None:
             self._tell(effect, outcome)
@@ -89,7 +90,7 @@ class TransactionMarkerChannelManager:
     def _take_in(
         self, effect: WriteMarkers, transactions: list[PendingCompletion], outcome: MarkersOutcome, now: Moment
     ) -> None:
-        """Takes in the answer for some of the transactions, the last ones; the rest when others had their turn."""
+        """Process the answer for the last few transactions, and schedule the rest for later turns."""
         for _ in range(min(len(transactions), TAKEN_IN_AT_ONCE)):
             pending = transactions.pop()
             _, names = effect.markers[len(transactions)]
@@ -106,7 +107,7 @@ class TransactionMarkerChannelManager:
             self._runtime.timers.at(next_turn, lambda later: self._take_in(effect, transactions, outcome, later))
 
     def _tell(self, effect: WriteMarkers, outcome: MarkersOutcome) -> None:
-        """Logs what failed in one line."""
+        """Log all failures on one line."""
         codes = Counter([outcome.code] if isinstance(outcome, Refused) else outcome.values())
         failed = {code: count for code, count in codes.items() if code is not ErrorCode.NONE}
         level = self._complaints.level(effect.broker, failed)
@@ -115,7 +116,7 @@ class TransactionMarkerChannelManager:
         why = outcome if isinstance(outcome, Refused) else ", ".join(f"{one.name} × {n}" for one, n in failed.items())
         _LOG.log(level, "broker %d has not written all transaction markers it was asked for: %s", effect.broker, why)
 
-    # Brokers that are gone.
+    # Dead brokers.
 
     def _watch(self, now: Moment) -> None:
         if not self._is_watching:
@@ -123,7 +124,7 @@ class TransactionMarkerChannelManager:
             self._runtime.timers.at(now.steady + LOOK_MS, self._look)
 
     def _look(self, now: Moment) -> None:
-        """Gives back what waits for brokers that are gone, and forgets what waits for shards that have ended."""
+        """Return markers queued for dead brokers to their transactions, and drop markers of ended shards."""
         self._is_watching = False
         alive = self._runtime.view().brokers
         for broker, queue in list(self._queues.items()):
@@ -141,7 +142,7 @@ class TransactionMarkerChannelManager:
 
 
 def _code_of(pending: PendingCompletion, name: TopicPartition, outcome: MarkersOutcome) -> ErrorCode:
-    """Returns a partition's error code; UNKNOWN_SERVER_ERROR if the answer has none for it."""
+    """Return a partition's error code, or UNKNOWN_SERVER_ERROR if the answer has none for it."""
     if isinstance(outcome, Refused):
         return outcome.code
     return outcome.get((pending.marker.producer.id, name), ErrorCode.UNKNOWN_SERVER_ERROR)

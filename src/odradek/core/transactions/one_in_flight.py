@@ -1,4 +1,4 @@
-"""What a coordinator asks other brokers: at most one request in flight for each, and one line about one that fails.
+"""A coordinator's requests to other brokers: at most one in flight for each, one log line per failure.
 
 wants ──> the broker may have something to be sent ──take──> in flight ──answered──> it may again
 """
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 
-# These do not pass by themselves: somebody has to see to them.
+# These errors persist until an administrator fixes the configuration.
 _MISCONFIGURED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
 
 
@@ -28,18 +28,18 @@ K = TypeVar("K")
 
 
 class OneInFlight(Generic[E, K]):
-    """The requests that have no outcome yet, each with what its sender keeps of it until then."""
+    """The requests without an outcome yet, each with the state that its sender keeps for it."""
 
     def __init__(self) -> None:
         self._in_flight: dict[BrokerId, tuple[E, K]] = {}
-        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find something to send.
+        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find a request to send.
 
     def wants(self, broker: BrokerId) -> None:
-        """Notes that something may wait to be sent to the broker."""
+        """Record that a request may be waiting for the broker."""
         self._ready[broker] = None
 
     def take(self, alive: Container[BrokerId], request: Callable[[BrokerId], tuple[E, K] | None]) -> list[E]:
-        """Returns what brokers are to be asked now; `request` makes the next one of a broker, if there is any."""
+        """Return the requests to send now; `request` creates a broker's next one, if any."""
         if not self._ready:
             return []
         ready, self._ready = self._ready, {}
@@ -54,7 +54,7 @@ class OneInFlight(Generic[E, K]):
         return taken
 
     def answered(self, effect: E) -> K | None:
-        """Ends a request and returns what was kept of it; None for a second end of the same one."""
+        """End a request and return its kept state, or None for a second end of the same request."""
         effect_in_flight, kept = self._in_flight.get(effect.broker, (None, None))
         if effect_in_flight is not effect:
             return None
@@ -64,13 +64,13 @@ class OneInFlight(Generic[E, K]):
 
 
 class Complaints:
-    """At which level a failure of a broker is logged: as an error once, if somebody has to see to it."""
+    """Log levels for failures of brokers: an error once if an administrator has to act."""
 
     def __init__(self) -> None:
-        self._misconfigured: set[BrokerId] = set()  # Those of which an error line told.
+        self._misconfigured: set[BrokerId] = set()  # Brokers with a logged error.
 
     def level(self, broker: BrokerId, failed: Collection[ErrorCode]) -> int | None:
-        """Returns the level for a broker that failed with these codes, or with none; None if no line is needed."""
+        """Return the level for a broker that failed with these codes, if any; None if no line is needed."""
         if _MISCONFIGURED.isdisjoint(failed):
             self._misconfigured.discard(broker)
             return logging.WARNING if failed else None

@@ -1,4 +1,4 @@
-"""One decision that is being carried out: which marker it is, and how many partitions have yet to get it."""
+"""One decision in progress: its marker, and the number of partitions still without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.core.transactions.transaction_states import Transaction, Transactio
 class PendingCompletion:
     """A decided transaction of one shard whose markers are being written (Kafka's PendingCompleteTxn).
 
-    It is known by its identity: the next coordinator of the same transaction has a PendingCompletion of its own.
+    It is compared by identity. The next coordinator of the same transaction has its own PendingCompletion.
     """
 
     __slots__ = ("again", "decided", "is_paused", "left", "marker", "shard")
@@ -21,6 +21,6 @@ class PendingCompletion:
         self.decided = decided
         is_commit = decided.state is TransactionState.PREPARE_COMMIT
         self.marker = Marker(decided.producer, is_commit, shard.coordinator_epoch, decided.version)
-        self.left = len(decided.partitions)  # Those without a marker that is safe.
-        self.again: list[TopicPartition] = []  # Those of them that are looked at again after a pause,
+        self.left = len(decided.partitions)  # Partitions without a safe marker.
+        self.again: list[TopicPartition] = []  # Partitions to be retried after a pause,
         self.is_paused = False  # which has begun.

@@ -1,6 +1,6 @@
-"""Producer ids: never given twice in a cluster.  A broker takes a thousand at a time from the metadata tree.
+"""Producer ids, unique in a cluster and allocated from the metadata tree in blocks of a thousand.
 
-The next thousand is asked for before the last is used up; a producer that needs an id while there is none waits.
+The next block is requested before the last one is used up. A producer that needs an id while none is available waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIds:
-    """The ids that this broker may give out; `ask` asks the shell for a block, which comes to `brought` later."""
+    """The ids this broker may allocate; `ask` requests a block from the shell, answered by `brought`."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self._ask = ask
@@ -32,7 +32,7 @@ class ProducerIds:
         self._waiting: list[Callable[[ProducerId | None], None]] = []
 
     def take(self, use: Callable[[ProducerId | None], None]) -> None:
-        """Calls `use` with an id, now or later; with None if none could be had."""
+        """Call `use` with an id, now or later, or with None if none is available."""
         if self._next == self._end and self._then is not None:
             self._begin(self._then)
         if self._next < self._end:
@@ -43,13 +43,13 @@ class ProducerIds:
         self.prepare()
 
     def prepare(self) -> None:
-        """Asks for another block if few ids are left."""
+        """Request another block if few ids are left."""
         if self._end - self._next < LEFT_TO_ASK and self._then is None and not self._is_asked:
             self._is_asked = True
             self._ask()
 
     def brought(self, block: ProducerIdBlock | None) -> None:
-        """Takes in a block that was asked for; None if the metadata could not be changed."""
+        """Add a requested block; None if the metadata could not be changed."""
         self._is_asked = False
         self._then = block
         waiting, self._waiting = self._waiting, []

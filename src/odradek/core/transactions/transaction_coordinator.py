@@ -1,7 +1,7 @@
-"""The coordinator of transactions: their producers, the partitions they have touched, and their timeouts.
+"""The transaction coordinator: producers, the partitions of their transactions, and timeouts.
 
-How a producer begins is in beginning.py, how a transaction ends in ending.py and completion.py; what may happen at all
-in rules.py.
+InitProducerId is in beginning.py, the end of a transaction in ending.py and completion.py, and the allowed
+transitions are in rules.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TransactionCoordinator:
         self.ids = ProducerIds(ask_ids)
         self.completions = Completions(runtime, write_marker)
         self.markers = self.completions.markers
-        self.may_hang = False  # What was open after a stop that was not clean is still to be looked at.
+        self.may_hang = False  # Transactions left open by an unclean shutdown remain to be checked.
         self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
         self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, partial(answer, self))
@@ -67,10 +67,10 @@ class TransactionCoordinator:
         return TransactionShard(leading, self.runtime, self._resume)
 
     def _resume(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
-        """Goes on with a transaction that was loaded, as far as a leader before may have got with it.
+        """Continue a loaded transaction, as far as an earlier leader may have advanced it.
 
-        What is not safe yet may be lost with this leader: its markers would then have ended a transaction in some
-        partitions, and whoever coordinates next would abort it in the others.
+        Records that are not safe yet may be lost with this leader. Its markers would then have ended a transaction in
+        some partitions, and the next coordinator would abort it in the others.
         """
         inherited = shard.log.inherited()
         if transaction.is_decided:
@@ -80,7 +80,7 @@ class TransactionCoordinator:
             self.joins.wrote(transaction.id, inherited)
 
     def find(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
-        """Returns the transactional id's shard and transaction.
+        """Return the transactional id's shard and transaction.
 
         Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
         """
@@ -93,14 +93,14 @@ class TransactionCoordinator:
         return shard, transaction
 
     def greatest_id(self) -> int:
-        """Returns the greatest producer id that is known here; -1 if none is."""
+        """Return the greatest known producer id, or -1 if there is none."""
         known = (one for shard in self.shards for one in shard.transactions.values())
         return max((max(one.producer_id, one.next_id) for one in known), default=-1)
 
     # InitProducerId.
 
     def new_producer(self) -> Promise[Began]:
-        """Takes an id for a producer without transactions."""
+        """Allocate an id for a producer without transactions."""
         promise: Promise[Began] = Promise()
 
         def use(producer_id: ProducerId | None) -> None:
@@ -115,7 +115,7 @@ class TransactionCoordinator:
         return promise
 
     def begin(self, asked: Asked, now: Moment) -> Promise[Began]:
-        """Begins an InitProducerId.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Begin an InitProducerId, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         self.shards.find(asked.transactional_id)
         beginning = Beginning(self, asked)
         beginning.go(now)
@@ -131,9 +131,9 @@ class TransactionCoordinator:
         version: int,
         now: Moment,
     ) -> Written | None:
-        """Adds partitions to the transaction.  Returns the write to wait for, None if they safely were in it.
+        """Add partitions to the transaction and return the write to wait for.
 
-        Raises Refused.
+        Returns None if they had joined it safely before. Raises Refused.
         """
         shard, was = self.find(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
@@ -143,36 +143,38 @@ class TransactionCoordinator:
         return self.unsafe_join(transactional_id)
 
     def unsafe_join(self, transactional_id: str) -> Written | None:
-        """Returns the last write that added partitions to the transaction; None if no crash can take it back.
+        """Return the last write that added partitions to the transaction, or None if it is safe.
 
-        No batch in those partitions may be acknowledged before it is safe: the transaction would commit without them.
+        No batch in those partitions may be acknowledged before the write is safe. Otherwise the transaction could
+        commit without them.
         """
         return self.joins.unsafe(transactional_id)
 
     def all_joined(self, transactional_id: str | None) -> bool:
-        """True if no partition's join is on its way, or in doubt: a batch has to wait for nothing but itself."""
+        """Return whether no partition's join is pending or in doubt, so a batch waits only for itself."""
         return transactional_id is not None and not self.joins.lost and self.unsafe_join(transactional_id) is None
 
     def has_joined(self, leading: Leading, producer: ProducerIdAndEpoch) -> bool:
-        """True if the partition's own log tells that it is part of the producer's transaction.
+        """Return whether the partition's own log shows that it is part of the producer's transaction.
 
-        While transactions may hang it tells nothing: what is open there may be all that is left of it.
+        While there may be hanging transactions the log proves nothing: its open transaction may be only a remnant.
         """
         return not self.may_hang and leading.has_open_transaction(producer.id, producer.epoch)
 
     def is_sure(self, leading: Leading, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
-        """True if no coordinator has to be asked about the partition: it has joined, and the join was not lost."""
+        """Return whether the partition has certainly joined, so that no coordinator must be asked."""
         return self.has_joined(leading, producer) and not self.joins.is_in_doubt(transactional_id, leading.name)
 
     def verifies(self, *, adds: bool) -> bool:
-        """True if the coordinator has a say in what is written: always where that makes partitions join."""
+        """Return whether the coordinator verifies writes, as always if they add partitions."""
         return adds or self.runtime.configs.bool("transaction.partition.verification.enable")
 
     def asks_first(self, leading: Leading, transactional_id: str) -> bool:
-        """True if the coordinator has to have answered before anything of the transaction is staged in the partition.
+        """Return whether the coordinator must answer before the partition stages any batch of the transaction.
 
-        So it is where that is another broker; and here where one of the two logs has followers: the join could be lost
-        without what was written because of it, to which a new leader would then say that it had joined.
+        This is the case if the coordinator is another broker, or if one of the two logs has followers. With
+        followers, the join could be lost without the batch that depends on it. A new leader would then report that
+        the partition had joined.
         """
         if self.shards.elsewhere(transactional_id) is not None or leading.in_sync is not None:
             return True
@@ -180,14 +182,14 @@ class TransactionCoordinator:
         return state is not None and state.in_sync is not None
 
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
-        """Raises Refused if the partition is not part of the producer's open transaction (KIP-890)."""
+        """Raise Refused if the partition is not part of the producer's open transaction (KIP-890)."""
         _, transaction = self.find(transactional_id)
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
 
     def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
-        """As check_touched.  Returns the write by which partitions joined, None if it is safe."""
+        """Check as check_touched does, and return the write that added partitions, or None if it is safe."""
         self.check_touched(transactional_id, producer, name)
         self.joins.confirmed(transactional_id, (name,))
         return self.unsafe_join(transactional_id)
@@ -195,10 +197,10 @@ class TransactionCoordinator:
     def admit(
         self, leading: Leading, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
     ) -> Written | None:
-        """Admits a producer's write to a partition within its transaction; with `adds` the partition joins it.
+        """Admit a producer's write to a partition in its transaction; with `adds` the partition joins it.
 
-        Returns the coordinator's write that has to be safe before this one is acknowledged, None if there is none.
-        Raises Refused as touch and check_touched.
+        Returns the coordinator's write that must be safe before this one is acknowledged, or None. Raises Refused as
+        touch and check_touched do.
         """
         name = leading.name
         if self.is_sure(leading, transactional_id, producer):
@@ -211,27 +213,30 @@ class TransactionCoordinator:
         elif self.verifies(adds=adds):
             written = self.verified(transactional_id, producer, name)
         if self.may_hang and leading.has_transaction_before(producer.id, producer.epoch):
-            # It is ended within a second, and not by the end of this one.
+            # It will be ended within a second, but not by the end of this transaction.
             raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction hangs in {name}")
         return written
 
     # EndTxn.
 
     def end(self, end: End, now: Moment) -> Promise[Ended]:
-        """Begins an EndTxn.  Raises Refused as `find`."""
+        """Begin an EndTxn, or raise Refused as `find` does."""
         ending = Ending(self, end)
         ending.go(now)
         return ending.promise
 
     def abort(self, transactional_id: str, now: Moment, then: Completion | None = None) -> None:
-        """Aborts an open transaction and fences its producer.  Raises Refused."""
+        """Abort an open transaction and fence its producer, or raise Refused."""
         shard, was = self.find(transactional_id)
         self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
 
     # Periodic tasks.
 
     def end_hanging(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Iterator[None]:
-        """Ends hanging transactions, in slices, once all is led and loaded that is here; again until none is left."""
+        """End hanging transactions in slices, once all local partitions are led and loaded.
+
+        Called again until none is left.
+        """
         view = self.runtime.view()
         is_whole = yield from all_led(self.runtime.broker_id, view, partitions)
         if not is_whole or self.shards.is_loading:
@@ -239,13 +244,13 @@ class TransactionCoordinator:
         topic = view.topics.get(TRANSACTION_STATE)
         shards = None if topic is None else all_shards(self.shards, len(topic.partitions))
         if shards is None:
-            self.may_hang = False  # Whoever has the others would have to be asked.
+            self.may_hang = False  # The coordinators of the other shards would have to be asked.
         else:
             is_done = yield from HangingTransactions(shards, self.completions, self._write_marker).end(partitions, now)
             self.may_hang = not is_done
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """Does the periodic tasks, about once a second, in slices: timeouts of transactions, expiry of ids."""
+        """Run the periodic tasks in slices, about once a second: transaction timeouts, expiry of ids."""
         self.shards.keep_house(now)
         self.joins.keep_house(now)
         if now.steady - self._last_abort >= self._abort_ms:
@@ -259,13 +264,13 @@ class TransactionCoordinator:
         for shard in list(self.shards):
             for transactional_id in list(shard.transactions):
                 transaction = shard.transactions.get(transactional_id)
-                if transaction is not None and not shard.is_over:  # Neither of the two went meanwhile.
-                    with suppress(Refused):  # The next round tries again.
+                if transaction is not None and not shard.is_over:  # Both still exist.
+                    with suppress(Refused):  # The next round retries.
                         work(shard, transaction)
                 yield
 
     def _abort_overdue(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
-        if transaction.is_ahead(now.wall):  # It would be open for so much longer.
+        if transaction.is_ahead(now.wall):  # Otherwise its timeout would be extended by the clock difference.
             shard.transactions[transaction.id] = transaction._replace(started=now.wall)
         elif transaction.is_overdue(now.wall):
             _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)

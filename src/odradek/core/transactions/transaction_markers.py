@@ -1,4 +1,4 @@
-"""Transaction markers: what a coordinator has written to the partitions of a transaction, here or by other brokers."""
+"""Transaction markers, which a coordinator writes to a transaction's partitions, local or remote."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from odradek.core.kernel.moment import Moment
 
 
 class Marker(NamedTuple):
-    """How the transaction of a producer ends, as its coordinator says.
+    """The end of a producer's transaction, as decided by its coordinator.
 
-    From version 2 on the marker's epoch is above that of the records it ends (KIP-890).
+    From version 2 on, the marker's epoch is above the epoch of the records that it ends (KIP-890).
     """
 
     producer: ProducerIdAndEpoch
@@ -25,15 +25,15 @@ class Marker(NamedTuple):
 
 
 class WriteMarker(Protocol):
-    """Writes a marker to one partition; returns None if there is no such topic any more.  Raises Refused."""
+    """Writer of a marker to one partition; returns None if the topic is deleted, or raises Refused."""
 
     def __call__(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None: ...
 
 
 class WriteMarkers:
-    """An effect: ask another broker by one WriteTxnMarkers request; it ends in one `Broker.markers_answered`.
+    """An effect: one WriteTxnMarkers request to a broker, which ends in one `Broker.markers_answered`.
 
-    Each marker comes with the partitions that it is for, and no producer id comes twice.
+    Each marker comes with its partitions, and no producer id repeats.
     """
 
     def __init__(self, broker: BrokerId, markers: Sequence[tuple[Marker, Sequence[TopicPartition]]]) -> None:
@@ -41,5 +41,5 @@ class WriteMarkers:
         self.markers = markers
 
 
-# The error code of each partition; or why there is no answer: what was sent may have been carried out, or not.
+# The error code of each partition, or the reason for a missing answer; the request may or may not have been executed.
 MarkersOutcome = Mapping[tuple[ProducerId, TopicPartition], ErrorCode] | Refused

@@ -1,6 +1,6 @@
-"""The rules of transactions: each function returns what a transaction becomes, or refuses.  Nothing is written here.
+"""The rules of transactions: each function returns the new transaction or refuses, and writes nothing.
 
-Sources: KIP-98, KIP-360 (going on after an error), KIP-447, KIP-890 (an epoch for each transaction, called version 2
+Sources: KIP-98, KIP-360 (recovery from errors), KIP-447, KIP-890 (an epoch for each transaction, called version 2
 here), KIP-939 (prepared transactions).
 """
 
@@ -26,7 +26,7 @@ EPOCH_PER_TRANSACTION = 2
 
 
 class Retried(Exception):
-    """Raised when EndTxn repeats a decision that is already carried out; it is answered as before."""
+    """Raised when EndTxn repeats a decision already carried out, which is answered as before."""
 
 
 # ------------------------------------------------------------------ InitProducerId
@@ -35,10 +35,10 @@ class Retried(Exception):
 def begins(
     was: Transaction, expected: ProducerIdAndEpoch | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
 ) -> Transaction:
-    """Applies InitProducerId where no transaction is open: a new epoch, or the present one for a repeated request.
+    """Apply InitProducerId without an open transaction: a new epoch, or the current one on a retry.
 
-    `expected` is who the producer says it is (KIP-360).  `new_id` is used if epochs have run out.
-    Raises Refused(PRODUCER_FENCED).
+    `expected` is the identity that the producer claims (KIP-360). `new_id` is used if epochs are exhausted. Raises
+    Refused(PRODUCER_FENCED).
     """
     check_expected(was, expected)
     fresh = was._replace(
@@ -57,21 +57,21 @@ def begins(
 
 
 def _was_fenced_at_last(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """True if an abort that the producer had not asked for took the last epoch, which no client is given."""
+    """Return whether an abort not requested by the producer used the last epoch, which no client gets."""
     return was.epoch > LAST_EPOCH and expected.epoch == was.last_epoch
 
 
 def check_expected(was: Transaction, expected: ProducerIdAndEpoch | None) -> None:
-    """Raises Refused(PRODUCER_FENCED) if another producer has the id by now."""
+    """Raise Refused(PRODUCER_FENCED) if another producer has the id now."""
     if expected is None or was.epoch == NO_EPOCH or expected.id == was.client.id:
         return
     if expected.id == was.previous_id and expected.epoch >= LAST_EPOCH:
-        return  # The producer asks again, and was given a new id the first time.
+        return  # A retry by a producer that received a new id the first time.
     raise _fenced(was, expected)
 
 
 def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
-    """Applies InitProducerId that keeps a prepared transaction, and fences the old producer (KIP-939)."""
+    """Apply an InitProducerId that keeps a prepared transaction and fences the old producer (KIP-939)."""
     check_expected(was, expected)
     client = was.client
     if was.is_exhausted:
@@ -83,8 +83,9 @@ def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: Produce
 
 
 def check_producer(was: Transaction, producer: ProducerIdAndEpoch) -> None:
-    """Raises Refused if the producer may not write: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-    CONCURRENT_TRANSACTIONS.
+    """Raise Refused if the producer may not write.
+
+    Codes: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     client = was.client
     if producer.id != client.id:
@@ -102,9 +103,9 @@ def touches(
     version: int,
     now: TimestampMs,
 ) -> Transaction:
-    """Adds partitions; the first of them begins the transaction.  Returns `was` itself if all are known.
+    """Add partitions, the first of which begins the transaction; return `was` itself if all are known.
 
-    Raises Refused as check_producer.
+    Raises Refused as check_producer does.
     """
     check_producer(was, producer)
     if was.is_kept:
@@ -123,14 +124,14 @@ def touches(
 def ends(
     was: Transaction, producer: ProducerIdAndEpoch, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
 ) -> Transaction:
-    """Applies a client's EndTxn.  Raises Refused; Retried if that decision is carried out already."""
+    """Apply a client's EndTxn; raise Retried if that decision is already carried out, or Refused."""
     check = _check_end_with_epochs if version >= EPOCH_PER_TRANSACTION else _check_end
     check(was, producer, commit)
     return decided(was, version, new_id, now, commit=commit)
 
 
 def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
-    """Returns the decided transaction.  `new_id` is what the producer goes on with where epochs have run out."""
+    """Return the decided transaction; `new_id` is the producer's next id if epochs are exhausted."""
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
     if was.is_kept and was.is_exhausted:
@@ -143,9 +144,9 @@ def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs
 
 
 def fenced(was: Transaction, now: TimestampMs) -> Transaction:
-    """Aborts a transaction whose producer has not asked for it: the epoch rises, which fences the producer.
+    """Abort a transaction without a request of its producer; the higher epoch fences the producer.
 
-    Where each transaction has an epoch of its own the producer may go on, as if it had aborted itself.
+    If each transaction has its own epoch, the producer may continue as if it had aborted the transaction.
     """
     assert was.state is ONGOING
     has_epochs = was.version >= EPOCH_PER_TRANSACTION
@@ -160,7 +161,7 @@ def fenced(was: Transaction, now: TimestampMs) -> Transaction:
 
 
 def completed(was: Transaction, now: TimestampMs) -> Transaction:
-    """Returns the transaction once every partition has its marker."""
+    """Return the transaction once every partition has its marker."""
     done = was._replace(
         state=COMPLETE_AFTER[was.state], partitions=frozenset(), updated=now, next_id=NO_ID, next_epoch=NO_EPOCH
     )
@@ -172,7 +173,7 @@ def completed(was: Transaction, now: TimestampMs) -> Transaction:
 
 
 def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
-    """Checks an EndTxn of version 0 or 1, where transactions share an epoch."""
+    """Check an EndTxn of version 0 or 1, where transactions share an epoch."""
     client = was.client
     if producer.id != client.id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
@@ -184,7 +185,7 @@ def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> 
 
 
 def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
-    """Checks an EndTxn where each transaction has an epoch: one with the epoch before the present one is repeated."""
+    """Check an EndTxn where each transaction has its own epoch; the previous epoch means a retry."""
     client = was.client
     has_new_id = producer.id == was.previous_id != NO_ID and producer.epoch >= LAST_EPOCH and client.epoch == 0
     if producer.id != client.id and not has_new_id:
@@ -202,7 +203,7 @@ def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commi
         _refuse_or_retried(was, commit)
     if commit:
         raise _wrong_state(was, "commit")
-    # An abort without a single partition: the epoch rises all the same, and what is late is fenced.
+    # An abort without partitions: the epoch still rises, and late writes are fenced.
 
 
 def _refuse_or_retried(was: Transaction, commit: bool) -> None:

@@ -17,20 +17,20 @@ from odradek.record.internal.transaction_log import TransactionLogKey, Transacti
 
 
 class Resumes(Protocol):
-    """Goes on with a decision that a stop interrupted."""
+    """Callback that continues a decision interrupted by a stop."""
 
     def __call__(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None: ...
 
 
 class Completion(NamedTuple):
-    """What waits for the end of a decided transaction: `lost` is called if its coordinator is gone before."""
+    """A callback for the end of a decided transaction; `lost` is called if its coordinator ends first."""
 
     step: Step
     lost: Callable[[], None]
 
 
 class TransactionShard:
-    """One shard; `transactions` is as the log is, and `put` changes both."""
+    """One shard; `transactions` matches the log, and `put` changes both."""
 
     def __init__(self, leading: Leading, runtime: Runtime, resume: Resumes) -> None:
         self._version = runtime.protocol.transaction_value
@@ -45,22 +45,22 @@ class TransactionShard:
         return self.log.leading.epoch
 
     def put(self, transaction: Transaction, now: Moment) -> Written:
-        """Writes the transaction's new state.  Raises Refused with nothing changed."""
+        """Write the transaction's new state, or raise Refused and change nothing."""
         written = self.log.append([to_record(transaction, self._version)], now)
         self.transactions[transaction.id] = transaction
         return written
 
     def remove(self, transactional_id: str, now: Moment) -> None:
-        """Removes a transactional id.  Raises Refused."""
+        """Remove a transactional id, or raise Refused."""
         self.log.append([StateRecord(key_of(transactional_id), None)], now)
         del self.transactions[transactional_id]
 
     def after_completion(self, transactional_id: str, then: Completion) -> None:
-        """Has `then` called when the decided transaction is complete, or if the shard ends before."""
+        """Call `then` when the decided transaction is complete, or if the shard ends first."""
         self._waiting.setdefault(transactional_id, []).append(then)
 
     def completed(self, transaction: Transaction, now: Moment) -> None:
-        """Writes that a transaction is complete, and tells who waits for it.  Raises Refused."""
+        """Write that a transaction is complete and notify its waiters, or raise Refused."""
         self.put(transaction, now)
         for one in self._waiting.pop(transaction.id, ()):
             one.step(now)
@@ -86,7 +86,7 @@ class TransactionShard:
         return True
 
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """Does nothing: no record here is written in a transaction."""
+        """Do nothing, because no record here is written in a transaction."""
 
     def begin(self, now: Moment) -> None:
         for transaction in list(self.transactions.values()):

@@ -1,10 +1,10 @@
-"""A transactional id and its transaction, as a value, and which state may follow which.
+"""A transactional id and its transaction, as a value, with its state transitions.
 
     Empty ──> Ongoing ──> PrepareCommit ──> CompleteCommit ──> Ongoing, Empty
                      └──> PrepareAbort  ──> CompleteAbort  ──> Ongoing, Empty
 
-PrepareCommit and PrepareAbort are decisions: once one is safe in the log, every partition of the transaction gets its
-marker, however often the broker stops meanwhile.  Then it is complete.
+PrepareCommit and PrepareAbort are decisions. Once a decision is safe in the log, every partition of the transaction
+gets its marker, no matter how often the broker stops. Then the transaction is complete.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateRecord
 from odradek.record.internal.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 NO_ID, NO_EPOCH, NO_TIME = ProducerId(-1), ProducerEpoch(-1), TimestampMs(-1)
-LAST_EPOCH = INT16_MAX - 1  # The greatest a client ever sees; the one above it is for the last marker.
-ALL_SINCE = 1  # The version of a record that has all of a transaction.
-NEVER_MS = INT32_MAX  # The timeout of who has prepared elsewhere and may be away for long (KIP-939).
+LAST_EPOCH = INT16_MAX - 1  # The greatest epoch a client ever sees; the next one is for the last marker.
+ALL_SINCE = 1  # The version of a record with all fields of a transaction.
+NEVER_MS = INT32_MAX  # The timeout of a producer that prepared elsewhere and may be away for long (KIP-939).
 
 
 class TransactionState(IntEnum):
-    """The states, with the numbers of the log and the names of DescribeTransactions."""
+    """The states, with their numbers in the log and names in DescribeTransactions."""
 
     EMPTY = 0
     ONGOING = 1
@@ -47,9 +47,11 @@ COMPLETE_AFTER = {
 
 
 class Transaction(NamedTuple):
-    """`producer_id` and `epoch` are those of the data and the markers.  `version` is 2 where each transaction has an
-    epoch of its own (KIP-890).  `next_*` are what the client goes on with: a new id where epochs have run out, or both
-    where a prepared transaction is kept for a producer that came anew (KIP-939).  Times are of the wall clock, in ms.
+    """One transaction.
+
+    `producer_id` and `epoch` belong to the data and the markers. `version` is 2 if each transaction has its own epoch
+    (KIP-890). `next_*` are the client's next values: a new id after the last epoch, or both if a prepared transaction
+    is kept for a restarted producer (KIP-939). Times are wall clock, in ms.
     """
 
     id: str
@@ -64,7 +66,7 @@ class Transaction(NamedTuple):
     previous_id: ProducerId = NO_ID
     next_id: ProducerId = NO_ID
     next_epoch: ProducerEpoch = NO_EPOCH
-    last_epoch: ProducerEpoch = NO_EPOCH  # The epoch before the present one; not kept in the log.
+    last_epoch: ProducerEpoch = NO_EPOCH  # The previous epoch; not kept in the log.
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -72,17 +74,17 @@ class Transaction(NamedTuple):
 
     @property
     def client(self) -> ProducerIdAndEpoch:
-        """The producer id and epoch that the client has to send."""
+        """Return the producer id and epoch that the client has to send."""
         return ProducerIdAndEpoch(self.next_id, self.next_epoch) if self.is_kept else self.producer
 
     @property
     def is_kept(self) -> bool:
-        """True if it is prepared, and waits for a producer that came anew to decide (KIP-939)."""
+        """Return whether it is prepared and waits for the decision of a restarted producer (KIP-939)."""
         return self.next_epoch >= 0
 
     @property
     def is_exhausted(self) -> bool:
-        """True if there is no next epoch for the client's producer id."""
+        """Return whether the client's producer id has no next epoch."""
         return self.client.epoch >= LAST_EPOCH
 
     @property
@@ -94,7 +96,7 @@ class Transaction(NamedTuple):
         return self.state is TransactionState.ONGOING and self.timeout_ms != NEVER_MS
 
     def is_ahead(self, now: TimestampMs) -> bool:
-        """True if a clock was set back since it began, or another coordinator's was ahead."""
+        """Return whether it starts in the future: a clock was set back, or another coordinator's was ahead."""
         return self.is_timed and self.started > now
 
     def is_overdue(self, now: TimestampMs) -> bool:
@@ -102,8 +104,8 @@ class Transaction(NamedTuple):
 
 
 def to_record(transaction: Transaction, version: int) -> StateRecord:
-    """Returns the record by which the transaction is kept, for a value of this version."""
-    if version < ALL_SINCE:  # Nothing needs them there: no transaction has an epoch of its own, none is prepared.
+    """Return the record of the transaction, for a value of this version."""
+    if version < ALL_SINCE:  # These fields are unused then: no transaction has its own epoch or is prepared.
         transaction = transaction._replace(version=0, previous_id=NO_ID, next_id=NO_ID, next_epoch=NO_EPOCH)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
@@ -130,7 +132,7 @@ def key_of(transactional_id: str) -> TransactionLogKey:
 
 
 def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
-    """Returns the transaction of a record.  Raises ValueError for a status that no transaction has."""
+    """Return the transaction of a record, or raise ValueError for an unknown status."""
     partitions = frozenset(
         TopicPartition(TopicName(topic.topic), partition)
         for topic in value.transaction_partitions or ()

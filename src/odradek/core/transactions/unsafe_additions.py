@@ -1,8 +1,8 @@
-"""The writes by which partitions became part of transactions that are coordinated here, until they are safe.
+"""Writes that added partitions to transactions coordinated here, until they are safe.
 
-A write may be lost with the coordinator's leadership, and a batch it was made for lie in its partition all the same.
-Then that partition's log no longer tells that it is part of the transaction: whoever coordinates by then has to be
-asked about it, once.
+A write may be lost with the coordinator's leadership while a batch that relies on it stays in its partition. Then
+that partition's log no longer proves that it is part of the transaction, and the current coordinator must be asked
+once.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from odradek.core.kernel.moment import Moment
 
 
 class Joins:
-    """The last such write of each transactional id, and the ids of which one was lost."""
+    """The last such write of each transactional id, and the ids with a lost write."""
 
     def __init__(self, forgotten_after_ms: int) -> None:
-        """What was lost is forgotten after the time in which every transaction ends."""
+        """Create the table; lost writes are dropped after the time in which every transaction ends."""
         self._forgotten_after_ms = forgotten_after_ms
         self._last: dict[str, Written] = {}
-        self.lost: dict[str, set[TopicPartition]] = {}  # With the partitions that were asked about since.
-        self._lost_since: dict[str, int] = {}  # As `keep_house` has seen it, on the steady clock.
+        self.lost: dict[str, set[TopicPartition]] = {}  # With the partitions confirmed since then.
+        self._lost_since: dict[str, int] = {}  # The time when `keep_house` first saw it (steady clock).
 
     def wrote(self, transactional_id: str, written: Written) -> None:
         self._look(transactional_id)
         self._last[transactional_id] = written
 
     def unsafe(self, transactional_id: str) -> Written | None:
-        """Returns the last write of the transaction if it is not safe; one that is lost is returned once."""
+        """Return the transaction's last write if it is not safe; a lost one is returned once."""
         written = self._last.get(transactional_id)
         if written is None or written.is_safe:
             return None
@@ -37,13 +37,13 @@ class Joins:
         return written
 
     def is_in_doubt(self, transactional_id: str, name: TopicPartition) -> bool:
-        """True if the partition's join may be lost."""
+        """Return whether the partition's join may be lost."""
         self._look(transactional_id)
         confirmed = self.lost.get(transactional_id)
         return confirmed is not None and name not in confirmed
 
     def confirmed(self, transactional_id: str, names: Iterable[TopicPartition]) -> None:
-        """Takes in that a coordinator has the partitions in its transaction."""
+        """Record that a coordinator has the partitions in its transaction."""
         confirmed = self.lost.get(transactional_id)
         if confirmed is not None:
             confirmed.update(names)
@@ -57,7 +57,7 @@ class Joins:
                 del self.lost[name], self._lost_since[name]
 
     def _look(self, transactional_id: str) -> None:
-        """Notes if the last write is lost."""
+        """Record the last write as lost if it has failed."""
         written = self._last.get(transactional_id)
         if written is not None and written.failure is not None:
             del self._last[transactional_id]

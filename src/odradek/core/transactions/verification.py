@@ -1,8 +1,9 @@
-"""What the coordinator on another broker says of the partitions of one request, and whether it still holds.
+"""A remote coordinator's answer about the partitions of one request, and its validity.
 
-Time passes until the answer is there.  A partition may have got a marker meanwhile, that of the very transaction that
-was asked about: what came behind it would be open for ever.  So the answer counts only while the partition knows the
-producer as it did when it was asked (Kafka's VerificationGuard), or if the transaction is open in it by now.
+The answer takes time. By then, a partition may have received the marker of the very transaction in question, and a
+batch behind the marker would stay open forever. So the answer is valid in two cases only. Either the partition's
+producer state is unchanged since the question (Kafka's VerificationGuard), or the transaction is already open in the
+partition.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from odradek.log.producers.producer_state import ProducerStateEntry
 
 
 class Verification:
-    """One question and its answer; `asked` has the partitions that it is about."""
+    """One question and its answer; `asked` contains its partitions."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -24,22 +25,22 @@ class Verification:
         self.codes: Codes = {}
 
     def add(self, leading: Leading) -> None:
-        """Adds a partition to what is asked about."""
+        """Add a partition to the question."""
         self.asked[leading.name] = leading.producer(self.question.producer.id)
 
     def answered(self, codes: Codes | None) -> None:
-        """Takes the answer; None if there was none in time, or the broker stops."""
+        """Store the answer; None if there was none in time, or the broker is stopping."""
         self.codes = dict.fromkeys(self.asked, ErrorCode.NETWORK_EXCEPTION) if codes is None else codes
 
     @property
     def confirmed(self) -> list[TopicPartition]:
-        """The partitions that are part of the transaction."""
+        """Return the partitions that are part of the transaction."""
         return [name for name, code in self.codes.items() if code is ErrorCode.NONE]
 
     def check(self, leading: Leading) -> None:
-        """Raises Refused unless the producer may write to the partition now, by all that the coordinator has said.
+        """Raise Refused unless the producer may write to the partition now, by the coordinator's answer.
 
-        NOT_ENOUGH_REPLICAS, which producers of all versions try again for, if it has to be asked anew.
+        The code is NOT_ENOUGH_REPLICAS, which producers of all versions retry, if the question must be repeated.
         """
         code = self.codes.get(leading.name, ErrorCode.NONE)
         if code is not ErrorCode.NONE:
@@ -52,6 +53,6 @@ class Verification:
     def _holds_for(self, leading: Leading) -> bool:
         if leading.name not in self.asked:
             return False
-        # Where each transaction has an epoch, that of the one before may end meanwhile; the end of this one, whose
-        # epoch is above it, fences what comes late.
+        # With an epoch for each transaction, only the previous one may have ended since. The end of this one has a
+        # higher epoch, which fences late batches.
         return self.question.adds or leading.producer(self.question.producer.id) is self.asked[leading.name]

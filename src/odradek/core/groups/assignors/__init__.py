@@ -1,4 +1,4 @@
-"""The assignors of the coordinator (KIP-848), by Kafka's names: pure functions that say who gets which partition."""
+"""Server-side assignors (KIP-848) by their Kafka names, as pure functions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from odradek.core.groups.assignors import range as by_range
 from odradek.core.groups.assignors import uniform
 from odradek.core.groups.assignors.spec import Assignment, MemberSpec
 
-# An assignment from the members by id, and the number of partitions of every topic that one is subscribed to.
+# Assigns from the members by id and the partition count of every subscribed topic.
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[Uuid, int]], dict[str, Assignment]]
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": by_range.assign}
 
-# Kafka's own are configured by name, or by the class that older configurations know them by.
+# Kafka's own assignors are configured by name, or by class name in older configurations.
 CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",

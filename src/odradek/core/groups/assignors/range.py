@@ -1,8 +1,8 @@
-"""The range assignor: of each topic, its subscribers get consecutive partitions, in the order of the members.
+"""The range assignor, which assigns consecutive partitions of each topic in member order.
 
-Members that are subscribed to the same topics own the same partition numbers of topics of one size, so that what is
-keyed alike meets in one place.  Static members come first, by their instance ids: a restart moves nothing of theirs.
-Nothing else is kept from one assignment to the next.
+Members with the same subscriptions own the same partition numbers of equally sized topics, so records with equal keys
+reach one member. Static members come first, ordered by instance id, so a restart moves none of their partitions.
+Nothing else carries over from one assignment to the next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Partition
 
 
 def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
-    """Assigns every partition of `counts` to one of the topic's subscribers."""
+    """Assign every partition of `counts` to one of the topic's subscribers."""
     assigned: dict[str, dict[Uuid, Partitions]] = {member_id: {} for member_id in members}
     ordered = sorted(members, key=lambda member_id: _place(member_id, members[member_id]))
     for topic, count in counts.items():
@@ -31,7 +31,7 @@ def _place(member_id: str, member: MemberSpec) -> tuple[bool, str]:
 
 
 def _shares(count: int, members: int) -> list[range]:
-    """Splits `count` partitions into consecutive shares, as even as can be, the larger ones first."""
+    """Split `count` partitions into consecutive shares of nearly equal size, the larger ones first."""
     bounds = [0]
     for place in range(members):
         bounds.append(bounds[-1] + count // members + (place < count % members))

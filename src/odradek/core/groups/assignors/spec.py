@@ -1,4 +1,4 @@
-"""The input and the output of an assignor, and what assignors share."""
+"""The input and output of an assignor, and functions shared by assignors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import NamedTuple, TypeAlias
 from odradek.base.uuids import Uuid
 
 Partitions: TypeAlias = frozenset[int]
-Assignment: TypeAlias = Mapping[Uuid, Partitions]  # No topic without partitions.
+Assignment: TypeAlias = Mapping[Uuid, Partitions]  # Without topics that have no partitions.
 Owned: TypeAlias = list[tuple[Uuid, int]]
 
 
 class MemberSpec(NamedTuple):
-    """One member.  `owned` is what it was last assigned; that may hold partitions that are gone, or another's too."""
+    """One member.
+
+    `owned` is its last assignment, which may include deleted partitions or partitions of another member.
+    """
 
     topics: frozenset[Uuid]
     owned: Assignment
@@ -23,9 +26,10 @@ class MemberSpec(NamedTuple):
 def kept_partitions(
     members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]
 ) -> tuple[dict[str, Assignment], dict[Uuid, set[int]]]:
-    """Returns what each member, in the order of their ids, may go on to own, and the partitions left, by topic.
+    """Return the partitions that each member may keep, in member id order, and the rest by topic.
 
-    Of two owners of a partition the first one keeps it.  A member that may keep all has the very same Assignment.
+    If a partition has two owners, the first one keeps it. A member that keeps everything has the same Assignment
+    object.
     """
     left = {topic: set(range(count)) for topic, count in counts.items()}
     kept: dict[str, Assignment] = {}
@@ -41,7 +45,7 @@ def kept_partitions(
 
 
 def in_order(assignment: Mapping[Uuid, Set[int]]) -> Owned:
-    """Lists an assignment's partitions, by topic, then by number."""
+    """List an assignment's partitions by topic, then by number."""
     return [(topic, partition) for topic in sorted(assignment) for partition in sorted(assignment[topic])]
 
 

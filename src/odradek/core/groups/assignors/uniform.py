@@ -1,13 +1,13 @@
-"""The uniform assignor: members own as many partitions as each other, give or take one, and keep what they have.
+"""The uniform assignor, which balances members to within one partition and keeps existing assignments.
 
-When all members are subscribed to the same topics there is one right number for each of them, and the least that has
-to move is known beforehand.  Members that are subscribed to different topics are balanced step by step (_Balancing):
+If all members have the same subscriptions, each has one exact quota and the minimum number of moves is known in
+advance. Members with different subscriptions are balanced step by step (_Balancing):
 
-    keep what each member owns ──> give what is free to the least loaded subscriber ──> move while it evens things out
+    keep owned partitions ──> give free ones to the least loaded subscriber ──> move partitions while that evens loads
 
-A partition moves only to a member that has at least two fewer, so what is even already stays, and it ends: each move
-makes the sum of the squares of all loads smaller.  Loads are even in the end among the subscribers of each topic, as
-far as that topic's partitions can make them so.
+A partition moves only to a member that has at least two fewer, so even loads stay as they are. The process ends
+because each move reduces the sum of the squares of all loads. In the end, loads are even among the subscribers of
+each topic, as far as that topic's partitions allow.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from heapq import heapify, heappop, heappush
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Owned, assignment_of, in_order, kept_partitions
 
-MOVES_PER_PARTITION_MAX = 16  # A long chain of subscriptions can pass partitions on from end to end many times.
+MOVES_PER_PARTITION_MAX = 16  # A long chain of subscriptions can pass partitions from end to end many times.
 
 Heap = list[tuple[int, int]]
 
 
 def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
-    """Assigns every partition of `counts` to one of the topic's subscribers."""
+    """Assign every partition of `counts` to one of the topic's subscribers."""
     if len({member.topics for member in members.values()}) > 1:
         return _assign_mixed(members, counts)
     if not members:
@@ -42,7 +42,7 @@ def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dic
 
 
 def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
-    """Returns how many partitions each member gets: one more go to those that have more already, then by id."""
+    """Return each member's quota; one extra partition goes to members above the minimum, then by id."""
     least, extra = divmod(total, len(loads))
     having = [member_id for member_id, load in loads.items() if load > least]
     others = [member_id for member_id, load in loads.items() if load <= least]
@@ -52,7 +52,7 @@ def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assignment:
-    """Returns what a member keeps within its quota; the rest goes to `left`."""
+    """Return the partitions that a member keeps within its quota; the rest is added to `left`."""
     listed = in_order(owned)
     for topic, partition in listed[quota:]:
         left[topic].add(partition)
@@ -60,7 +60,7 @@ def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assign
 
 
 def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
-    """Hands out partitions in turn, so that each topic is spread over many members."""
+    """Distribute partitions in turn, so that each topic is spread over many members."""
     given: dict[str, Owned] = {member_id: [] for member_id in missing}
     partitions = iter(left)
     waiting = list(given)
@@ -72,7 +72,7 @@ def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
     return given
 
 
-# Members that are subscribed to different topics.
+# Members with different subscriptions.
 
 
 def _assign_mixed(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
@@ -84,7 +84,7 @@ def _assign_mixed(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int])
 
 
 class _Balancing:
-    """The step-by-step balance of one group; members are numbered in the order of their ids."""
+    """The step-by-step balancing of one group; members are numbered in the order of their ids."""
 
     def __init__(self, members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> None:
         self._ids = sorted(members)
@@ -95,7 +95,7 @@ class _Balancing:
         for place, topics in enumerate(self._topics_of):
             for topic in topics:
                 self._subscribers[topic].append(place)
-        # Partitions by topic and member; what a member had before comes first, and is moved last.
+        # Partitions by topic and member; partitions owned before come first and are moved last.
         self._owned: dict[Uuid, dict[int, list[int]]] = {topic: {} for topic in counts}
         self._taken: dict[Uuid, set[int]] = {topic: set() for topic in counts}
         kept, _ = kept_partitions(members, counts)
@@ -103,7 +103,7 @@ class _Balancing:
             for topic, partition in in_order(owned):
                 self._give(topic, partition, place)
         self._moves_left = MOVES_PER_PARTITION_MAX * sum(counts.values())
-        # Topics that load each of their subscribers most come first: those that follow can still even it out.
+        # Topics with the highest load per subscriber come first, because later topics can still even it out.
         self.topics = sorted(counts, key=lambda topic: (-counts[topic] / len(self._subscribers[topic]), topic))
 
     def _give(self, topic: Uuid, partition: int, place: int) -> None:
@@ -121,7 +121,7 @@ class _Balancing:
                 heappush(least, (load + 1, place))
 
     def balance(self) -> None:
-        """Balances topic by topic; a topic is looked at again when the load of one of its subscribers changed."""
+        """Balance topic by topic, and a topic again if the load of one of its subscribers changes."""
         waiting = dict.fromkeys(self.topics)
         while waiting and self._moves_left > 0:
             topic = next(iter(waiting))
@@ -130,7 +130,7 @@ class _Balancing:
                 waiting.update(dict.fromkeys(sorted(self._topics_of[place] - {topic})))
 
     def _balance(self, topic: Uuid) -> set[int]:
-        """Balances one topic, and returns the members whose load changed."""
+        """Balance one topic and return the members whose load changed."""
         owned, loads, changed = self._owned[topic], self._loads, set[int]()
         most = [(-loads[place], place) for place, partitions in owned.items() if partitions]
         least = [(loads[place], place) for place in self._subscribers[topic]]
@@ -149,7 +149,10 @@ class _Balancing:
         return changed
 
     def _uneven(self, owned: Mapping[int, list[int]], most: Heap, least: Heap) -> tuple[int, int] | None:
-        """Returns who can give a partition to whom, None if nobody can; drops heap entries of former loads."""
+        """Return the members to move a partition from and to, or None if loads are even.
+
+        Drops outdated heap entries.
+        """
         while most and (-most[0][0] != self._loads[most[0][1]] or not owned.get(most[0][1])):
             heappop(most)
         while least[0][0] != self._loads[least[0][1]]:

@@ -1,4 +1,4 @@
-"""Groups of the classic protocol: members join, one of them assigns, the coordinator only brings them together."""
+"""Groups of the classic protocol, in which one member computes the assignment for all."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A group of the classic protocol, as the rest of the broker sees it.
+"""A group of the classic protocol, as seen by the rest of the broker.
 
-A group without members that never had any belongs to simple consumers: somebody commits offsets under its name.
+A group that never had members belongs to simple consumers, which only commit offsets under its name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetada
 
 
 class ClassicGroup(Rebalancing):
-    """One classic group; its members' requests are in cluster_joining.py, syncing.py and leaving.py."""
+    """One classic group; the requests of its members are handled in classic_joining, syncing and leaving."""
 
-    # The topics that this generation is subscribed to, once somebody has asked; None if a subscription can't be read.
+    # The subscribed topics of this generation, computed on first use; None if a subscription can't be read.
     _topics: frozenset[str] | None = None
     _has_looked = False
 
@@ -42,15 +42,18 @@ class ClassicGroup(Rebalancing):
 
     @property
     def is_empty(self) -> bool:
-        """True without members; those that were told an id and have not come back with it are none."""
+        """Return whether the group has no members; ids assigned but not yet used to join do not count."""
         return self.phase is State.EMPTY
 
-    # Questions of the rest of the broker.
+    # Queries by the rest of the broker.
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
     ) -> None:
-        """Without a generation only an empty group takes commits: from simple consumers and administrators."""
+        """Raise Refused if the commit is not allowed.
+
+        Without a generation, only an empty group accepts commits, as from simple consumers and administrators.
+        """
         if epoch < 0 and self.is_empty:
             return
         member = None
@@ -64,14 +67,14 @@ class ClassicGroup(Rebalancing):
             member.renew_session(now)
 
     def member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Returns the member.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+        """Return the member, or raise Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
         member = self.members.known(member_id, instance_id)
         if generation != self.generation:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {self.generation}")
         return member
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Refuses nobody: any client may fetch a classic group's offsets."""
+        """Allow every fetch; any client may fetch a classic group's offsets."""
 
     def check_delete(self) -> None:
         if not self.is_empty:
@@ -92,7 +95,7 @@ class ClassicGroup(Rebalancing):
         return 0 if self.phase is State.STABLE and knows_topics else None
 
     def _subscribed(self) -> frozenset[str] | None:
-        """Returns the topics that members are subscribed to; None if a subscription can't be read."""
+        """Return the topics that members are subscribed to, or None if a subscription can't be read."""
         if self.is_empty:
             return frozenset()
         if self.protocol_name is None:
@@ -115,7 +118,7 @@ class ClassicGroup(Rebalancing):
         return [StateRecord(GroupMetadataKey(group=self.id), None)]
 
     def load(self, value: GroupMetadataValue) -> None:
-        """Takes over the group as the log has it: stable, or empty."""
+        """Load the group from its record in the log, as stable or empty."""
         self._is_kept = True
         self._protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -124,7 +127,7 @@ class ClassicGroup(Rebalancing):
         self.members = Members(self.shard.runtime.lot)
         for one in value.members:
             if self._is_here(one):
-                continue  # A broker writes no instance twice.
+                continue  # A broker never writes the same instance twice.
             member = Member(one.member_id, join_of(value, one), self.session(one.member_id))
             member.assignment = bytes(one.assignment)
             member.is_new = False
@@ -140,7 +143,7 @@ class ClassicGroup(Rebalancing):
             instance_id is not None and self.members.static(instance_id) is not None
         )
 
-    # Begin and end of the shard.
+    # Start and end of the shard.
 
     def begin(self, now: Moment) -> None:
         for member in self.members:

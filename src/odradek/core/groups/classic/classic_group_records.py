@@ -1,4 +1,4 @@
-"""A classic group as its record in __consumer_offsets: GroupMetadataKey, with all members in the value."""
+"""The record of a classic group in __consumer_offsets: GroupMetadataKey, with all its members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_TIME = -1
 
 
 class Generation(NamedTuple):
-    """What the log keeps of a group beside its members."""
+    """The part of a group in the log other than its members."""
 
     number: int
     protocol_type: str | None
@@ -23,7 +23,7 @@ class Generation(NamedTuple):
 
 
 def value_of(generation: Generation, members: Iterable[Member], assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-    """Returns the record's value; a member without an assignment has an empty one."""
+    """Return the record's value; a member without an assignment has an empty one."""
     return GroupMetadataValue(
         protocol_type=generation.protocol_type or "",
         generation=generation.number,
@@ -47,14 +47,14 @@ def value_of(generation: Generation, members: Iterable[Member], assignments: Map
 
 
 def join_of(value: GroupMetadataValue, member: MemberMetadata) -> JoinGroup:
-    """Returns the JoinGroup by which a kept member would have joined, with the group's protocol as its only one."""
+    """Return the JoinGroup that a loaded member would have sent, with only the group's protocol."""
     return JoinGroup(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         session_timeout_ms=member.session_timeout,
-        # Before v1 one timeout was both.
+        # Before v1 one timeout served for both.
         rebalance_timeout_ms=member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout,
         protocol_type=value.protocol_type,
         protocols=((value.protocol or "", bytes(member.subscription)),),

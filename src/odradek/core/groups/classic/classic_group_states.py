@@ -1,4 +1,4 @@
-"""The states of a classic group, and the events that lead from one to the other."""
+"""The states of a classic group, and the events that cause transitions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import Enum
 
 
 class State(Enum):
-    """A state; its value is the name that DescribeGroups and ListGroups show."""
+    """A state; its value is the name shown by DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"  # No members.
-    PREPARING = "PreparingRebalance"  # Members join; what they had before is theirs until it ends.
-    COMPLETING = "CompletingRebalance"  # All are there; the leader assigns.
-    STABLE = "Stable"  # Everybody has an assignment.
-    DEAD = "Dead"  # Deleted, or another broker's.
+    PREPARING = "PreparingRebalance"  # Members join; they keep their previous assignments until it ends.
+    COMPLETING = "CompletingRebalance"  # All have joined; the leader assigns.
+    STABLE = "Stable"  # Every member has an assignment.
+    DEAD = "Dead"  # Deleted, or moved to another broker.
 
 
 class Event(Enum):

@@ -1,4 +1,4 @@
-"""A member joins a classic group, or joins it again."""
+"""JoinGroup of a classic group: a member joins or rejoins."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from odradek.record.internal.consumer_protocol import decode_topics
 if TYPE_CHECKING:
     from odradek.core.groups.shard.group_shard import GroupShard
 
-TOPICS_AT_BYTES = 6  # Of a subscription: its version, and how many topics there are.
-MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, with the rest of the id, they fit into a string of the protocol.
+TOPICS_AT_BYTES = 6  # The position of topics in a subscription, after its version and the number of topics.
+MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, the prefix and the rest of the id fit into a protocol string.
 
 
 def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
-    """Joins a group, and makes it first if need be: a group of consumers without members becomes a classic one.
+    """Join a group, and create it if it does not exist; an empty consumer group becomes classic.
 
     Raises Refused: UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID.
     """
@@ -56,10 +56,11 @@ def _check_protocols(group: ClassicGroup, asked: JoinGroup) -> None:
 
 
 def _check_subscriptions(asked: JoinGroup) -> None:
-    """Raises Refused(INCONSISTENT_GROUP_PROTOCOL) if a consumer's subscription can't be read.
+    """Raise Refused(INCONSISTENT_GROUP_PROTOCOL) if a consumer's subscription can't be read.
 
-    A broker of Kafka 2.4 to 3.9 that comes to coordinate the group reads it, and gives up the whole partition if
-    it can't; what ends before the topics it passes over.  When a member joins it Kafka never answers then.
+    A broker of Kafka 2.4 to 3.9 that becomes the coordinator parses the subscription, and resigns the whole partition
+    if that fails. It ignores a subscription that ends before the topics. If parsing fails while a member joins, Kafka
+    never answers.
     """
     if asked.protocol_type != CONSUMERS:
         return
@@ -73,10 +74,10 @@ def _check_subscriptions(asked: JoinGroup) -> None:
 
 
 def _check_room(group: ClassicGroup, asked: JoinGroup, now: Moment) -> None:
-    """Raises Refused(GROUP_MAX_SIZE_REACHED) if there is no room for the member.
+    """Raise Refused(GROUP_MAX_SIZE_REACHED) if the group has no room for the member.
 
-    During a rebalance only members that have joined again count: after a restart with a smaller limit the first ones to
-    come stay.
+    During a rebalance only members that have rejoined count. So after a restart with a smaller limit, the first
+    members to rejoin stay.
     """
     limit, members = group.shard.runtime.configs.int("group.max.size"), group.members
     member = members.get(asked.member_id)
@@ -121,7 +122,7 @@ def _join_known(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[J
     has_changed = member.protocols != asked.protocols
     leads = group.members.leader == member.id
     if group.phase is State.PREPARING or has_changed or (leads and group.phase is State.STABLE):
-        # A leader that joins again wants to assign again: it may know of new partitions.
+        # A leader that rejoins wants to assign again, because it may know of new partitions.
         group.members.change_protocols(member, asked.protocols)
         member.session_timeout_ms = asked.session_timeout_ms
         member.rebalance_timeout_ms = asked.rebalance_timeout_ms
@@ -136,7 +137,7 @@ def _join_known(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[J
 def _replace(
     group: ClassicGroup, old: Member, member_id: str, asked: JoinGroup, now: Moment
 ) -> Promise[JoinGroupResult]:
-    """Replaces a static member that was started anew; in a stable group nobody else has to join again."""
+    """Replace a static member that was restarted; in a stable group no other member has to rejoin."""
     new = Member(member_id, asked, group.session(member_id))
     new.assignment = old.assignment
     new.is_new = False
@@ -150,16 +151,17 @@ def _replace(
 
 
 def _with(group: ClassicGroup, old: Member, new: Member) -> list[Member]:
-    """Returns the members with `new` in the place of `old`."""
+    """Return the members with `new` in place of `old`."""
     return [new if member is old else member for member in group.members]
 
 
 def _take_over(
     group: ClassicGroup, old: Member, new: Member, asked: JoinGroup, now: Moment
 ) -> Promise[JoinGroupResult]:
-    """Replaces a static member within its generation.
+    """Replace a static member within its generation.
 
-    A leader must not assign again: one that can be told so is told (KIP-814), any other hears that the old one leads.
+    A replaced leader must not assign again. If its version supports skip_assignment, the answer sets it (KIP-814).
+    Otherwise the answer names the old member as leader.
     """
     leads = group.members.leader == old.id
     generation = group.kept_generation()._replace(leader=new.id if leads else group.members.leader)

@@ -1,4 +1,4 @@
-"""Members leave a classic group of their own accord, or are sent away by an administrator."""
+"""LeaveGroup of a classic group: members leave or are removed by an administrator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.core.kernel.moment import Moment
 
 
 def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
-    """Removes each leaver, with a code of its own; the others are asked to join again once."""
+    """Remove each leaver, with its own error code; the other members are asked once to rejoin."""
     codes, gone = [], []
     for leaver in leavers:
         try:
@@ -28,7 +28,7 @@ def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
 
 
 def _leave(group: ClassicGroup, leaver: Leaver) -> list[str]:
-    """Removes a leaver, and returns its id with its reason; [] if it had not joined yet.  Raises Refused."""
+    """Remove a leaver and return its id with its reason, or [] if it had not joined yet, or raise Refused."""
     members = group.members
     if leaver.member_id in members.pending:
         members.forget_pending(leaver.member_id)

@@ -1,7 +1,6 @@
-"""The members of a classic group: their leader, the protocols that all support, and the requests that wait.
+"""The members of a classic group: their leader, common protocols and waiting requests.
 
-Counts are kept with every change, so that a question that each of n members asks once costs the same for the last as
-for the first.
+Counters are maintained with every change. So a question asked once for each of n members costs the same for each.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from odradek.core.kernel.promise import Promise
 
 
 class Member:
-    """A member; `joining` and `syncing` are its requests that wait for the group."""
+    """A member; `joining` and `syncing` are its waiting requests."""
 
     __slots__ = (
         "assignment",
@@ -54,7 +53,7 @@ class Member:
         return self.instance_id is not None
 
     def renew_session(self, now: Moment) -> None:
-        """Restarts the member's session timeout."""
+        """Restart the member's session timeout."""
         self.session.extend(now, self.session_timeout_ms)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -62,7 +61,7 @@ class Member:
 
 
 class Members:
-    """The members, in the order in which they came."""
+    """The members, in the order in which they joined."""
 
     def __init__(self, lot: ParkingLot) -> None:
         self._lot = lot
@@ -70,8 +69,8 @@ class Members:
         self._static: dict[str, str] = {}  # Member ids by instance id.
         self._supporters: Counter[str] = Counter()
         self._joining = 0
-        self.pending: dict[str, Session] = {}  # Member ids that were told, and have not come back yet.
-        self.unsynced: set[str] = set()  # Members that have not asked for their assignment of this generation.
+        self.pending: dict[str, Session] = {}  # Member ids that were assigned, but have not joined yet.
+        self.unsynced: set[str] = set()  # Members that have not fetched their assignment of this generation.
         self.leader: str | None = None
 
     def __len__(self) -> int:
@@ -87,12 +86,12 @@ class Members:
         return self._members.get(member_id)
 
     def static(self, instance_id: str) -> Member | None:
-        """Returns the member that has this instance id now; None if there is none."""
+        """Return the member that currently has this instance id, or None."""
         member_id = self._static.get(instance_id)
         return None if member_id is None else self._members[member_id]
 
     def known(self, member_id: str, instance_id: str | None) -> Member:
-        """Returns the member with these ids.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        """Return the member with these ids, or raise Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is not None and current != member_id:
@@ -106,13 +105,13 @@ class Members:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of all members."""
+        """Return the longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    # Coming and going.
+    # Joining and leaving.
 
     def add(self, member: Member) -> None:
-        """Adds a member; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         assert member.id not in self._members, "a member comes once"
         self.forget_pending(member.id)
         self._members[member.id] = member
@@ -124,7 +123,7 @@ class Members:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """Removes a member; a request of it that waits is answered UNKNOWN_MEMBER_ID, so that it may come again."""
+        """Remove a member and answer its waiting request with UNKNOWN_MEMBER_ID, so that it can rejoin."""
         member = self._members.pop(member_id)
         self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -135,7 +134,7 @@ class Members:
             self.leader = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Puts a static member that was started anew in the old one's place, also as leader, and fences the old one."""
+        """Replace a restarted static member, also as leader, and fence the old member."""
         assert old.instance_id is not None and old.instance_id == new.instance_id
         self.answer_join(old, JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, old.id))
         self.answer_sync(old, SyncGroupResult(ErrorCode.FENCED_INSTANCE_ID))
@@ -157,7 +156,7 @@ class Members:
         if session is not None:
             session.cancel()
 
-    # The protocols that all support.
+    # The protocols that all members support.
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
         self._supporters.subtract(name for name, _ in member.protocols)
@@ -165,15 +164,15 @@ class Members:
         self._supporters.update(name for name, _ in protocols)
 
     def can_work_by(self, protocols: Protocols) -> bool:
-        """True if all members support one of these protocols."""
+        """Return whether all members support one of these protocols."""
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def chosen_protocol(self) -> str:
-        """Elects the protocol: each member votes for the first in its list that all support."""
+        """Elect the protocol: each member votes for the first in its list that all support."""
         common = [name for name, count in self._supporters.items() if count == len(self._members)]
         return common[0] if len(common) == 1 else elected(list(self))
 
-    # Waiting.
+    # Waiting requests.
 
     @property
     def have_all_joined(self) -> bool:
@@ -184,21 +183,21 @@ class Members:
         return self._joining
 
     def await_join(self, member: Member) -> Promise[JoinGroupResult]:
-        """Returns the promise of the member's JoinGroup; one sent again on another connection shares it."""
+        """Return the promise of the member's JoinGroup; a retry on another connection shares it."""
         if member.joining is None:
             member.joining = Promise()
             self._joining += 1
         return member.joining
 
     def answer_join(self, member: Member, answer: JoinGroupResult) -> None:
-        """Answers the member's JoinGroup, if one waits."""
+        """Answer the member's waiting JoinGroup, if any."""
         if member.joining is not None:
             promise, member.joining = member.joining, None
             self._joining -= 1
             promise.keep(self._lot, answer)
 
     def answer_sync(self, member: Member, answer: SyncGroupResult) -> bool:
-        """Answers the member's SyncGroup; returns False if none waits."""
+        """Answer the member's waiting SyncGroup; return False if there is none."""
         if member.syncing is None:
             return False
         promise, member.syncing = member.syncing, None
@@ -206,7 +205,7 @@ class Members:
         return True
 
     def elect(self) -> bool:
-        """Makes a member that has joined the leader if the present one has not; returns False if none has."""
+        """Elect a joined member as leader if the current one has not joined; return False if none has."""
         leader = self._members.get(self.leader or "")
         if leader is None or leader.joining is None:
             waiting = next((member for member in self if member.joining is not None), None)
@@ -217,7 +216,7 @@ class Members:
 
 
 def elected(members: Sequence[Member]) -> str:
-    """Returns the protocol with the most votes; of several the one that was voted for first."""
+    """Return the protocol with the most votes; a tie goes to the first one that received a vote."""
     supporters = Counter(name for member in members for name, _ in member.protocols)
     votes = Counter(_votes(members, supporters))
     return max(votes, key=votes.__getitem__)

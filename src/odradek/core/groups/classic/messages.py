@@ -1,4 +1,4 @@
-"""The requests and answers of classic groups, without their versions: the handlers translate from and to the wire."""
+"""Version-independent requests and answers of classic groups; handlers translate to the wire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode
 from odradek.core.coordinators.durable import Written
 
-Protocols = tuple[tuple[str, bytes], ...]  # What a member can work by, in its order of preference, each with metadata.
+Protocols = tuple[tuple[str, bytes], ...]  # A member's protocols in order of preference, each with metadata.
 
 NO_GENERATION = -1
 
@@ -16,7 +16,7 @@ NO_GENERATION = -1
 class JoinGroup(NamedTuple):
     """A JoinGroup request."""
 
-    member_id: str  # "" for a new one.
+    member_id: str  # "" for a new member.
     instance_id: str | None
     client_id: str
     client_host: str
@@ -24,10 +24,10 @@ class JoinGroup(NamedTuple):
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    reason: str  # The client's; "" if it gave none.
-    needs_member_id: bool  # A new dynamic member is first told its id, and joins with it then.
-    skips_assignment: bool  # It understands being told so.
-    sees: Callable[[str], bool] | None = None  # The topics that it may describe; None: all.
+    reason: str  # From the client; "" if it sent none.
+    needs_member_id: bool  # A new dynamic member first receives its id, then joins with it.
+    skips_assignment: bool  # The client supports skip_assignment.
+    sees: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
 
 
 class JoinedMember(NamedTuple):
@@ -78,7 +78,7 @@ class Heartbeat(NamedTuple):
 
 
 class Leaver(NamedTuple):
-    """One member of a LeaveGroup: by its id, or by its instance id alone."""
+    """One member of a LeaveGroup request, given by its member id or by its instance id alone."""
 
     member_id: str
     instance_id: str | None
@@ -86,7 +86,7 @@ class Leaver(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A code for each leaver; the answer waits for `written`, if the group has written anything."""
+    """An error code for each leaver; the answer waits for `written` if the group wrote a record."""
 
     codes: list[ErrorCode]
     written: Written | None = None

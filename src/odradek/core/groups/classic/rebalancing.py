@@ -1,10 +1,10 @@
-"""The rebalance of a classic group: the part of a group that changes its state.
+"""The rebalance of a classic group, the part of a group that changes its state.
 
-    somebody comes, changes, leaves ──> PreparingRebalance: all join again, or are out after the rebalance timeout
-    all have joined ──> a generation: CompletingRebalance, its leader assigns ──> in the log ──> Stable
+    a member joins, changes, leaves ──> PreparingRebalance: all rejoin, or are removed after the rebalance timeout
+    all have joined ──> a generation: CompletingRebalance, its leader assigns ──> written to the log ──> Stable
 
-The first members of an empty group wait for others a while (group.initial.rebalance.delay.ms), longer while more come.
-A join does not put off the end of a rebalance that goes on.
+The first members of an empty group wait for others for group.initial.rebalance.delay.ms, and longer while more join.
+A join does not extend the deadline of a rebalance in progress.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-NEW_MEMBER_SESSION_MS = 5 * MINUTE_MS  # The session of a member that waits for its first answer, and may be gone.
+NEW_MEMBER_SESSION_MS = 5 * MINUTE_MS  # The session of a member waiting for its first answer; it may be disconnected.
 
 
 class Rebalancing:
@@ -48,13 +48,13 @@ class Rebalancing:
         self.telling = Telling(shard.runtime.timers)
         self.rebalances = Rebalances()
         self.written: Written | None = None  # The group's last write.
-        self.is_assigned = False  # The assignments of this generation are on their way into the log, or there.
+        self.is_assigned = False  # The assignments of this generation are in the log or being written.
         self._protocol_type: str | None = None
-        self._since: TimestampMs | None = None  # When the state last changed.
-        self._is_kept = False  # True if the log has a record of the group.
-        self._timer: Timer | None = None  # The state's: until when all must have joined, or asked for their assignment.
+        self._since: TimestampMs | None = None  # The time of the last state change.
+        self._is_kept = False  # The log has a record of the group.
+        self._timer: Timer | None = None  # The deadline for all members to join, or to fetch their assignment.
         self._is_first = False  # The rebalance began with an empty group.
-        self._has_newcomers = False  # Members came since the delay of a first rebalance began.
+        self._has_newcomers = False  # Members have joined since the delay of a first rebalance began.
 
     # Members and their sessions.
 
@@ -62,7 +62,7 @@ class Rebalancing:
         return Session(self.shard.runtime.timers, lambda now: self._session_ended(member_id, now))
 
     def await_member(self, member_id: str, session_timeout_ms: int, now: Moment) -> None:
-        """Notes a member that is told its id, and is expected to join with it."""
+        """Add a pending member, which has been assigned an id and is expected to join with it."""
         session = self.members.pending[member_id] = self.session(member_id)
         session.extend(now, session_timeout_ms)
 
@@ -83,7 +83,10 @@ class Rebalancing:
         self.pending_went(now)
 
     def pending_went(self, now: Moment) -> None:
-        """Goes on after pending members went; drops a group without members, pending members and kept state."""
+        """Continue after pending members were removed.
+
+        Drops a group without members, pending members and persistent state.
+        """
         self.go_on(now)
         is_used = self.phase is not State.EMPTY or self.members.pending or self._is_kept
         offsets = self.shard.offsets
@@ -91,10 +94,10 @@ class Rebalancing:
             self.shard.groups.pop(self.id, None)
 
     def end_if_long_over(self, member: Member, now: Moment) -> None:
-        """Ends the member's session if it was over for as long again before the broker could look.
+        """End the member's session if it expired over a session timeout ago without being checked.
 
-        A request of such a member was sent long ago, and by now it has given itself up.  Raises
-        Refused(UNKNOWN_MEMBER_ID) then.
+        The broker could not check it in time. Such a member sent its request long ago and has given up since. Raises
+        Refused(UNKNOWN_MEMBER_ID) in this case.
         """
         if member.syncing is None and member.session.is_long_over(now, member.session_timeout_ms):
             self._session_ended(member.id, now)
@@ -106,13 +109,13 @@ class Rebalancing:
             return
         member = self.members.get(member_id)
         if member is None or (not member.is_new and (member.joining or member.syncing)):
-            return  # The group keeps it waiting: its session begins again when it is answered.
+            return  # The group keeps the member waiting; its session restarts when it is answered.
         self.remove(member, f"the session of member {member_id!r} ended", now)
 
     # Joining.
 
     def rebalance(self, reason: str, now: Moment) -> None:
-        """Begins a rebalance, or goes on with the one that is under way."""
+        """Begin a rebalance, or continue the current one."""
         if Event.REBALANCE not in NEXT[self.phase]:
             self.go_on(now)
             return
@@ -131,7 +134,7 @@ class Rebalancing:
             self.go_on(now)
 
     def _await_others(self, delay: int, remaining: int, now: Moment) -> None:
-        """Waits `delay` for more members of a first rebalance, and at most `remaining` longer while more come."""
+        """Wait `delay` for more members of a first rebalance, and at most `remaining` longer while more join."""
 
         def waited(later: Moment) -> None:
             if self._has_newcomers and remaining > 0:
@@ -146,9 +149,9 @@ class Rebalancing:
             waited(now)
 
     def go_on(self, now: Moment) -> None:
-        """Ends the joining of members if all have joined; called when one joined or left."""
+        """Complete the join phase if all members have joined; called when one has joined or left."""
         if self.phase is State.PREPARING and not self._is_first and self.members.have_all_joined:
-            if len(self.members) > MEMBERS_PER_TURN:  # In a turn of its own: it takes some time.
+            if len(self.members) > MEMBERS_PER_TURN:  # In a turn of its own, because it takes a while.
                 self.shard.runtime.timers.at(now.steady + PAUSE_MS, self._complete_if_all_joined)
             else:
                 self._complete_join(now)
@@ -177,7 +180,7 @@ class Rebalancing:
             self._become_empty(now)
 
     def generation_changed(self) -> None:
-        """Called when the generation changes: the members' subscriptions may be others."""
+        """React to a new generation, whose members may have other subscriptions."""
 
     def _begin_generation(self, now: Moment) -> None:
         members = self.members
@@ -197,7 +200,7 @@ class Rebalancing:
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
         leader = members.get(told.leader)
         assert leader is not None, "a generation has a leader"
-        # The leader first: it has work to do.
+        # The leader first, because it has to assign.
         self.telling.begin([leader, *(member for member in members if member is not leader)], tell, now)
 
     def _become_empty(self, now: Moment) -> None:
@@ -205,16 +208,16 @@ class Rebalancing:
         self.protocol_name = None
         try:
             self.keep(value_of(self.kept_generation(), (), {}), now)
-        except Refused as refused:  # After a restart its members are there again, and leave with their sessions.
+        except Refused as refused:  # After a restart the members reappear and leave when their sessions end.
             _LOG.warning("group %r is empty, which could not be written: %s", self.id, refused)
 
     def everybody(self) -> tuple[JoinedMember, ...]:
-        """Returns all members as the leader sees them."""
+        """Return all members as the leader sees them."""
         protocol = self.protocol_name
         return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self.members)
 
     def joined(self, member_id: str, members: tuple[JoinedMember, ...] = ()) -> JoinGroupResult:
-        """Returns the JoinGroup answer for a member of this generation."""
+        """Return the JoinGroup answer for a member of this generation."""
         return JoinGroupResult(
             ErrorCode.NONE,
             member_id,
@@ -225,10 +228,10 @@ class Rebalancing:
             members=members,
         )
 
-    # Assigning.
+    # Assignment.
 
     def synced(self, member_id: str) -> None:
-        """Notes that a member has asked for its assignment."""
+        """Record that a member has fetched its assignment."""
         unsynced = self.members.unsynced
         unsynced.discard(member_id)
         if not unsynced:
@@ -237,7 +240,7 @@ class Rebalancing:
     def _sync_timed_out(self, now: Moment) -> None:
         late = sorted(self.members.unsynced)
         if not late:
-            return  # Those that were late have left, or were replaced.
+            return  # All late members have left or were replaced.
         for member_id in late:
             self.members.remove(member_id)
         self.rebalance(f"not asked for assignments in time: {listed([repr(one) for one in late])}", now)
@@ -248,7 +251,7 @@ class Rebalancing:
             self.answer_sync(member, SyncGroupResult(code), now)
 
     def answer_sync(self, member: Member, answer: SyncGroupResult, now: Moment) -> None:
-        """Answers the member's SyncGroup, if one waits, and restarts its session, which may have ended meanwhile."""
+        """Answer the member's waiting SyncGroup, if any, and restart its session, which may have ended by now."""
         if self.members.answer_sync(member, answer):
             member.renew_session(now)
 
@@ -258,7 +261,7 @@ class Rebalancing:
         return Generation(self.generation, self._protocol_type, self.protocol_name, self.members.leader, self._since)
 
     def keep(self, value: GroupMetadataValue, now: Moment) -> Written:
-        """Writes the group to the log.  Raises Refused with nothing written."""
+        """Write the group to the log, or raise Refused and write nothing."""
         self.written = self.shard.write_only([StateRecord(GroupMetadataKey(group=self.id), value)], now)
         self._is_kept = True
         return self.written

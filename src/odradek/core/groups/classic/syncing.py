@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat of a classic group: a member asks for its assignment, and later whether all is well."""
+"""SyncGroup and Heartbeat of a classic group: members fetch assignments and stay alive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.core.kernel.promise import Promise
 
 
 def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
-    """Takes the assignments from the leader; every other member waits for its share.
+    """Accept the assignments from the leader; every other member waits for its share.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     REBALANCE_IN_PROGRESS.
@@ -45,7 +45,7 @@ def _check_protocol(asked: str | None, present: str | None) -> None:
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
-    """Writes the assignments; members get theirs when that is safe, unless the group has moved on by then."""
+    """Write the assignments and send them when the write is safe, unless the group has changed by then."""
     if group.is_assigned:
         return
     generation = group.generation
@@ -87,7 +87,11 @@ def _share(group: ClassicGroup, member: Member) -> SyncGroupResult:
 
 
 def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:
-    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
+    """Restart the member's session.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS to make it
+    rejoin.
+    """
     member = group.member(asked.member_id, asked.instance_id, asked.generation)
     if member.joining is None:  # A new member that waits has a longer session.
         group.end_if_long_over(member, now)

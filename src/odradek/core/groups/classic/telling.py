@@ -1,4 +1,7 @@
-"""Answers the members of a group in portions: a thousand answers in one turn would hold up everybody else."""
+"""Answers to the members of a group, in portions.
+
+A thousand answers in one turn would delay all other requests.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,30 @@ from odradek.core.groups.classic.members import Member
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Timer, Timers
 
-MEMBERS_PER_TURN = 100  # 1 ms, and their answers take 5.
+MEMBERS_PER_TURN = 100  # 1 ms, and sending their answers takes 5.
 PAUSE_MS = 1
 
 Tell = Callable[[Member, Moment], None]
 
 
 class Telling:
-    """One round of answers at a time: a change of the group, or another round, first finishes this one at once."""
+    """One round of answers at a time; a group change or another round first finishes this one."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self.left: deque[Member] = deque()  # Who has not been told yet.
-        self._portion = 0  # How many are told next.
+        self.left: deque[Member] = deque()  # Members not yet answered.
+        self._portion = 0  # The number of members to answer next.
         self._tell: Tell | None = None
         self._timer: Timer | None = None
 
     def begin(self, members: Iterable[Member], tell: Tell, now: Moment) -> None:
-        """Calls `tell` with each member, also with those that leave meanwhile."""
+        """Call `tell` with each member, including members that leave during the round."""
         self.finish(now)
         self.left.extend(members)
         self._tell = tell
         if len(self.left) > MEMBERS_PER_TURN:
-            self._portion = 1  # A leader's answer may be as large as all others.
-            self._pause(now)  # What led here took some time already.
+            self._portion = 1  # A leader's answer may be as large as all others together.
+            self._pause(now)  # The work before this round already took some time.
         else:
             self.finish(now)
 
@@ -41,9 +44,9 @@ class Telling:
         self.drop()
 
     def drop(self) -> None:
-        """Ends the round without answering the rest."""
+        """End the round without answering the rest."""
         self.left.clear()
-        self._tell = None  # It may refer to what all members said.
+        self._tell = None  # It may refer to the metadata of all members.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

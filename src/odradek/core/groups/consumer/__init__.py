@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns, members report what they own."""
+"""Groups of the consumer protocol (KIP-848): the coordinator assigns, members report partitions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _replay(shard: GroupShard, key: object, value: object | None) -> None:
     if not isinstance(group, ConsumerGroup):
         if value is None:
             return
-        # A group of offsets alone has no record that would tell of its end.
+        # A group with only offsets has no record whose tombstone would end it.
         group = shard.groups[key.group_id] = ConsumerGroup(key.group_id, shard, rang)
     if value is None and isinstance(key, ConsumerGroupMetadataKey):
         group.end()

@@ -1,8 +1,8 @@
-"""Members that still speak the classic protocol, in a group of the consumer protocol (migration.py).
+"""Members of the classic protocol in a group of the consumer protocol (migration.py).
 
-    JoinGroup   subscribes, and says what the member owns: what it must give up it gives up before it joins again
-    SyncGroup   tells what it has, as its own leader would have; nobody leads, the coordinator assigns
-    Heartbeat   asks it to join again as long as there is a next step for it
+    JoinGroup   subscribes and reports owned partitions; the member revokes partitions before it rejoins
+    SyncGroup   returns the member's assignment in the format of a classic leader; the coordinator assigns
+    Heartbeat   asks the member to rejoin while it has a next step
 
 The member's epoch is the generation that it knows.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
-    """Joins.  Raises Refused (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, ...) with the group as it was."""
+    """Join the group, or raise Refused (GROUP_MAX_SIZE_REACHED, ...) and leave the group unchanged."""
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
     draft.sees = asked.sees
     member_id = asked.member_id or to_text(runtime.entropy.new_uuid())
@@ -71,7 +71,10 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
 
 
 def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscription:
-    """Reads the first protocol's subscription, as all have the same.  Raises Refused(INCONSISTENT_GROUP_PROTOCOL)."""
+    """Parse the first protocol's subscription; Refused(INCONSISTENT_GROUP_PROTOCOL) if that fails.
+
+    All protocols of a member carry the same subscription.
+    """
     classic = [dict(member.said.classic.protocols) for member in state.classic_members if member.said.classic]
     is_common = any(all(name in protocols for protocols in classic) for name, _ in asked.protocols)
     if asked.protocol_type != CONSUMERS or not is_common:
@@ -83,7 +86,10 @@ def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscriptio
 
 
 def _member(draft: Draft, asked: JoinGroup, member_id: str) -> Member:
-    """Returns the member that joins, a new one if need be.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    """Return the joining member, which may be new.
+
+    Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID).
+    """
     if asked.instance_id is None:
         return draft.state.members.get(member_id) or Member(member_id)
     if asked.member_id:
@@ -137,10 +143,10 @@ def _when_safe(
 
 
 def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
-    """Answers with the member's assignment.
+    """Answer with the member's assignment.
 
-    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
-    REBALANCE_IN_PROGRESS if there is a newer assignment already, for which the member has to join.
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, and
+    REBALANCE_IN_PROGRESS if a newer assignment exists, for which the member has to rejoin.
     """
     member, classic = _classic(group, asked.member_id, asked.instance_id, asked.generation)
     name, metadata = classic.protocols[0]
@@ -159,7 +165,11 @@ def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGro
 
 
 def heartbeat(group: ConsumerGroup, asked: Heartbeat, now: Moment) -> None:
-    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
+    """Renew the member's session, and require it to rejoin if it has a next step.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS to make it
+    rejoin.
+    """
     member, _ = _classic(group, asked.member_id, asked.instance_id, asked.generation)
     group.renew_session(member, now)
     if _has_a_next_step(group.kept, member):
@@ -183,7 +193,7 @@ def _waits_for_others(state: GroupState, member: Member) -> bool:
 
 
 def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
-    """Sets the time in which the member must join again, from the first time that it was told to."""
+    """Set the deadline for the member to rejoin, counted from the first request to do so."""
     if not group.is_set(Alarm.JOIN, member.id):
         group.set(Alarm.JOIN, member.id, member.said.rebalance_timeout_ms, now)
 
@@ -191,7 +201,10 @@ def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
 def _classic(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[Member, ClassicMember]:
-    """Returns the classic member.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+    """Return the classic member, or raise Refused.
+
+    Codes: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     member = group.kept.named(member_id, instance_id)
     if member.said.classic is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} speaks the consumer protocol")
@@ -201,7 +214,7 @@ def _classic(
 
 
 def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
-    """Removes members of either protocol, as an administrator does.  Raises Refused with nobody removed."""
+    """Remove members of either protocol, as an administrator does, or raise Refused and remove none."""
     codes: list[ErrorCode] = []
     gone: dict[str, tuple[Member, str]] = {}
     for leaver in leavers:
@@ -219,7 +232,10 @@ def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
 
 
 def _leaver(group: ConsumerGroup, leaver: Leaver) -> Member:
-    """Finds a leaver, also by its instance id alone.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    """Return a leaver, found by its ids or by its instance id alone.
+
+    Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID).
+    """
     if leaver.instance_id is not None and not leaver.member_id:
         member = group.kept.static_member(leaver.instance_id)
         if member is not None:

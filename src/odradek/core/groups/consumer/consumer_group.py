@@ -1,4 +1,4 @@
-"""A group of the consumer protocol, as the rest of the broker sees it."""
+"""A group of the consumer protocol, as seen by the rest of the broker."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ COMMIT_BY_EPOCH_SINCE = 9  # The first version of OffsetCommit with a member epo
 
 
 class Alarm(Enum):
-    """A timer of a member, by what the member has to do in time."""
+    """A timer of a member, named by the action due before it fires."""
 
     SESSION = auto()  # Send a heartbeat.
-    REBALANCE = auto()  # Give up the partitions that it is to revoke.
-    JOIN = auto()  # Classic members: join again.
-    SYNC = auto()  # Classic members: ask for the assignment.
+    REBALANCE = auto()  # Revoke the partitions being taken from the member.
+    JOIN = auto()  # Classic members: rejoin.
+    SYNC = auto()  # Classic members: fetch the assignment.
 
 
 Rang = Callable[["ConsumerGroup", Alarm, str, Moment], None]
 
 
 class ConsumerGroup:
-    """One consumer group.  `kept` is what the log has; alarms and history are lost with the broker."""
+    """One consumer group; `kept` is its state in the log, alarms and history are in memory only."""
 
     def __init__(self, group_id: str, shard: GroupShard, rang: Rang) -> None:
-        """`rang` is called when a member has not done in time what it had to."""
+        """Create the group; `rang` is called when a member misses a deadline."""
         self.id = group_id
         self.shard = shard
         self.kept = GroupState(group_id)
         self.rebalances = Rebalances()
-        self._topics_seen: int | None = None  # The version of the cluster's topics that was last looked at.
+        self._topics_seen: int | None = None  # The last version of the cluster's topics that was checked.
         self._regexes_seen: int | None = None
-        self.resolved_at: int | None = None  # When regexes were last held against all topics (steady clock).
+        self.resolved_at: int | None = None  # The last time regexes were matched against all topics (steady clock).
         self._rang = rang
         self._alarms: dict[tuple[Alarm, str], Session] = {}
 
@@ -72,12 +72,12 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.kept.members
 
-    # Questions of the rest of the broker.
+    # Queries by the rest of the broker.
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
     ) -> CommitCheck | None:
-        """A member that is behind may commit what it already had in the epoch that it knows (KIP-1251)."""
+        """Check a commit; with an older epoch, allow partitions assigned at or before it (KIP-1251)."""
         if epoch < 0 and self.is_empty:
             return None
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -118,7 +118,7 @@ class ConsumerGroup:
         return topic in self.kept.topics()
 
     def offsets_expire_after(self, now: Moment) -> int | None:
-        """Offsets expire by the time of each commit, whoever the members are."""
+        """Return 0: offsets expire by the time of each commit, regardless of members."""
         return 0
 
     # Records.
@@ -127,14 +127,14 @@ class ConsumerGroup:
         return list(records.tombstones(self.kept))
 
     def apply(self, key: object, value: object | None) -> None:
-        """Takes in one record from the log."""
+        """Apply one record from the log."""
         self.kept.apply(key, value)
         member_id = getattr(key, "member_id", None)
         if member_id is not None and member_id not in self.kept.members:
             self._cancel_all(member_id)
 
     def keep(self, state: GroupState, gone: Iterable[str]) -> None:
-        """Takes over a state that was written to the log, without the members `gone`."""
+        """Adopt a state that was written to the log, without the members `gone`."""
         self.kept = state
         for member_id in gone:
             self._cancel_all(member_id)
@@ -146,7 +146,7 @@ class ConsumerGroup:
     # Alarms.
 
     def set(self, alarm: Alarm, member_id: str, ms: int, now: Moment) -> None:
-        """Sets a member's alarm to `ms` from now, whatever it was set to before."""
+        """Set a member's alarm to `ms` from now, replacing an earlier setting."""
         session = self._alarms.get((alarm, member_id))
         if session is None:
             session = Session(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
@@ -166,14 +166,17 @@ class ConsumerGroup:
         self._rang(self, alarm, member_id, now)
 
     def renew_session(self, member: Member, now: Moment) -> None:
-        """Restarts the member's session timeout."""
+        """Restart the member's session timeout."""
         classic = member.said.classic
         configs = self.shard.runtime.configs
         ms = configs.int("group.consumer.session.timeout.ms") if classic is None else classic.session_timeout_ms
         self.set(Alarm.SESSION, member.id, ms, now)
 
     def await_revocation(self, member: Member, now: Moment) -> None:
-        """Sets the time in which the member must revoke, if it has to; classic members have to join in time instead."""
+        """Set the deadline for the member to revoke partitions, if it has to.
+
+        Classic members have a deadline to rejoin instead.
+        """
         if member.current.state is MemberState.UNREVOKED and not member.is_classic:
             self.set(Alarm.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
         else:
@@ -183,7 +186,7 @@ class ConsumerGroup:
 
     @property
     def has_stale_topics(self) -> bool:
-        """True if the cluster's topics changed: they are to be looked at with the next heartbeat."""
+        """Return whether the cluster's topics changed, so that the next heartbeat must check them."""
         return self._topics_seen != self.shard.runtime.view().version
 
     @property
@@ -197,7 +200,7 @@ class ConsumerGroup:
         self._regexes_seen = self.shard.runtime.view().version
         self.resolved_at = now.steady
 
-    # Begin and end of the shard.
+    # Start and end of the shard.
 
     def begin(self, now: Moment) -> None:
         for member in self.kept.members.values():
@@ -211,5 +214,8 @@ class ConsumerGroup:
 
 
 def _stale(member: Member, *, is_transactional: bool) -> ErrorCode:
-    """Returns the code for a stale epoch: to a classic member, and within a transaction, an epoch is a generation."""
+    """Return the error code for a stale epoch.
+
+    For classic members and in transactions, an epoch is a generation.
+    """
     return ErrorCode.ILLEGAL_GENERATION if is_transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

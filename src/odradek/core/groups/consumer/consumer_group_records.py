@@ -23,7 +23,7 @@ from odradek.record.internal.consumer_group_metadata import (
     TopicPartition,
 )
 
-# Kafka tells by it whether topics were made since a regex was resolved; we look at all of them after a start.
+# Kafka uses it to detect topics created after a regex was resolved; this broker checks all topics after a start.
 NO_VERSION = 0
 
 
@@ -74,7 +74,7 @@ def no_member(group_id: str, member_id: str) -> list[StateRecord]:
 
 
 def tombstones(state: GroupState) -> Iterator[StateRecord]:
-    """Yields the tombstones of the whole group, those of members first."""
+    """Yield the tombstones of the whole group, members first."""
     for member_id in state.members:
         yield current(state.id, member_id, None)
     for member_id in {**state.members, **state.targets}:

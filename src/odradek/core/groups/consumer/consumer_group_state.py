@@ -1,8 +1,8 @@
-"""All that is kept of a consumer group, changed by records alone: when they are written, and when they are read again.
+"""The persistent state of a consumer group, changed only by records, both live and when loading.
 
-group epoch       rises with what the members are subscribed to
-assignment epoch  follows it when a target assignment was computed for it
-member epochs     follow that one, each as the member takes over its share (reconciling.py)
+group epoch       rises with changes of the members' subscriptions
+assignment epoch  follows it when the target assignment for it has been computed
+member epochs     follow the assignment epoch, each as its member takes over its share (reconciling.py)
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-FIRST_EPOCH = 1  # The epoch of a group of which nothing is written yet, and of its empty assignment.
+FIRST_EPOCH = 1  # The epoch of a group without records, and of its empty assignment.
 NO_ASSIGNMENT: Assignment = {}
 
 
 class Assigned(NamedTuple):
-    """The group epoch for which the target was computed, and when (ms, wall clock; 0: never)."""
+    """The group epoch of the target assignment, and its time (ms, wall clock; 0: never computed)."""
 
     epoch: int = FIRST_EPOCH
     at: int = 0
 
 
 class GroupState:
-    """The state of one group.  A copy shares only what is never changed."""
+    """The state of one group; a copy shares only immutable parts."""
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
@@ -52,10 +52,10 @@ class GroupState:
         self.metadata_hash = 0
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # Member ids by instance id.
-        self.subscriptions: dict[Subscription, int] = {}  # How many members have each.
+        self.subscriptions: dict[Subscription, int] = {}  # The number of members with each subscription.
         self.targets: dict[str, Assignment] = {}
         self.assigned = Assigned()
-        self.regexes: dict[str, frozenset[str]] = {}  # The topics that each regex was found to match.
+        self.regexes: dict[str, frozenset[str]] = {}  # The topics that each regex matched.
         self.owners: dict[tuple[Uuid, int], str] = {}
         self.has_partition_metadata = False  # A record of an older broker, to be removed.
 
@@ -66,10 +66,10 @@ class GroupState:
         other.subscriptions = dict(self.subscriptions)
         return other
 
-    # From the log.
+    # Records from the log.
 
     def apply(self, key: object, value: object | None) -> None:
-        """Takes in one record of the group.  Tombstones of what isn't there change nothing."""
+        """Apply one record of the group; tombstones of missing entries change nothing."""
         match key:
             case ConsumerGroupMemberMetadataKey():
                 assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
@@ -133,7 +133,7 @@ class GroupState:
             old = Member(member_id)
             self._put_new_said(old)
         member = self.members[member_id] = old._replace(current=current or GONE)
-        if member.current.held != old.current.held:  # Most often it is only the epoch that changes.
+        if member.current.held != old.current.held:  # In most cases only the epoch changes.
             self._release(old)
             self.owners.update(dict.fromkeys(member.current.partitions(), member_id))
 
@@ -148,22 +148,22 @@ class GroupState:
         else:
             self.targets[member_id] = {Uuid(one.topic_id): Partitions(one.partitions) for one in value.topic_partitions}
 
-    # What is known.
+    # Queries.
 
     def known(self, member_id: str) -> Member:
-        """Returns the member.  Raises Refused(UNKNOWN_MEMBER_ID)."""
+        """Return the member, or raise Refused(UNKNOWN_MEMBER_ID)."""
         member = self.members.get(member_id)
         if member is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
         return member
 
     def static_member(self, instance_id: str | None) -> Member | None:
-        """Returns the member that has this instance id now; None if there is none."""
+        """Return the member that currently has this instance id, or None."""
         member_id = None if instance_id is None else self.static.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def named(self, member_id: str, instance_id: str | None) -> Member:
-        """Returns the member with these ids.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        """Return the member with these ids, or raise Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
         if instance_id is None:
             return self.known(member_id)
         member = self.static_member(instance_id)
@@ -177,27 +177,27 @@ class GroupState:
         return self.targets.get(member_id, NO_ASSIGNMENT)
 
     def topics_of(self, subscription: Subscription) -> frozenset[str]:
-        """Returns the names of the topics that a subscription stands for."""
+        """Return the names of the topics in a subscription."""
         names, regex = subscription
         matched = self.regexes.get(regex)
         return names | matched if matched else names
 
     def topics(self) -> frozenset[str]:
-        """Returns the names of all topics that a member is subscribed to."""
+        """Return the names of all topics that members are subscribed to."""
         return frozenset().union(*map(self.topics_of, self.subscriptions))
 
     @property
     def patterns(self) -> list[str]:
-        """The regular expressions by which members are subscribed."""
+        """Return the regular expressions that members are subscribed with."""
         return sorted({regex for _, regex in self.subscriptions if regex})
 
     def is_free(self, topic: Uuid, partition: int, member_id: str) -> bool:
-        """True if no other member has the partition."""
+        """Return whether no other member has the partition."""
         return self.owners.get((topic, partition), member_id) == member_id
 
     @property
     def preferred_assignor(self) -> str | None:
-        """The assignor that most of the members want that name one; None if none does."""
+        """Return the assignor named by most members that name one, or None."""
         votes = Counter(one.said.assignor for one in self.members.values() if one.said.assignor is not None)
         return max(sorted(votes), key=votes.__getitem__, default=None)
 

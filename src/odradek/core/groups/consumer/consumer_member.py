@@ -1,4 +1,4 @@
-"""A member of a consumer group, as values: what it said of itself, and where it is on the way to its assignment."""
+"""A member of a consumer group, as values: its metadata and its current assignment."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from odradek.record.internal.consumer_group_metadata import (
     TopicPartitions,
 )
 
-Subscription: TypeAlias = tuple[frozenset[str], str]  # To topics by name, and by a regex ("" if there is none).
+Subscription: TypeAlias = tuple[frozenset[str], str]  # Subscribed topic names, and a regex ("" if there is none).
 
-# Partitions by topic, each with the epoch in which the member got it: older commits don't count for it (KIP-1251).
+# Partitions by topic, each with the epoch in which the member received it. Commits of earlier epochs are rejected
+# (KIP-1251).
 Held: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 
 NOTHING: Held = MappingProxyType({})
-UNKNOWN_EPOCH, LEFT_EPOCH = -1, -2  # A member without a current assignment; a static one that left for a while.
+UNKNOWN_EPOCH, LEFT_EPOCH = -1, -2  # A member without a current assignment; a static member that left temporarily.
 
 
 class MemberState(IntEnum):
-    """Where a member is on the way to its target; numbers as in the record."""
+    """A member's progress to its target, numbered as in the record."""
 
     STABLE = 0  # It has all of its target.
-    UNREVOKED = 1  # It has to give something up first, and to say so.
-    UNRELEASED = 2  # It waits for what others have not given up yet.
+    UNREVOKED = 1  # It must first revoke partitions and report that.
+    UNRELEASED = 2  # It waits for partitions that other members have not released.
     UNKNOWN = 127  # Written by a newer broker.
 
     @classmethod
@@ -40,7 +41,7 @@ class MemberState(IntEnum):
 
 
 class ClassicMember(NamedTuple):
-    """What is kept of a member only if it still speaks the classic protocol."""
+    """State kept only for a member of the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -56,7 +57,7 @@ class ClassicMember(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a member last said of itself.  `regex` is "" if there is none."""
+    """The metadata last sent by a member; `regex` is "" if there is none."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -102,7 +103,7 @@ class Said(NamedTuple):
 
 
 class Current(NamedTuple):
-    """What a member has, and in which epoch it has it.  What it is revoking is still its own."""
+    """A member's partitions and their epochs; partitions being revoked still belong to it."""
 
     epoch: int = 0
     previous_epoch: int = UNKNOWN_EPOCH
@@ -133,16 +134,16 @@ class Current(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Held, revoking: Held = NOTHING) -> Current:
-        """Returns the next one, in `epoch`."""
+        """Return the next assignment, in `epoch`."""
         return Current(epoch, self.epoch, state, assigned, revoking)
 
     @property
     def held(self) -> tuple[Held, Held]:
-        """Assigned and revoking partitions: all that nobody else may have yet."""
+        """Return assigned and revoking partitions, which no other member may have yet."""
         return self.assigned, self.revoking
 
     def partitions(self) -> Iterable[tuple[Uuid, int]]:
-        """Yields the partitions of `held` one by one."""
+        """Yield the partitions of `held` one by one."""
         for held in self.held:
             for topic, epochs in held.items():
                 for partition in epochs:
@@ -169,7 +170,10 @@ def held_since(assignment: Assignment, epoch: int) -> Held:
 
 
 def _held(listed: Sequence[TopicPartitions], member_epoch: int) -> Held:
-    """Reads partitions with their epochs; older brokers wrote none, and the member's own is the safe guess."""
+    """Read partitions with their epochs.
+
+    Older brokers wrote no epochs. The member's own epoch is the safe substitute.
+    """
     held = {}
     for one in listed:
         epochs = one.assignment_epochs

@@ -1,6 +1,6 @@
-"""A change of a consumer group that is being decided: its records so far, and the group's state once they are written.
+"""A pending change of a consumer group: its records so far, and the state that they lead to.
 
-Every step sees what those before it decided, and nothing has happened until all of it is in the log, as one batch.
+Every step sees the decisions of earlier steps. Nothing takes effect until all records are in the log, as one batch.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """One change.  `state` is changed through `add` only; once the records are written it becomes the group's own."""
+    """One change of a group.
+
+    `state` is changed only through `add`. It becomes the group's own once the records are written.
+    """
 
     def __init__(self, shard: GroupShard, group_id: str, group: ConsumerGroup | None) -> None:
-        """Begins a change of `group`, or with None the making of a new group."""
+        """Begin a change of `group`, or the creation of a new group if it is None."""
         self.shard = shard
         self.group = group
         self.state = GroupState(group_id) if group is None else group.kept
         self.view = shard.runtime.view()
         self.configs = shard.runtime.configs
         self.records: list[StateRecord] = []
-        self.reasons: list[str] = []  # Why the group's epoch rises.
-        self.sees: Callable[[str], bool] | None = None  # The topics that who asks may describe; None: all.
+        self.reasons: list[str] = []  # Reasons for a new group epoch.
+        self.sees: Callable[[str], bool] | None = None  # Returns whether the requester may describe a topic; None: all.
         self.has_looked_at_topics = self.has_looked_at_regexes = False
         self._is_copy = group is None
         self._gone: list[str] = []  # Ids of members that were removed.
@@ -47,7 +50,7 @@ class Draft:
         self.records.extend(added)
 
     def replaces(self, tombstones: Iterable[StateRecord]) -> None:
-        """Deletes a group of another kind, of this name, by its tombstones."""
+        """Delete a group of another protocol with the same name by its tombstones."""
         assert not self.records
         self.records.extend(tombstones)
 
@@ -66,7 +69,7 @@ class Draft:
         return self.group is None or self.group.has_stale_topics
 
     def commit(self, now: Moment, history: Rebalances | None = None) -> tuple[ConsumerGroup, Written | None]:
-        """Writes the change, and returns the group as it is now.  Raises Refused with nothing changed."""
+        """Write the change and return the current group, or raise Refused and change nothing."""
         written = self._write(now) if self.records else None
         group = self.shard.groups[self.state.id]
         assert isinstance(group, ConsumerGroup), "its records make it one"
@@ -81,7 +84,7 @@ class Draft:
         return group, written
 
     def _write(self, now: Moment) -> Written:
-        """Writes the records; the group takes over the draft's state, to which they were applied already."""
+        """Write the records; the group adopts the draft's state, in which they are already applied."""
         if self.group is None:
             return self.shard.write(self.records, now)
         written = self.shard.write_only(self.records, now)

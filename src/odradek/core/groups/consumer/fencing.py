@@ -1,4 +1,4 @@
-"""Removes members that leave, or did not do in time what they had to: the group goes on without them."""
+"""Removal of members that leave or miss a deadline; the group continues without them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.core.kernel.moment import Moment
 
 _LOG = logging.getLogger(__name__)
 
-AGAIN_MS = 500  # After this a removal is tried again that could not be written.
+AGAIN_MS = 500  # The delay before retrying a removal that could not be written.
 
 _TOO_LATE = {
     Alarm.SESSION: "the session of member {!r} ended",
@@ -27,7 +27,7 @@ _TOO_LATE = {
 
 
 def rang(group: ConsumerGroup, alarm: Alarm, member_id: str, now: Moment) -> None:
-    """Removes a member whose alarm rang; tries again later if the log can't be written now."""
+    """Remove a member after its alarm, or retry later if the log can't be written now."""
     member = group.kept.members.get(member_id)
     if member is None or group.shard.groups.get(group.id) is not group:
         return
@@ -39,7 +39,7 @@ def rang(group: ConsumerGroup, alarm: Alarm, member_id: str, now: Moment) -> Non
 
 
 def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Moment) -> Written | None:
-    """Removes members as one change, so that the others get their partitions.  Raises Refused with nobody removed."""
+    """Remove members as one change, which frees their partitions, or raise Refused and remove none."""
     draft = Draft(group.shard, group.id, group)
     gone = {member.id for member in members}
     if migration.can_downgrade(draft, gone):

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: a member joins, lives, reports what it owns, is told what to own, and leaves.
+"""ConsumerGroupHeartbeat, with which a member joins, reports, receives its assignment and leaves.
 
-who is it? ──> what does it say? ──> steps.py ──> one batch into the log ──> its session begins anew
+find the member ──> update its metadata ──> steps.py ──> one batch into the log ──> restart its session
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from odradek.core.groups.shard.group_shard import GroupShard
 
 LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = -1, LEFT_EPOCH
-AS_BEFORE = -1  # As rebalance timeout.
+AS_BEFORE = -1  # A rebalance timeout: unchanged.
 
 
-SUBSCRIBED_TOPICS_MAX = 8_000  # Taken in, sorted and written at once: 10 ms.
+SUBSCRIBED_TOPICS_MAX = 8_000  # Parsed, sorted and written at once: 10 ms.
 
 
 class Heartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat request; None in a field says: as before."""
+    """A ConsumerGroupHeartbeat request; None in a field means unchanged."""
 
     group_id: str
-    member_id: str  # "" for a new one, of v0.
+    member_id: str  # "" for a new member, in v0.
     epoch: int
     instance_id: str | None
     rack_id: str | None
@@ -46,11 +46,14 @@ class Heartbeat(NamedTuple):
     regex: str | None
     assignor: str | None
     owned: Assignment | None
-    sees: Callable[[str], bool] | None = None  # The topics that it may describe; None: all.
+    sees: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
 
 
 class Beat(NamedTuple):
-    """The answer, which waits for `written` if anything was.  `assignment` None says: as before."""
+    """The answer, which waits for `written` if there is a write.
+
+    An `assignment` of None means unchanged.
+    """
 
     member_id: str
     epoch: int
@@ -60,7 +63,7 @@ class Beat(NamedTuple):
 
 
 def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: bool) -> None:
-    """Checks what can be checked without the group.  `makes_member_ids` in v0.  Raises Refused."""
+    """Check a request without its group, or raise Refused; `makes_member_ids` is set for v0."""
     needs_member_id = not makes_member_ids or asked.epoch > JOIN_EPOCH or asked.epoch == LEAVE_EPOCH
     _check_present("MemberId", asked.member_id if needs_member_id else None)
     _check_present("GroupId", asked.group_id)
@@ -95,7 +98,7 @@ def _check_join(asked: Heartbeat) -> None:
 
 
 def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
-    """Handles one heartbeat.  Raises Refused with the group as it was."""
+    """Handle one heartbeat, or raise Refused and leave the group unchanged."""
     if asked.epoch < JOIN_EPOCH:
         return _leave(shard, asked, now)
     draft, upgraded = migration.opened(shard, asked.group_id, may_make=asked.epoch == JOIN_EPOCH)
@@ -129,7 +132,7 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
 
 
 def _member(draft: Draft, asked: Heartbeat, member_id: str) -> Member:
-    """Returns the member that the request is from.
+    """Return the member that sent the request.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID.
     """
@@ -143,7 +146,7 @@ def _member(draft: Draft, asked: Heartbeat, member_id: str) -> Member:
 
 
 def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
-    """Notes what the member says; returns True if it is subscribed to something else now."""
+    """Apply the member's metadata to the draft; return True if its subscription changed."""
     old = before.said
     said = Said(
         instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
@@ -161,7 +164,7 @@ def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
 
 
 def subscribe(draft: Draft, before: Member, said: Said, now: Moment) -> bool:
-    """Puts what the member says now into the draft; returns True if its subscription is another than before."""
+    """Put the member's new metadata into the draft; return True if its subscription changed."""
     is_new = before.id not in draft.state.members
     if is_new or said != before.said:
         draft.put_said(before.id, said)
@@ -173,7 +176,7 @@ def subscribe(draft: Draft, before: Member, said: Said, now: Moment) -> bool:
 
 
 def _is_full(asked: Heartbeat) -> bool:
-    """True for a member that says everything; it is told everything, since it may have missed an answer."""
+    """Return whether the request has all fields; it gets a full answer, as one may have been lost."""
     has_subscription = asked.topics is not None or asked.regex is not None
     return asked.rebalance_timeout_ms != AS_BEFORE and has_subscription and asked.owned is not None
 
@@ -183,7 +186,10 @@ def _assignment(held: Held) -> Assignment:
 
 
 def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
-    """Removes the member.  Raises Refused: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Remove the member, or raise Refused.
+
+    Codes: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     group = shard.groups.get(asked.group_id)
     if not isinstance(group, ConsumerGroup):
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} is not a consumer group.")
@@ -195,7 +201,7 @@ def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
 
 
 def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> Beat:
-    """Keeps a static member's partitions till its session has ended; those it was revoking it has given up."""
+    """Keep a static member's partitions until its session ends, except partitions being revoked."""
     draft = Draft(group.shard, group.id, group)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.current.assigned.items()}
     left = member.current._replace(epoch=LEFT_EPOCH, assigned=assigned, revoking=NOTHING)

@@ -1,4 +1,4 @@
-"""Finds the member that a request is from: a known one, a new one, or one that takes the place of another."""
+"""Lookup of the member that sent a request: a known one, a new one, or a replacement."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def check_room(draft: Draft, member_id: str, instance_id: str | None) -> None:
 
 
 def join_static(draft: Draft, member_id: str, instance_id: str, *, is_classic: bool) -> Member:
-    """Returns a new static member, or one that takes over what the instance had.
+    """Return a new static member, or a replacement that takes over its instance's partitions.
 
-    Raises Refused(UNRELEASED_INSTANCE_ID).  By the consumer protocol an instance says that it leaves for a while; till
-    then, or till its session has ended, nobody takes its place.  Classic members never said so, and are fenced.
+    Raises Refused(UNRELEASED_INSTANCE_ID). In the consumer protocol, an instance announces that it leaves
+    temporarily. Until then, or until its session ends, no other member can replace it. Classic members never announce
+    it and are fenced.
     """
     present = draft.state.static_member(instance_id)
     if present is None:
@@ -50,9 +51,9 @@ def _replace(draft: Draft, old: Member, member_id: str) -> Member:
 
 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
-    """Raises Refused(FENCED_MEMBER_EPOCH) for a wrong epoch.
+    """Raise Refused(FENCED_MEMBER_EPOCH) for a wrong epoch.
 
-    The epoch before the present one is good if the member owns only what is assigned to it: it missed the last answer.
+    The previous epoch is valid if the member owns only partitions assigned to it: the last answer was lost.
     """
     known = member.current
     if epoch in (JOIN_EPOCH, known.epoch):

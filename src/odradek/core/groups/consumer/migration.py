@@ -1,11 +1,11 @@
-"""Migrates groups from the classic to the consumer protocol and back, under way (group.consumer.migration.policy).
+"""Online migration of groups between the protocols (group.consumer.migration.policy).
 
-    classic ──> consumer: a member of the consumer protocol joins.  All keep their partitions; the classic members go
-                on with JoinGroup, SyncGroup and Heartbeat (classic_members.py)
-    consumer ──> classic: the last member of the consumer protocol is gone.  All keep their partitions till they have
-                joined again
+    classic ──> consumer: a member of the consumer protocol joins.  All keep their partitions; the classic members
+                continue with JoinGroup, SyncGroup and Heartbeat (classic_members.py)
+    consumer ──> classic: the last member of the consumer protocol leaves.  All keep their partitions until they
+                have rejoined
 
-A group without members is of whichever protocol the next one speaks.
+An empty group takes the protocol of the next member.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _policy(draft: Draft) -> str:
 
 
 def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, ClassicGroup | None]:
-    """Opens a draft of a consumer group, and returns it with the classic group whose place it takes, if any.
+    """Open a draft of a consumer group and return it with the classic group that it replaces, if any.
 
     Raises Refused(GROUP_ID_NOT_FOUND).
     """
@@ -81,7 +81,10 @@ def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, 
 
 
 def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Written | None]:
-    """Writes the draft.  Raises Refused with the group as it was; members then have to ask again what they asked."""
+    """Write the draft, or raise Refused and leave the group unchanged.
+
+    On an upgrade, classic members have to resend their waiting requests in either case.
+    """
     if upgraded is None:
         return draft.commit(now)
     for member in upgraded.members:
@@ -112,7 +115,7 @@ def _cannot_upgrade(group: ClassicGroup, reason: str) -> None:
 
 
 def _take_over(draft: Draft, group: ClassicGroup) -> None:
-    """Takes over a classic group: its generation becomes an epoch, its leader's assignment the target."""
+    """Convert a classic group: its generation becomes an epoch, its leader's assignment the target."""
     taken: set[tuple[Uuid, int]] = set()
     for member in group.members:
         try:
@@ -149,7 +152,7 @@ def _said(group: ClassicGroup, member: ClassicGroupMember) -> Said:
 
 
 def _target(view: ClusterView, member: ClassicGroupMember) -> Assignment | None:
-    """Returns a classic member's assignment as a target; None if there is more in it than partitions."""
+    """Return a classic member's assignment as a target, or None if it contains user data."""
     if not member.assignment:
         return {}
     assignment = decode_assignment(member.assignment)
@@ -157,7 +160,7 @@ def _target(view: ClusterView, member: ClassicGroupMember) -> Assignment | None:
 
 
 def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
-    """Returns the target without partitions that were taken: a leader may have assigned one twice."""
+    """Return the target without taken partitions; a leader may have assigned one twice."""
     mine = {}
     for topic, partitions in target.items():
         free = Partitions(partition for partition in partitions if (topic, partition) not in taken)
@@ -168,7 +171,7 @@ def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
 
 
 def by_id(listed: list[TopicPartition], view: ClusterView) -> Assignment:
-    """Translates partitions named by topic name to topic ids; unknown topics are left out."""
+    """Translate partitions from topic names to topic ids; unknown topics are omitted."""
     found = ((view.topics.get(TopicName(one.topic)), one.partitions) for one in listed)
     return {
         topic.id: Partitions(partitions) for topic, partitions in found if topic is not None and topic.id != ZERO_UUID
@@ -179,7 +182,7 @@ def by_id(listed: list[TopicPartition], view: ClusterView) -> Assignment:
 
 
 def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
-    """True if without those that are gone there are members left, and all speak the classic protocol."""
+    """Return whether members remain without the `gone` ones, and all use the classic protocol."""
     left = [member for member in draft.state.members.values() if member.id not in gone]
     if not left or not all(member.is_classic for member in left):
         return False
@@ -187,9 +190,9 @@ def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
 
 
 def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> Written:
-    """Makes the group a classic one, stable with each member's target; with a reason its members have to join again.
+    """Convert the group to a stable classic one with each member's target.
 
-    Raises Refused with nothing changed.
+    With a reason, its members have to rejoin. Raises Refused and changes nothing.
     """
     shard, group = draft.shard, draft.group
     assert group is not None
@@ -236,7 +239,7 @@ def _classic_member(draft: Draft, member: Member, protocol: str) -> MemberMetada
 
 
 def assignment_bytes(assignment: Mapping[Uuid, Iterable[int]], metadata: bytes, view: ClusterView) -> bytes:
-    """Encodes an assignment as a classic leader would have, in the version of the member's subscription."""
+    """Encode an assignment like a classic leader, in the version of the member's subscription."""
     version = int.from_bytes(metadata[:2], "big", signed=True) if len(metadata) >= 2 else 0
     named = sorted((view.names[topic], partitions) for topic, partitions in assignment.items() if topic in view.names)
     listed = [TopicPartition(topic=name, partitions=sorted(partitions)) for name, partitions in named]
@@ -246,7 +249,7 @@ def assignment_bytes(assignment: Mapping[Uuid, Iterable[int]], metadata: bytes, 
 
 
 def _elected(members: list[Member]) -> str:
-    """Returns the protocol with the most votes of those that all members support."""
+    """Return the protocol with the most votes; members vote only for protocols that all support."""
     protocols = [[name for name, _ in member.said.classic.protocols] for member in members if member.said.classic]
     supporters = Counter(name for names in protocols for name in names)
     votes = Counter(next(name for name in names if supporters[name] == len(protocols)) for names in protocols)

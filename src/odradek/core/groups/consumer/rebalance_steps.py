@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def assignor_names(configs: BrokerConfigs) -> list[str]:
-    """Returns the assignors that members may ask for; the first is that of groups whose members ask for none."""
+    """Return the assignors that members may request; the first one is the default."""
     return [CLASSES.get(name, name) for name in configs.list("group.consumer.assignors")] or list(ASSIGNORS)
 
 
@@ -37,7 +37,7 @@ def assignor_name(draft: Draft) -> str:
 
 
 def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
-    """Resolves the member's regex if it is another than `before`; returns False if it is the same.
+    """Resolve the member's regex if it differs from `before`; return False if it is the same.
 
     Raises Refused(INVALID_REGULAR_EXPRESSION).
     """
@@ -52,13 +52,13 @@ def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
 
 
 def forget(draft: Draft, pattern: str) -> None:
-    """Forgets what a regex matched, if no member is subscribed by it any more."""
+    """Delete the matches of a regex that no member is subscribed with anymore."""
     if pattern in draft.state.regexes and pattern not in draft.state.patterns:
         draft.add(records.regex(draft.state.id, pattern, None, 0))
 
 
 def resolve_again(draft: Draft, now: Moment) -> None:
-    """Matches every subscribed regex against all topics again if topics changed or the last match is too old."""
+    """Match all regexes against all topics if topics changed or the last match is too old."""
     group, patterns = draft.group, draft.state.patterns
     if group is None or not (patterns and _is_due(draft, now)):
         return
@@ -80,9 +80,10 @@ def _is_due(draft: Draft, now: Moment) -> bool:
 
 
 def _put(draft: Draft, pattern: str, now: Moment) -> bool:
-    """Matches a regex against all topics; returns False if it matches what it matched before.
+    """Match a regex against all topics; return False if the matches are unchanged.
 
-    The result counts for every member with that regex, and has what this member may describe, as in Apache Kafka.
+    The result applies to every member with that regex. As in Apache Kafka, it contains the topics that this member
+    may describe.
     """
     matched = topics.matching(pattern, draft.view.topics)
     if draft.sees is not None:
@@ -97,7 +98,7 @@ def _put(draft: Draft, pattern: str, now: Moment) -> bool:
 
 
 def raise_epoch(draft: Draft) -> None:
-    """Raises the group's epoch if there is a reason; changed topics are one."""
+    """Raise the group's epoch if there is a reason, such as changed topics."""
     if not (draft.reasons or draft.has_stale_topics):
         return
     state = draft.state
@@ -124,7 +125,10 @@ def assign_nothing(draft: Draft) -> None:
 
 
 def assign(draft: Draft, now: Moment) -> None:
-    """Computes a target assignment for the group's epoch; if the last one is too new, a later heartbeat does."""
+    """Compute a target assignment for the group's epoch.
+
+    If the last assignment is too recent, a later heartbeat computes it.
+    """
     state = draft.state
     if state.assigned.epoch >= state.epoch:
         return
@@ -134,7 +138,7 @@ def assign(draft: Draft, now: Moment) -> None:
     targets = _targets(draft, assignor_name(draft))
     for member_id, target in targets.items():
         before = state.targets.get(member_id)
-        if target is not before and target != before:  # Most members have the very same target as before.
+        if target is not before and target != before:  # Most targets are unchanged.
             draft.add(records.target(state.id, member_id, target))
     draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
 
@@ -154,7 +158,7 @@ def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
 
 
 def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_resubscribed: bool) -> Member:
-    """Returns the member after its next step.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    """Return the member after its next step, or raise Refused(FENCED_MEMBER_EPOCH)."""
     state = draft.state
     member = state.members[member_id]
     if not has_resubscribed and member.current.is_reconciled_to(state.assigned.epoch):

@@ -1,11 +1,11 @@
-"""One member's next step towards its target assignment: a pure function of what it has and what it says it has.
+"""One member's next step to its target, as a pure function of current and reported ownership.
 
-    STABLE ──> UNREVOKED: it owns what is another's now, and gives it up first, in its old epoch
-           ──> UNRELEASED: it is in the new epoch, and waits for what others have not given up yet
+    STABLE ──> UNREVOKED: it owns partitions of other members and first revokes them, in its old epoch
+           ──> UNRELEASED: it is in the new epoch and waits for partitions that others have not released
            ──> STABLE: it has all of its target
 
-A partition is given only when its owner has let it go, so nobody shares one.  Never is anything taken from a member in
-silence: it is told what remains, and its word that it stopped with the rest is awaited.
+A partition is assigned only after its owner has released it, so no two members share one. No partition is taken from
+a member silently. The member receives the remaining partitions and must confirm that it has stopped using the rest.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer.consumer_member import NOTHING, Current, Held, MemberState
 
-IsFree = Callable[[Uuid, int], bool]  # True if nobody else has the partition.
+IsFree = Callable[[Uuid, int], bool]  # True if no other member has the partition.
 
 _NONE: Partitions = frozenset()
 
 
 class Aim(NamedTuple):
-    """Where the member shall come to, and what it says of itself."""
+    """A member's goal and the ownership it reports."""
 
     epoch: int  # The epoch of the target assignment.
     target: Assignment
-    topics: Set[Uuid]  # Those that the member is subscribed to now; the target may be of an earlier subscription.
-    owned: Assignment | None  # What the member says it owns; None: as it said before.
+    topics: Set[Uuid]  # The current subscription; the target may be of an earlier one.
+    owned: Assignment | None  # Partitions reported by the member; None: unchanged.
     has_resubscribed: bool
 
 
 def step(current: Current, aim: Aim, is_free: IsFree) -> Current:
-    """Returns the member's next step; `current` itself if there is none yet.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    """Return the member's next step, or `current` itself if there is none yet.
+
+    Raises Refused(FENCED_MEMBER_EPOCH).
+    """
     match current.state:
         case MemberState.STABLE if current.epoch == aim.epoch:
             return _unsubscribed(current, aim) if aim.has_resubscribed else current
@@ -57,7 +60,7 @@ def _still_owns(revoking: Held, aim: Aim) -> bool:
 
 
 def _unsubscribed(current: Current, aim: Aim) -> Current:
-    """Has the member give up all partitions of topics that it unsubscribed from, before there is a new target."""
+    """Revoke all partitions of unsubscribed topics, before there is a new target."""
     kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.topics}
     if len(kept) == len(current.assigned):
         return current
@@ -70,7 +73,7 @@ def _unsubscribed(current: Current, aim: Aim) -> Current:
 
 
 def _towards(current: Current, aim: Aim, is_free: IsFree, epoch: int) -> Current:
-    """Returns the next step towards the target; `epoch` is the one that the member stays in while it revokes."""
+    """Return the next step to the target; the member stays in `epoch` while it revokes partitions."""
     target = {topic: partitions for topic, partitions in aim.target.items() if topic in aim.topics}
     kept, revoking = _split(current.assigned, target)
     if revoking and _still_owns(revoking, aim):
@@ -87,7 +90,7 @@ def _towards(current: Current, aim: Aim, is_free: IsFree, epoch: int) -> Current
 
 
 def _split(held: Held, target: Assignment) -> tuple[Held, Held]:
-    """Splits what the member has into what stays and what has to go."""
+    """Split the member's partitions into kept and revoked ones."""
     stays, goes = {}, {}
     for topic, epochs in held.items():
         wanted = target.get(topic, _NONE)

@@ -1,10 +1,10 @@
-"""Finds the topics that a group is subscribed to in the cluster: by name, or by a regular expression.
+"""Lookup of a group's subscribed topics in the cluster, by name or by regular expression.
 
-A pattern matches a topic's whole name.  It is whatever a client sends, and RE2 bounds what that costs
-(core/kernel/patterns): looking through all topics of a broker stays a matter of milliseconds.
+A pattern matches a topic's whole name. Clients may send any pattern, and RE2 bounds the cost (core/kernel/patterns): a
+match against all topics of a broker takes milliseconds.
 
-Differs from Kafka: a new pattern is held against the topics at once, and the answer brings partitions; there a thread
-does it, and they come with a later heartbeat.  Internal topics match like any other, there as here.
+Differs from Kafka: a new pattern is matched at once, and the answer already contains partitions. In Kafka a thread
+matches it, and partitions follow with a later heartbeat. Internal topics match like any other, as in Kafka.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from odradek.core.kernel.patterns import Pattern
 _LOG = logging.getLogger(__name__)
 
 HASH_BYTES = 8
-RESOLVE_AGAIN_MS_MIN = 10 * SECOND_MS  # Between two looks at all topics for one group.
+RESOLVE_AGAIN_MS_MIN = 10 * SECOND_MS  # The minimum interval between two matches of all topics for one group.
 
 
 def present(names: Set[str], view: ClusterView) -> list[TopicInfo]:
-    """Returns the topics that exist and have an id: one from before ids can't be assigned by its id."""
-    if len(names) > len(view.topics):  # A member may name whatever it likes.
+    """Return the existing topics with an id; topics created before ids can't be assigned by id."""
+    if len(names) > len(view.topics):  # A member may name any number of topics.
         found = (topic if name in names else None for name, topic in view.topics.items())
     else:
         found = (view.topics.get(TopicName(name)) for name in names)
@@ -40,9 +40,9 @@ def ids(names: Set[str], view: ClusterView) -> frozenset[Uuid]:
 
 
 def metadata_hash(names: Set[str], view: ClusterView) -> int:
-    """Returns a hash that changes when an assignment may: topics came, went or grew, or replicas are on other racks.
+    """Return a hash of everything that affects an assignment: topics, partition counts, replica racks.
 
-    Kafka writes XXH3 of the same facts here.  A group that was written by the other one gets a new epoch, once.
+    Kafka stores XXH3 of the same facts here. A group written by the other implementation gets a new epoch, once.
     """
     topics = sorted(present(names, view))
     if not topics:
@@ -59,12 +59,15 @@ def metadata_hash(names: Set[str], view: ClusterView) -> int:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises Refused(INVALID_REGULAR_EXPRESSION) for a pattern that RE2 can't compile."""
+    """Raise Refused(INVALID_REGULAR_EXPRESSION) for a pattern that RE2 can't compile."""
     Pattern(pattern)
 
 
 def matching(pattern: str, topics: Iterable[str]) -> frozenset[str]:
-    """Returns the topics that a pattern matches; none if we can't compile it, as one that another broker took."""
+    """Return the topics that a pattern matches.
+
+    Returns none if it can't be compiled, as with a pattern that another broker accepted.
+    """
     try:
         compiled = Pattern(pattern)
     except Refused as refused:

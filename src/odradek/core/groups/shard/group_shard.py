@@ -1,7 +1,7 @@
-"""One partition of __consumer_offsets: its groups, and their offsets.
+"""One partition of __consumer_offsets: its groups and their offsets.
 
-Everything that is kept goes through `write`: first to the log, then into the state, by the same way by which a start
-reads it again.  What members do between two writes (joining, heartbeats) is in the groups alone, and lost in a crash.
+Every persistent change goes through `write`: to the log first, then into the state, by the same path that loads the
+log at startup. Activity between two writes (joins, heartbeats) is held in the groups only and lost in a crash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ SimpleGroup: TypeAlias = "Callable[[str, GroupShard], Group]"
 
 
 class GroupShard:
-    """One shard.  `replays` has, by the class of a record's key, who takes it in; `simple` makes a group of offsets."""
+    """One shard.
+
+    `replays` maps the class of a record's key to the function that applies it; `simple` creates a group of offsets.
+    """
 
     def __init__(self, leading: Leading, runtime: Runtime, replays: dict[type, Replay], simple: SimpleGroup) -> None:
         protocol = runtime.protocol
@@ -41,20 +44,20 @@ class GroupShard:
         self._simple = simple
 
     def group(self, group_id: str) -> Group:
-        """Returns the group.  Raises Refused(GROUP_ID_NOT_FOUND)."""
+        """Return the group, or raise Refused(GROUP_ID_NOT_FOUND)."""
         group = self.groups.get(group_id)
         if group is None:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
     def simple_group(self, group_id: str) -> Group:
-        """Makes a group of which the log has nothing but offsets; it is not among `groups` yet."""
+        """Create a group that has only offsets in the log; it is not added to `groups`."""
         return self._simple(group_id, self)
 
-    # Writing.
+    # Writes.
 
     def write(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """Writes records to the log, then takes them in.  Raises Refused with nothing changed."""
+        """Write records to the log, then apply them, or raise Refused and change nothing."""
         written = self.log.append(records, now, producer)
         for record in records:
             self._apply(record.key, record.value, producer)
@@ -63,19 +66,19 @@ class GroupShard:
     def write_offsets(
         self, batch: bytearray, group: str, offsets: CommittedOffsets, now: Moment, producer: ProducerIdAndEpoch
     ) -> Written:
-        """Writes a group's offsets, encoded already, then takes them in.  Raises Refused with nothing changed."""
+        """Write a group's encoded offsets, then apply them, or raise Refused and change nothing."""
         written = self.log.append_encoded(batch, now)
         self.offsets.put_all(group, offsets, producer.id)
         return written
 
     def write_only(self, records: list[StateRecord], now: Moment) -> Written:
-        """Writes records to the log; the caller changes the state.  Raises Refused with nothing written."""
+        """Write records to the log without changing the state, or raise Refused and write nothing."""
         return self.log.append(records, now)
 
-    # Replaying the log.
+    # Log replay.
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
-        """Takes in one record of the log; unknown kinds are left out, as Kafka does."""
+        """Apply one record of the log; unknown record types are skipped, as in Kafka."""
         decoded = decode_key(key)
         if decoded is not None:
             self._apply(decoded, None if value is None else decode_value(decoded, value), producer)

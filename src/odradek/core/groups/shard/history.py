@@ -1,4 +1,4 @@
-"""The last rebalances of a group and their reasons: kept for DescribeGroups, and told in the broker's log."""
+"""The last rebalances of a group with their reasons, for DescribeGroups and the broker's log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED_MAX = 5
 
 
 class Rebalance(NamedTuple):
-    """One rebalance.  `generation` is the one that ended with it: a generation of members, or an epoch of the group."""
+    """One rebalance; `generation` is the member generation or group epoch that it ended."""
 
     at: TimestampMs
     generation: int
@@ -36,12 +36,12 @@ class Rebalances(deque[Rebalance]):
 
 
 def because(what: str, reason: str) -> str:
-    """Adds the client's own reason, if it gave one, made fit for one line of a log."""
+    """Append the client's own reason, if it sent one, cleaned up to fit on one log line."""
     words = "".join(each if each.isprintable() else " " for each in reason[:REASON_CHARACTERS_MAX]).strip()
     return f"{what} ({words})" if words else what
 
 
 def listed(names: Sequence[str]) -> str:
-    """Joins names for a line of a log; of many only the first ones."""
+    """Join names for a log line, listing only the first few."""
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""A member's session: it ends unless the member sends a heartbeat in time."""
+"""A member's session, which ends unless the member sends a heartbeat in time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from odradek.core.kernel.timers import Action, Timer, Timers
 
 
 class Session:
-    """A timer that is put off again and again.
+    """A timer that is extended repeatedly.
 
-    A heartbeat only moves the deadline: the timer looks at it when it fires, and is set again if it was early.
+    A heartbeat only moves the deadline. When the timer fires before the deadline, it is set again.
     """
 
     __slots__ = ("_deadline", "_ended", "_timer", "_timers")
@@ -21,14 +21,14 @@ class Session:
         self._timer: Timer | None = None
 
     def extend(self, now: Moment, ms: int) -> None:
-        """Sets the end of the session to `ms` from now, which may be sooner than it was."""
+        """Set the end of the session to `ms` from now, which may be earlier than before."""
         self._deadline = now.steady + ms
         if self._timer is None or not self._timer.is_set or self._timer.due > self._deadline:
             self.cancel()
             self._timer = self._timers.at(self._deadline, self._look)
 
     def is_long_over(self, now: Moment, ms: int) -> bool:
-        """True if the session should have ended `ms` ago or earlier, and did not, as the broker stood still."""
+        """Return whether the session is overdue by `ms` or more, because the broker was stalled."""
         return self._timer is not None and self._timer.is_set and now.steady >= self._deadline + ms
 
     def cancel(self) -> None:

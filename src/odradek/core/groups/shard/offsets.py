@@ -1,8 +1,8 @@
-"""The offsets that the groups of one shard have committed, and those whose transaction is still open.
+"""The committed offsets of one shard's groups, and the pending offsets of open transactions.
 
-Every change is a record that was written before, and comes through `replay`, live as at a start.  An offset that
-belongs to a transaction waits for the transaction's end, and counts then unless a later commit has overtaken it: what
-counts is the order of the records, not that of the ends.
+Every change is a record already written to the log and is applied by `replay`, both live and when loading. A
+transactional offset is pending until the transaction ends. It then takes effect unless a later commit has superseded
+it. Precedence follows the order of the records, not the order in which transactions end.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ GroupTopicPartition = tuple[str, str, int]  # Group, topic, partition.
 CommittedOffsets = Mapping[str, Mapping[int, OffsetCommitValue]]
 Topics = Mapping[str, Mapping[int, OffsetCommitValue]]
 
-NEVER = -1  # An expire_timestamp: the offset has no time of its own to expire.
-_EXPIRING_VERSION = 1  # The only version of the value with such a time.
+NEVER = -1  # An expire_timestamp: the offset has no expiry time of its own.
+_EXPIRING_VERSION = 1  # The only version of the value with an expiry time.
 
 _NOTHING: Topics = MappingProxyType({})
 
 
 class _Pending(NamedTuple):
-    """`value` is None once a later commit has overtaken it; it is pending all the same."""
+    """A pending offset; `value` is None once a later commit has superseded it, but it remains pending."""
 
     order: int
     value: OffsetCommitValue | None
@@ -39,16 +39,17 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self._pending: dict[int, dict[GroupTopicPartition, _Pending]] = {}  # By producer id.
-        self._open: dict[str, set[int]] = {}  # The producers with something pending, by group.
+        self._open: dict[str, set[int]] = {}  # Producers with pending offsets, by group.
         self._orders = count()
         self._last = OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
 
-    # From the log.
+    # Records from the log.
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
-        """Takes in one record.  A producer id below 0 stands for no transaction; None as value is a tombstone.
+        """Apply one record.
 
-        A tombstone drops pending offsets of the partition, too.
+        A producer id below 0 means no transaction. A value of None is a tombstone, which also drops the partition's
+        pending offsets.
         """
         place = key.group, key.topic, key.partition
         if value is None:
@@ -62,7 +63,7 @@ class GroupOffsets:
                 self._overtake(place, next(self._orders))
 
     def put_all(self, group: str, offsets: CommittedOffsets, producer_id: int) -> None:
-        """Takes in one commit of very many offsets as `replay` would; the values belong to the state from then on."""
+        """Apply one commit of many offsets as `replay` would; the state takes ownership of the values."""
         order = next(self._orders)
         if producer_id >= 0:
             pending = self._pending.setdefault(producer_id, {})
@@ -80,7 +81,7 @@ class GroupOffsets:
                     pending[place] = _Pending(earlier.order, None)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Commits or drops the offsets of a transaction whose marker was written."""
+        """Commit or drop the offsets of a transaction whose marker was written."""
         pending = self._pending.pop(producer_id, {})
         for group in dict.fromkeys(place[0] for place in pending):
             self._close(group, producer_id)
@@ -102,7 +103,10 @@ class GroupOffsets:
         partitions[partition] = value
 
     def _share(self, value: OffsetCommitValue) -> None:
-        """Shares equal texts and ids with the last offset: most are committed, and all are read, by the dozen."""
+        """Share equal strings and ids with the previous offset.
+
+        Most offsets are committed many at a time, and all are loaded many at a time.
+        """
         last, self._last = self._last, value
         if value.topic_id == last.topic_id:
             value.topic_id = last.topic_id
@@ -112,7 +116,7 @@ class GroupOffsets:
             value.metadata = last.metadata
 
     def _overtake(self, place: GroupTopicPartition, order: int) -> None:
-        """Drops the values of a partition's pending offsets that were written before `order`: they never count."""
+        """Drop a partition's pending values written before `order`, because they never take effect."""
         for producer_id in self._open.get(place[0], ()):
             pending = self._pending[producer_id]
             earlier = pending.get(place)
@@ -120,12 +124,12 @@ class GroupOffsets:
                 pending[place] = _Pending(earlier.order, None)
 
     def forget(self, places: Iterable[GroupTopicPartition]) -> None:
-        """Forgets offsets, as their tombstones do."""
+        """Delete offsets, as their tombstones do."""
         for place in places:
             self._forget(place)
 
     def forget_group(self, group: str) -> None:
-        """Forgets all offsets of a group, as their tombstones do."""
+        """Delete all offsets of a group, as their tombstones do."""
         self._groups.pop(group, None)
         for producer_id in self._open.pop(group, ()):
             left = {place: one for place, one in self._pending[producer_id].items() if place[0] != group}
@@ -155,47 +159,47 @@ class GroupOffsets:
         if not producers:
             del self._open[group]
 
-    # What is known.
+    # Queries.
 
     def __len__(self) -> int:
-        """How many offsets are committed."""
+        """Return the number of committed offsets."""
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
     def groups(self) -> list[str]:
-        """Returns the groups that have committed offsets, or are about to."""
+        """Return the groups that have committed or pending offsets."""
         return list(self._groups | self._open)
 
     def of_group(self, group: str) -> Topics:
-        """Returns a group's committed offsets by topic and partition, not to be changed from outside."""
+        """Return a group's committed offsets by topic and partition; callers must not change them."""
         return self._groups.get(group, _NOTHING)
 
     def find(self, group: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self.of_group(group).get(topic, {}).get(partition)
 
     def has(self, group: str, topic: str, partition: int) -> bool:
-        """True if the partition's offset is committed, or about to be."""
+        """Return whether the partition has a committed or pending offset."""
         return self.find(group, topic, partition) is not None or self.is_pending(group, topic, partition)
 
     def has_pending_of(self, group: str) -> bool:
-        """True if a transaction is open in which the group's offsets are committed."""
+        """Return whether the group has pending offsets in an open transaction."""
         return group in self._open
 
     def pending_of(self, group: str) -> list[Mapping[GroupTopicPartition, object]]:
-        """Returns all pending offsets of each open transaction in which the group's offsets are committed."""
+        """Return all pending offsets of each open transaction that commits offsets of the group."""
         return [self._pending[producer_id] for producer_id in self._open.get(group, ())]
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """True if a transaction is open in which this offset is committed."""
+        """Return whether an open transaction commits this offset."""
         place = group, topic, partition
         return any(place in self._pending[producer_id] for producer_id in self._open.get(group, ()))
 
     def count_of_group(self, group: str) -> int:
-        """Returns how many offsets a group has committed, or is about to; some are counted twice."""
+        """Return the number of a group's committed and pending offsets; some are counted twice."""
         committed = sum(map(len, self.of_group(group).values()))
         return committed + sum(len(self._pending[producer_id]) for producer_id in self._open.get(group, ()))
 
     def places_of_group(self, group: str) -> list[GroupTopicPartition]:
-        """Returns each partition of which a group has committed an offset, or is about to, once."""
+        """Return each partition with a committed or pending offset of a group, once."""
         places: dict[GroupTopicPartition, None] = {}
         for topic, partitions in self.of_group(group).items():
             places.update(dict.fromkeys(zip(repeat(group), repeat(topic), partitions)))
@@ -204,9 +208,9 @@ class GroupOffsets:
         return list(places)
 
     def places_of_topics(self, names: Iterable[TopicName]) -> Iterator[list[GroupTopicPartition]]:
-        """Yields all groups' partitions of these topics, those of one group, or one transaction, at a time.
+        """Yield all groups' partitions of these topics, one group or transaction at a time.
 
-        Between two of them offsets may be forgotten, and come.
+        Offsets may be added and deleted between two of them.
         """
         gone = frozenset(names)
         for group in list(self._groups):
@@ -218,15 +222,15 @@ class GroupOffsets:
 
 
 def record_of(key: OffsetCommitKey, value: OffsetCommitValue) -> StateRecord:
-    """Returns the record of an offset, in the version that has all that the value says."""
+    """Return the record of an offset, in the version that has all fields of the value."""
     return StateRecord(key, value, None if value.expire_timestamp == NEVER else _EXPIRING_VERSION)
 
 
 def tombstone(group: str, topic: str, partition: int) -> StateRecord:
-    """Returns the record by which one offset is forgotten."""
+    """Return the record that deletes one offset."""
     return StateRecord(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
 
 
 def tombstones(places: Iterable[GroupTopicPartition]) -> list[StateRecord]:
-    """Returns the records by which offsets are forgotten."""
+    """Return the records that delete offsets."""
     return [tombstone(*place) for place in places]
