@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
-from odradek.api.request.gate import Admission, OpenGate
+from odradek.api.request.gate import OpenGate
 from odradek.base.errors import ErrorCode
 from odradek.core.kernel.access import ANONYMOUS, Principal
 from odradek.core.kernel.moment import Moment

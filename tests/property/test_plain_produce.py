@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.templates.produce_template import ProduceTemplates
 from odradek.api.templates.template_cache import BODY_BYTES_MAX
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX, PRODUCE_TEMPLATES_MAX

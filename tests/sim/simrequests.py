@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from odradek.api.conversation import Conversation
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
-from odradek.api.request.gate import Admission
 from odradek.base.units import BrokerId
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.effects import Change, Changed

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.request.sliced_answer import whole
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode, Refused

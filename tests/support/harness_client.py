@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeVar
 
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
-from odradek.api.request.gate import Admission
 from odradek.api.request.outcome import Encoded
 from odradek.core.kernel.parked import Parked
 from odradek.log.files.disk import FileSlice

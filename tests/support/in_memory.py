@@ -13,8 +13,9 @@ from typing import TypeVar, cast
 
 from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
-from odradek.api.request.gate import Admission, Gate
+from odradek.api.request.gate import Gate
 from odradek.api.request.outcome import Encoded
 from odradek.api.request.sliced_answer import whole
 from odradek.base.errors import ErrorCode, Refused

@@ -26,8 +26,9 @@ from typing import Protocol, TypeAlias, cast
 from odradek.api.produce import large_produce
 from odradek.api.produce.large_produce import LargeProduce
 from odradek.api.request import log_fields
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
-from odradek.api.request.gate import Admission, Gate
+from odradek.api.request.gate import Gate
 from odradek.api.request.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.effects import Work

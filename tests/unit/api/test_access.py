@@ -23,7 +23,7 @@ from differential.player import Player
 from differential.settings import SETTINGS
 from differential.steps import CLUSTER, NO_SUCH_ID, Step
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.table import BY_KEY, Api
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.access import EVERYTHING, Principal, Rights

@@ -9,7 +9,7 @@ from differential.base import topic
 
 from odradek.api.produce import large_produce
 from odradek.api.produce.large_produce import LargeProduce
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.kernel.access import EVERYTHING, Operation, Principal, ResourceType, Rights

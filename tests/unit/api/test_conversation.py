@@ -10,8 +10,8 @@ import pytest
 
 from odradek.api.conversation import Conversation
 from odradek.api.groups import list_groups
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Call, Peer
-from odradek.api.request.gate import Admission
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused

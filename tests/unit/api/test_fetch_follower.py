@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicPartition
 from odradek.core.coordinators.durable import Written

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.conversation import Conversation
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.groups import join_group
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, SLICE_ELEMENTS
 from odradek.core.coordinators.state_log import StateLog

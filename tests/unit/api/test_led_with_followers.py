@@ -8,7 +8,7 @@ import pytest
 
 from odradek.api.fetch.list_offsets import EARLIEST, LATEST
 from odradek.api.produce import large_produce
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER

@@ -22,8 +22,8 @@ from odradek.api.fetch.delayed_fetch import DelayedFetch
 from odradek.api.fetch.fetch_answer import failed
 from odradek.api.fetch.fetch_read import FetchRead
 from odradek.api.fetch.follower_fetch import follower_of
+from odradek.api.request.admission import Admission
 from odradek.api.request.call import Call
-from odradek.api.request.gate import Admission
 from odradek.api.request.outcome import Short, Slices, Wait
 from odradek.api.request.sliced_answer import Parts, first_wait, nothing, whole
 from odradek.base.errors import ErrorCode, Refused

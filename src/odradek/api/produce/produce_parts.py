@@ -13,7 +13,7 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType, Rights
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
 from odradek.core.partition.leading import Leading
-from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
+from odradek.core.transactions.produce_verification import PRODUCE_ADDS_SINCE
 from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.record.record_batch import HEADER_BYTES, TRANSACTIONAL, BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -13,7 +13,7 @@ from odradek.core.coordinators.durable import Written
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
-from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, admit_batch, admit_verified
+from odradek.core.transactions.produce_verification import PRODUCE_ADDS_SINCE, admit_batch, admit_verified
 from odradek.core.transactions.verification import Verification
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch

@@ -20,7 +20,7 @@ from odradek.core.kernel.parked import Parked
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.additions import Question
-from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
+from odradek.core.transactions.produce_verification import PRODUCE_ADDS_SINCE
 from odradek.core.transactions.verification import Verification
 from odradek.record.record_batch import BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.templates.commit_template import CommitTemplate
 from odradek.api.templates.fetch_template import FetchTemplate
 from odradek.api.templates.produce_template import ProduceTemplates

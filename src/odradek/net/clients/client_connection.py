@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from odradek.api.conversation import Conversation
 from odradek.api.request import log_fields
@@ -27,13 +27,12 @@ from odradek.core.kernel.moment import Moment
 from odradek.net.clients.large_produce_intake import LEFT_BYTES_MIN, Intake, is_for_mover
 from odradek.net.loop.gathering import REQUESTS_MAX
 from odradek.net.shell.outbox import outbox_of, principal_of
+from odradek.net.shell.shell import Shell
+from odradek.wire.budget import ReceiveBudget
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
 from odradek.wire.schema.malformed import Malformed
 from odradek.wire.schema.primitives import Buffer
-
-if TYPE_CHECKING:
-    from odradek.net.clients.listener import Listener
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +42,35 @@ READ_BYTES_PER_TURN = 1024 * 1024  # Then the other connections have their turn,
 SHARED_BYTES_PER_TURN = 128 * 1024  # where there are any: a follower's next fetch may be among what they ask.
 
 
+class ConnectionOwner(Protocol):
+    """The part of a listener that its connections need, when they begin and when they end."""
+
+    @property
+    def shell(self) -> Shell: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def advertised(self) -> Endpoint | None: ...
+
+    @property
+    def request_bytes_max(self) -> int: ...
+
+    @property
+    def budget(self) -> ReceiveBudget: ...
+
+    def admitted(self, connection: ClientConnection, address: str) -> None:
+        """Count a connection until `forget`."""
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Release the place of a connection that has ended."""
+
+
 class ClientConnection(asyncio.BufferedProtocol):
     """One accepted connection on one listener."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: ConnectionOwner) -> None:
         self._listener = listener
         self._shell = listener.shell
         share = listener.budget.join(self._balance, self._drop_slow_peer)
@@ -349,7 +373,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._outbox.close_when_empty()
 
 
-def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
+def _peer(transport: asyncio.Transport, listener: ConnectionOwner) -> Peer:
     advertised = listener.advertised
     # The address it came in on matters only if the listener is on every interface.
     local = _local(transport, listener) if advertised is None else advertised
@@ -358,6 +382,6 @@ def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
     return Peer(listener.name, local, advertised, address, principal_of(transport))
 
 
-def _local(transport: asyncio.Transport, listener: Listener) -> Endpoint:
+def _local(transport: asyncio.Transport, listener: ConnectionOwner) -> Endpoint:
     host, port = transport.get_extra_info("sockname")[:2]
     return Endpoint(listener.name, host.removeprefix("::ffff:"), port)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import INT32_MAX, LeaderEpoch, TopicName, TopicPartition

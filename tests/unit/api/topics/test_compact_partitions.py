@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition

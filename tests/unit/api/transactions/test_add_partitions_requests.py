@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.gate import Admission
+from odradek.api.request.admission import Admission
 from odradek.api.transactions import add_partitions_requests as add_partitions_ask
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.access import Operation, Principal
