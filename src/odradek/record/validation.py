@@ -1,8 +1,7 @@
-"""Holds a producer's records to what their topic asks of them, as Kafka's LogValidator does: Batch.checked reads only
-the header.
+"""Validation of a producer's records against their topic, as in Kafka's LogValidator.
 
-Kafka reads every record of every batch.  Here it is the topic's choice: compiled, it costs less than the checksum where
-there is no codec, and a decompression where there is one.
+Batch.checked reads only the header. Kafka reads every record of every batch. Here the topic decides: the compiled check
+costs less than the checksum for a batch without a codec, and one decompression for a batch with a codec.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from odradek.record.kernels.decode import Check
 
 
 class RecordError(NamedTuple):
-    """One record that may not enter, by its place in the batch (KIP-467)."""
+    """An invalid record, identified by its index in the batch (KIP-467)."""
 
     place: int
     detail: str
@@ -27,7 +26,7 @@ class RecordError(NamedTuple):
 
 
 class RecordsRefused(Refused):
-    """A batch that is refused for some of its records, as Kafka says it."""
+    """Error for a batch with invalid records, with Kafka's message text."""
 
     def __init__(self, name: TopicPartition, check: Check) -> None:
         self._name = name
@@ -40,7 +39,7 @@ class RecordsRefused(Refused):
         super().__init__(code, f"One or more records have been rejected {text}; the first is {first}")
 
     def errors(self, count: int) -> list[RecordError]:
-        """Returns the first `count` of the records that may not enter, or all if they are fewer, or very many."""
+        """Return the first `count` invalid records, at most RECORD_ERRORS_MAX."""
         noted = min(count, self._check.faults, RECORD_ERRORS_MAX)
         return [self._error(*self._check.fault(number)) for number in range(noted)]
 
@@ -54,11 +53,11 @@ class RecordsRefused(Refused):
 
 
 def check_records(name: TopicPartition, batch: Batch, payload: memoryview, check: Check) -> TimestampMs:
-    """Returns the greatest time of a batch's unpacked records, which are well-formed and as the topic wants them.
+    """Check a batch's unpacked records against their topic and return the greatest timestamp.
 
-    Raises Refused: INVALID_RECORD unless there are exactly records_count well-formed records with offset deltas from 0
-    up; RecordsRefused: INVALID_TIMESTAMP if the time of a record is out of bounds, INVALID_RECORD if one lacks its key.
-    Kafka 4.3.0 lets deltas out of order pass where there is no codec.
+    Raise Refused(INVALID_RECORD) unless there are exactly records_count well-formed records with offset deltas from 0
+    upwards. Raise RecordsRefused with INVALID_TIMESTAMP for a timestamp out of bounds, or INVALID_RECORD for a missing
+    key. Kafka 4.3.0 accepts deltas out of order in a batch without a codec.
     """
     count, base_timestamp = batch.records_count, batch.base_timestamp
     bad = check.run(payload, count, base_timestamp)
