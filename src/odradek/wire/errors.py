@@ -1,18 +1,17 @@
-"""The errors of malformed bytes: a peer that sends a Malformed message loses its connection.
+"""Errors for malformed bytes: a peer that sends a Malformed message loses its connection.
 
-The small constructors are called by the generated readers, so that each check there is one line and the texts are
-written once.
+The generated readers call the small constructors, so that each check is one line and each text is written once.
 """
 
 from __future__ import annotations
 
 
 class Malformed(ValueError):
-    """Raised for bytes that are no message of the protocol; nothing after them on the connection can be trusted."""
+    """Error for bytes that are not a valid message; the rest of the connection's data can't be trusted."""
 
 
 class TooManyElements(Malformed):
-    """Raised for an array that claims more elements than its bytes, or the bound given to the reader, allow."""
+    """Error for an array with more elements than its bytes, or the bound of the reader, allow."""
 
 
 def cut_short(what: str, size: int, available: int) -> Malformed:

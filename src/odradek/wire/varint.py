@@ -1,9 +1,9 @@
-"""Unsigned varints and tagged sections: what the generated readers and writers call outside their fast path.
+"""Unsigned varints and tagged sections: functions that the generated code calls outside its fast path.
 
-│ 1xxxxxxx │ 1xxxxxxx │ ... │ 0xxxxxxx │   seven bits a byte, the lowest first, five bytes at most
+│ 1xxxxxxx │ 1xxxxxxx │ ... │ 0xxxxxxx │   seven bits per byte, the lowest first, five bytes at most
 
-A tagged section ends every struct of a flexible version: uvarint count, then per field uvarint tag, uvarint size, and
-that many bytes (KIP-482).  A receiver skips the tags it doesn't know.
+A tagged section ends every struct of a flexible version. It contains a uvarint count, then for each field a uvarint
+tag, a uvarint size and the bytes (KIP-482). A receiver skips unknown tags.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.wire.primitives import Buffer
 
 
 def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
-    """Returns the value and the position after it.  IndexError when bytes end first: callers make it Malformed."""
+    """Return the value and the position after it; raise IndexError at the end, for callers to convert."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -42,7 +42,7 @@ def read_tag_count(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_tag(data: Buffer, at: int) -> tuple[int, int, int]:
-    """Returns the tag, the position of its bytes and the position after them."""
+    """Return the tag, the position of its bytes and the position after them."""
     tag, at = read_uvarint(data, at)
     size, at = read_uvarint(data, at)
     if size > len(data) - at:
@@ -51,7 +51,7 @@ def read_tag(data: Buffer, at: int) -> tuple[int, int, int]:
 
 
 def skip_tags(data: Buffer, at: int) -> int:
-    """Returns the position after a tagged section none of whose fields is known."""
+    """Return the position after a tagged section without known fields."""
     count, at = read_tag_count(data, at)
     for _ in range(count):
         _, _, at = read_tag(data, at)
