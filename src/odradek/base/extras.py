@@ -31,7 +31,8 @@ def install_command(*extras: str) -> str:
 
 
 def _wanted(extras: tuple[str, ...]) -> list[str]:
-    from importlib.metadata import PackageNotFoundError, requires  # 50 ms, and only for who has made a mistake.
+    # The import takes 50 ms and is needed only for an error.
+    from importlib.metadata import PackageNotFoundError, requires
 
     try:
         lines = requires("odradek") or []

@@ -10,7 +10,7 @@ def did_you_mean(name: str, among: Iterable[str], likeness: float = 0.75, prefix
 
     prefix: the text before each name in the user's input.
     """
-    from difflib import get_close_matches  # Only where something is wrong already.
+    from difflib import get_close_matches  # Needed only for an error message.
 
     near = get_close_matches(name, list(among), n=1, cutoff=likeness)
     return f"; did you mean {prefix}{near[0]}?" if near else ""

@@ -306,7 +306,7 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
 
 def secured(address: Address, config: ClientConfig, where: str, host_name: str | None) -> SecureStream:
     """Open a TLS connection; raise the errors of Connection's constructor."""
-    from odradek.client.streams import SecureStream  # A client in plain text needs no ssl.
+    from odradek.client.streams import SecureStream  # A plain-text client does not need ssl.
 
     assert config.tls is not None, "only then there is TLS"
     plain = connect(address, config.connect_timeout_ms)

@@ -21,7 +21,7 @@ from itertools import islice
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic  # Where its type is declared.
+from confluent_kafka.cimpl import NewTopic  # The module that declares its type.
 
 from odradek.demo.dataset import PARTITIONS, records
 
