@@ -49,12 +49,12 @@ class ClientConfig:
     isolation_level: int = READ_UNCOMMITTED
     # Kafka's producer sends batches of 16 KiB. The loops here cost per batch, and 512 KiB is below max.message.bytes.
     batch_bytes: int = 512 * KIB
-    # A larger answer indicates a peer that is not Kafka. One fetch may exceed fetch_max_bytes by one batch.
+    # A larger answer is treated as invalid. One fetch may exceed fetch_max_bytes by one batch.
     response_bytes_max: int = 1024 * MIB - 1
     tls: TlsConfig | None = None  # None means plain text. Stores are read when a connection is opened.
 
     def __post_init__(self) -> None:
-        # An address that can't be parsed is an error of the caller, so it is raised here.
+        # An address that can't be parsed is the caller's error, which is raised here.
         addresses(self.bootstrap_servers)
 
     @property
@@ -81,7 +81,7 @@ class ClientConfig:
         values["tls"] = tls_of(given, prefix)
         if not values.get("bootstrap_servers"):
             raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: give it as host:port[,host:port]")
-        return cls(**values)  # type: ignore[arg-type]  # OPTIONS pairs every field with the parser of its type.
+        return cls(**values)  # type: ignore[arg-type]  # OPTIONS maps every option to a parser of the field type.
 
 
 def addresses(bootstrap_servers: str) -> tuple[Address, ...]:

@@ -200,7 +200,7 @@ class Coordinator:
         self._connection: Connection | None = None
 
     def connection(self) -> Connection:
-        """Return the connection to the coordinator, looked up once if unknown; raise ClientError."""
+        """Return the connection to the coordinator, looked up once if unknown, or raise ClientError."""
         if self._connection is None or not self._connection.is_open:
             node = find_coordinators(self._cluster, self._kind, [self._key])[self._key]
             if isinstance(node, ClientError):

@@ -106,7 +106,7 @@ def from_metadata(connection: Connection) -> ClusterDescription:
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
-    """Return the current state of these topics, in the order of `names`; raise UnknownTopic.
+    """Return the current state of these topics, in the order of `names`, or raise UnknownTopic.
 
     The request is DescribeTopicPartitions (KIP-966, Kafka 3.8), which includes eligible leader replicas, or Metadata on
     older brokers.

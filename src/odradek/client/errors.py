@@ -27,7 +27,7 @@ class ConnectionLost(KafkaUnavailable):
 
 
 class NotKafka(ClientError):
-    """Peer that does not speak Kafka's protocol."""
+    """Peer that does not use Kafka's protocol."""
 
 
 class TlsRefused(ClientError):

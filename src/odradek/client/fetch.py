@@ -68,7 +68,7 @@ class Fetcher:
         until: Mapping[TopicPartition, int] | None = None,
         topic_ids: Mapping[str, Uuid] | None = None,
     ) -> None:
-        """Start reading at `positions`.
+        """Create a fetcher that starts at `positions`.
 
         until: the offset at which a partition is done; a partition without one is never done.
 
@@ -175,7 +175,7 @@ class Fetcher:
         self._lanes[leader] = _Lane(connection, pending, asked)
 
     def _pinned_id(self, topic: str) -> Uuid:
-        """Return the topic's id and check that it did not change; raise TopicRecreated."""
+        """Return the topic's id and check that it did not change, or raise TopicRecreated."""
         known = self._cluster.metadata.topics[topic].id
         pinned = self._topic_ids.get(topic, ZERO_UUID)
         if ZERO_UUID not in (pinned, known) and pinned != known:

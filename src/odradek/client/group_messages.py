@@ -53,7 +53,7 @@ def share(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions assigned to a member, possibly none; raise ClientError."""
+    """Return the partitions assigned to a member, possibly none, or raise ClientError."""
     if not data:
         return ()
     try:

@@ -1,7 +1,7 @@
 """Production of single records: chooses partitions, fills batches, and keeps one Delivery in flight.
 
-A batch is sent when it is full and the next batch of its partition is full too, or on flush(). There is no timer and no
-thread, so a caller with infrequent records calls flush() after its maximum delay.
+A full batch is sent when full batches amount to REQUEST_BYTES, when the next batch of its partition is full, or on
+flush(). There is no timer and no thread, so a caller with infrequent records calls flush() after its maximum delay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.client.sequences import Buffer, Sequences
 from odradek.record.builder import RecordIn
 from odradek.record.compression import Codec
 
-REQUEST_BYTES = 1 * MIB  # max.request.size of Kafka's producer; more completed batches are sent immediately.
+REQUEST_BYTES = 1 * MIB  # max.request.size of Kafka's producer; full batches of this total size are sent.
 RECORD_OVERHEAD_BYTES = 16  # Upper estimate of lengths, deltas and attributes of one record.
 
 

@@ -49,7 +49,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Identity:
-        """Parse the text form; raise ValueError."""
+        """Parse the text form, or raise ValueError."""
         producer_id, _, epoch = text.partition(":")
         return cls(int(producer_id), int(epoch))
 

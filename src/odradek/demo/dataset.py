@@ -47,7 +47,7 @@ class Flight(NamedTuple):
 
 
 def read_flights(days: int) -> pa.Table:
-    """Read flights in time order, with partition and offset as columns; raise ModuleNotFoundError."""
+    """Read flights in time order, with partition and offset as columns, or raise ModuleNotFoundError."""
     with zipfile.ZipFile(_folder() / "flights.csv.zip") as archive:
         table = csv.read_csv(pa.BufferReader(archive.read("flights.csv")), convert_options=_CSV)
     last = FIRST_DAY + timedelta(days - 1)

@@ -60,7 +60,7 @@ class Feed:
         )
 
     def hand_over(self, count: int) -> None:
-        """Pass the next `count` flights to librdkafka, which sends them in the background; raise FeedFailed."""
+        """Pass the next `count` flights to librdkafka for sending in the background, or raise FeedFailed."""
         for flight in islice(self._records, count):
             self._produce_when_there_is_room(
                 value=flight.value, key=flight.key, partition=flight.partition, timestamp=flight.timestamp_ms
@@ -71,7 +71,7 @@ class Feed:
         self._refuse_failure()
 
     def finish(self) -> None:
-        """Wait until the broker has everything; raise FeedFailed."""
+        """Wait until the broker has everything, or raise FeedFailed."""
         unsent = self._producer.flush(ANSWER_SECONDS_MAX)
         self._refuse_failure()
         if unsent:

@@ -1,7 +1,7 @@
 """Consumption of the derived topic departures-by-hour with librdkafka, by the last value of each key.
 
-The stream writes a key again whenever its hour has changed, and repeats a whole batch after a crash, so such a topic is
-meant to be read this way. It is read while it is written, which shows the progress of the stream.
+The stream writes a key again whenever its hour has changed, and repeats a whole batch after a crash. Only the last
+value of a key is therefore valid. The topic is read while it is written, which shows the progress of the stream.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class RowCount:
 
 
 def rows_of(path: Path) -> pa.Table:
-    """Return each record's place, key and value; raise LakeUnreadable."""
+    """Return each record's place, key and value, or raise LakeUnreadable."""
     try:
         return DeltaTable(path).to_pyarrow_table(columns=["partition", "offset", "key", "value"])
     except (DeltaError, OSError, pa.ArrowException) as error:

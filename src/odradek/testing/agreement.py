@@ -88,8 +88,8 @@ class Agreement:
     def _know_the_same(self, tree: Tree) -> bool:
         """Return whether the brokers know the same leaders.
 
-        A broker that receives from the controller but can't answer gets one request and the next one only after the
-        partition heals, so it is ignored.
+        A broker that receives from the controller but can't answer is ignored. It gets one request, and the next one
+        only after the partition heals.
         """
         controller = elections.controller(tree)
         is_cut = self._network.is_cut

@@ -148,7 +148,7 @@ class Broker(Lifetime):
         self._live().ask(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; raise Refused."""
+        """Delete a topic, or raise Refused."""
         self._live().ask(partial(topics.delete_topic, name=name))
 
     def topics(self) -> list[str]:

@@ -166,7 +166,7 @@ class Cluster(ClusterLife):
             self._wait(partial(has_topic, made), f"not every broker knows topic {name}")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until no running broker knows it; raise Refused.
+        """Delete a topic and wait until no running broker knows it, or raise Refused.
 
         A stopped broker deletes its partitions after its restart; until then, no topic of that name can be created.
         """

@@ -35,7 +35,7 @@ def registered_epoch(tree: Tree, broker: BrokerId) -> int | None:
 
 
 def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> None:
-    """Delete /controller until a different broker is elected; raise BrokerFailed."""
+    """Delete /controller until a different broker is elected, or raise BrokerFailed."""
     deadline = time.monotonic() + SECONDS_MAX
     while (elected := controller(tree)) is None or elected == before:
         check()

@@ -74,7 +74,7 @@ class Fault:
         return sum(one.fault is self for one in self._faults.seen)
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the fault has occurred `times` times, or once if it has no end; raise TimeoutError."""
+        """Wait until the fault has occurred `times` times, or once if it has no end, or raise TimeoutError."""
         self._faults.wait(self, seconds)
 
     def clear(self) -> None:
@@ -210,7 +210,7 @@ class Faults:
     # Called from the event loop.
 
     def is_armed(self, api_key: int) -> bool:
-        """Return whether a fault is armed for the API; called for every request, so it is cheap."""
+        """Return whether a fault is armed for the API; called for every request, and cheap."""
         if not self._left:
             return False
         with self._changed:

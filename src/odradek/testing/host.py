@@ -68,7 +68,7 @@ class Host:
             raise BrokerFailed(f"the broker has stopped by itself: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
-        """Run a query on the broker's event loop and return its result; raise BrokerFailed."""
+        """Run a query on the broker's event loop and return its result, or raise BrokerFailed."""
         self.check()
         return self._ask(self._put(question))
 

@@ -110,7 +110,7 @@ class TlsConfig:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str], names: Names = Names()) -> TlsConfig:
-        """Parse ssl.* keys without a prefix and ignore others; raise TlsConfigError."""
+        """Parse ssl.* keys without a prefix and ignore others, or raise TlsConfigError."""
         written = _Written(texts, names)
         if written.text(ENGINE_FACTORY):
             raise TlsConfigError(

@@ -33,7 +33,7 @@ _VERIFY = {
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """Create a server's context; raise TlsConfigError."""
+    """Create a server's context, or raise TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _speak(context, config)
     own = stores.identity(config)
@@ -89,7 +89,7 @@ class Contexts:
         make: Callable[[TlsConfig], ssl.SSLContext],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the first context; raise TlsConfigError."""
+        """Create the first context, or raise TlsConfigError."""
         self._config = config
         self._make = make
         self._clock = clock

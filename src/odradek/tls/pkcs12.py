@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parse(data: bytes, password: Secret | None, where: str, password_key: str) -> Pem:
-    """Return the first key, its certificate with the chain, then all others; raise TlsConfigError."""
+    """Return the first key, its certificate with the chain, then all others, or raise TlsConfigError."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat

@@ -72,7 +72,7 @@ class Session:
             raise self._failed(TlsFailed("it left without a word"))
 
     def read_into(self, view: bytearray | memoryview) -> int:
-        """Read the next decrypted bytes into `view` and return their number, 0 if there are none."""
+        """Read the next decrypted bytes into `view` and return their number, 0 if there are none yet or none left."""
         self._check()
         if not self.is_established or self.has_peer_closed:
             return 0
@@ -80,7 +80,7 @@ class Session:
             return 0  # Reading would raise an exception, which takes longer than a small record.
         size = 0
         try:
-            size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed has the other read only.
+            size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed declares only the other overload.
         except ssl.SSLWantReadError:
             return 0
         except ssl.SSLZeroReturnError:
@@ -114,7 +114,7 @@ class Session:
             self._collect()
 
     def close(self) -> None:
-        """End our data; `data_to_send` then contains the close alert."""
+        """Announce the end of our data; `data_to_send` then contains the close alert."""
         if self._failure is not None or not self.is_established:
             return
         with suppress(ssl.SSLError):  # The peer has not sent its close alert yet, and need not.

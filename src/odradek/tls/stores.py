@@ -30,7 +30,7 @@ class Identity:
 
 
 def identity(config: TlsConfig) -> Identity | None:
-    """Return this side's certificate and key, or None without a keystore; raise TlsConfigError."""
+    """Return this side's certificate and key, or None without a keystore, or raise TlsConfigError."""
     store = config.keystore
     if not store.is_given:
         return None
@@ -52,7 +52,7 @@ def identity(config: TlsConfig) -> Identity | None:
 
 
 def trusted(config: TlsConfig) -> str | None:
-    """Return the trusted certificates, or None without a truststore; raise TlsConfigError."""
+    """Return the trusted certificates, or None without a truststore, or raise TlsConfigError."""
     store = config.truststore
     if not store.is_given:
         return None

@@ -40,7 +40,7 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
 
 
 def decode_response(cls: type[T], version: int, frame: Buffer) -> tuple[int, T]:
-    """Decode a frame without its length to correlation id and message; raise Malformed."""
+    """Decode a frame without its length to correlation id and message, or raise Malformed."""
     header_version = response_header_version(_api_key(cls), version)
     header, at = reader(ResponseHeader, header_version)(frame, 0)
     return header.correlation_id, decode(cls, version, frame, at)

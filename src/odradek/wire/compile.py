@@ -64,7 +64,7 @@ def writer(cls: type[T], version: int) -> Writer[T]:
 
 
 def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
-    """Decode a whole body; raise Malformed.
+    """Decode a whole body, or raise Malformed.
 
     Bytes after the message are ignored, as Apache Kafka 4.3.0 does for every API tested.
     """

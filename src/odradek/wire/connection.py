@@ -125,7 +125,7 @@ class Connection:
         return self._view[end : known + self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> list[Request]:
-        """Return the requests completed by `nbytes` bytes put into the buffer; raise Malformed."""
+        """Return the requests completed by `nbytes` bytes put into the buffer, or raise Malformed."""
         if self.failure is not None:
             raise self.failure
         self._end += nbytes
@@ -149,7 +149,7 @@ class Connection:
         return requests
 
     def front(self) -> Request | None:
-        """Return the request whose front has arrived, with the available part of its body.
+        """Return the partially received request, with the available part of its body.
 
         `size` is the size of the frame. Return None if there is no such request or it is not plain. The request is not
         handed out yet: its rest is received here, or elsewhere after `set_aside`.
@@ -219,7 +219,7 @@ class Connection:
         self._use(bytearray())
 
     def receive_data(self, data: Buffer) -> list[Request]:
-        """Copy received bytes into the buffer and return the completed requests; raise Malformed."""
+        """Copy received bytes into the buffer and return the completed requests, or raise Malformed."""
         space = self.get_buffer()
         if len(data) > len(space):
             self._move(self._end - self._start + len(data))
@@ -344,7 +344,7 @@ class Connection:
         self._client_id_bytes, self._client_id = known, known_text
 
     def _parse_one(self) -> Request | None:
-        """Return the next request, plain or not, or None if it is partial; raise Malformed."""
+        """Return the next request, plain or not, or None if it is partial, or raise Malformed."""
         at = self._start
         if self._end - at < _SIZE_BYTES:
             return None
@@ -373,7 +373,7 @@ class _HeaderEnd:
         self.rest = rest
 
     def parse(self, api_key: int, api_version: int) -> None:
-        """Parse the rest of a header; raise Malformed.
+        """Parse the rest of a header, or raise Malformed.
 
         Unknown APIs and ApiVersions do not raise an error: the newest header of ApiVersions may be unknown here, and
         the client needs an answer that says so (KIP-511). For these, the body is everything that could not be parsed.

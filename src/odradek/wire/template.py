@@ -170,7 +170,7 @@ class RecordsTemplate:
         return len(self.rest[-1])
 
     def records(self, body: memoryview) -> list[memoryview] | None:
-        """Return the records of a body with this beginning, or None if the rest differs; raise Malformed."""
+        """Return the records of a body with this beginning, or None if the rest differs, or raise Malformed."""
         found, at, size = [], len(self.beginning), len(body)
         for piece in self.rest:
             start, end = self._next(body, at, size)

@@ -14,7 +14,10 @@ from odradek.wire.primitives import Buffer
 
 
 def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return the value and the position after it; raise IndexError at the end, for callers to convert."""
+    """Return the value and the position after it.
+
+    Raise IndexError if the bytes end first, which callers convert to Malformed.
+    """
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]

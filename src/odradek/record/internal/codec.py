@@ -108,7 +108,7 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
 
 
 def decode_value(key: object, data: Buffer) -> object:
-    """Decode the value of a record with this key, of either topic; raise Refused(CORRUPT_MESSAGE)."""
+    """Decode the value of a record with this key, of either topic, or raise Refused(CORRUPT_MESSAGE)."""
     cls = _VALUE_OF[type(key)]
     version = _prefix(cls.__name__, data)
     if version not in schema_of(cls).versions:

@@ -45,12 +45,12 @@ class ConsumerProtocolAssignment:
 
 
 def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Decode a subscription; raise Refused(CORRUPT_MESSAGE)."""
+    """Decode a subscription, or raise Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolSubscription, data)
 
 
 def decode_topics(data: Buffer) -> list[str]:
-    """Decode the topics of a subscription of any version as version 0; raise Refused(CORRUPT_MESSAGE).
+    """Decode the topics of a subscription of any version as version 0, or raise Refused(CORRUPT_MESSAGE).
 
     Some clients write a newer version without its added fields; Apache Kafka reads no further either.
     """
@@ -58,7 +58,7 @@ def decode_topics(data: Buffer) -> list[str]:
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """Decode an assignment; raise Refused(CORRUPT_MESSAGE)."""
+    """Decode an assignment, or raise Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolAssignment, data)
 
 

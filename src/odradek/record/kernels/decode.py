@@ -150,7 +150,7 @@ class Column:
 
     def _grown(self, old: memoryview, used: int, size: int) -> tuple[object, memoryview]:
         owner = self.allocate(size)
-        view = memoryview(owner).cast("B")  # Every object from `allocate` has a buffer.
+        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Every object from allocate has a buffer.
         assert len(view) >= size, "what follows writes without asking"
         view[:used] = memoryview(old).cast("B")[:used]
         return owner, view
@@ -265,7 +265,7 @@ class Decoder:
 
     def grown(self, old: memoryview, used: int) -> tuple[object, memoryview]:
         owner = self.allocate(8 * self.room)
-        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Whatever allocate gives has a buffer.
+        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Every object from allocate has a buffer.
         assert len(view) >= 8 * self.room, "what follows writes without asking"
         view[:used] = memoryview(old).cast("B")[:used]
         return owner, view.cast("q")
@@ -431,7 +431,7 @@ class Check:
             return self.all_records(source, count, base_timestamp)
         with cython.nogil:
             bad = self.all_records(source, count, base_timestamp)
-        return bad  # noqa: RET504  # The interpreter is had again before it.
+        return bad  # noqa: RET504  # Evaluated after the lock is reacquired.
 
     def all_records(self, source: Payload, count: int, base_timestamp: int) -> int:
         end = source.end
@@ -494,7 +494,7 @@ class Survey:
         self.is_found = False
         with cython.nogil:
             bad = self.all_records(source, count, base_offset, base_timestamp)
-        return bad  # noqa: RET504  # The interpreter is had again before it.
+        return bad  # noqa: RET504  # Evaluated after the lock is reacquired.
 
     def all_records(self, source: Payload, count: int, base_offset: int, base_timestamp: int) -> int:
         end = source.end
