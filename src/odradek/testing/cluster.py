@@ -63,7 +63,7 @@ class Cluster(ClusterLife):
         without two-way access to the tree has lost it.
 
         A broker without the tree stays registered until `zookeeper.session.timeout.ms` expires. Clients reach every
-        broker. Raise ValueError.
+        broker. Raise ValueError for unknown brokers or invalid sides.
         """
         found = [frozenset(map(_node, _members(side))) for side in sides]
         return self._network.add(cuts_between(found, self._network.nodes, one_way=one_way), self._healed)
@@ -73,7 +73,8 @@ class Cluster(ClusterLife):
 
         Data between brokers on different sides arrives the given seconds later, in order; an answer takes twice the
         delay. A single side is slow to all other brokers. With one_way, only data of the first side is delayed.
-        Establishing a new connection takes both delays. Clients and the tree are not slowed. Raise ValueError.
+        Establishing a new connection takes both delays. Clients and the tree are not slowed. Raise ValueError for
+        unknown brokers or invalid sides.
         """
         if not seconds > 0:
             raise ValueError(f"a slow network takes some time, not {seconds} s")

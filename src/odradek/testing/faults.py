@@ -74,7 +74,7 @@ class Fault:
         return sum(one.fault is self for one in self._faults.seen)
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the fault has occurred `times` times, or once if it has no end, or raise TimeoutError."""
+        """Wait until the fault has occurred `times` times (once if unlimited), or raise TimeoutError."""
         self._faults.wait(self, seconds)
 
     def clear(self) -> None:

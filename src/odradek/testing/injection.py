@@ -7,8 +7,8 @@
                        └── close the connection: before dispatch, or when the answer is ready (Lost)
 
 A request with a fault runs in steps; threads and events that it waits for continue as usual. A delayed answer is a
-parked request whose only wake-up is its deadline. If the actual request is parked too, waking it sets the deadline of
-the delayed one.
+parked request whose only wake-up is its deadline. If the actual request is parked too, it is woken as
+usual and then wakes the delayed one.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def kafka_cluster(kafka_configs: Mapping[str, Any]) -> Iterator[Cluster]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """Keep faults requested by fixtures with a wider scope than a test until the fixture ends."""
+    """Keep the faults of a fixture with a wider scope than a test until it ends."""
     shared = request.config.stash.get(_SHARED, None)
     before = [] if shared is None else shared.broker.faults.left
     result = yield

@@ -1,7 +1,7 @@
 """Reasons for a failed TLS handshake, in words for a log line or for the user of a client.
 
-OpenSSL names the error it detected, but the side that detected it determines who must change something. An alert is
-sent by the other side and describes its objection.
+OpenSSL names the detected error, but the side that must change something depends on the side that detected it. The
+other side sends an alert to describe its objection.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Session:
             raise self._failed(TlsFailed("it left without a word"))
 
     def read_into(self, view: bytearray | memoryview) -> int:
-        """Read the next decrypted bytes into `view` and return their number, 0 if there are none yet or none left."""
+        """Read decrypted bytes into `view` and return their number, 0 if there are none yet or none left."""
         self._check()
         if not self.is_established or self.has_peer_closed:
             return 0
