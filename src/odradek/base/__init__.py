@@ -1,1 +1,1 @@
-"""What every layer stands on: units, limits, errors.  Imports nothing of the project."""
+"""The foundation of every layer: units, limits, errors; it imports nothing from the project."""

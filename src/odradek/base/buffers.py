@@ -1,10 +1,10 @@
-"""Buffers that are used again as soon as nobody looks at what they held."""
+"""Buffers that are reused as soon as no view of their contents exists."""
 
 from __future__ import annotations
 
 
 def is_free(buffer: bytearray) -> bool:
-    """True if no view of the buffer exists: the interpreter refuses to resize one of which there is a view."""
+    """Return whether no view of the buffer exists; the interpreter can't resize a buffer with a view."""
     try:
         buffer.append(0)
     except BufferError:

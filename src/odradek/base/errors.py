@@ -1,7 +1,7 @@
-"""The protocol's error table, and the exception that carries one of its codes to an answer.
+"""The protocol's error table, and the exception that carries an error code to an answer.
 
-Numbers, names and retriability are those of Apache Kafka.  A Refused is the peer's fault or the cluster's state and
-becomes an error code in an answer; a failed disk or a broken invariant never travels this way.
+Numbers, names and retriability are those of Apache Kafka. A Refused is caused by the peer or by the cluster's state,
+and becomes an error code in an answer. A failed disk or a broken invariant is never a Refused.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 
 
 def error_code(code: int) -> ErrorCode:
-    """Returns the code that a peer has sent; one of a newer protocol than ours becomes UNKNOWN_SERVER_ERROR."""
+    """Return the error code sent by a peer, or UNKNOWN_SERVER_ERROR for a code of a newer protocol."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -199,7 +199,7 @@ def error_code(code: int) -> ErrorCode:
 
 
 class Refused(Exception):
-    """A request, or one part of one, that gets an error code for an answer."""
+    """Error of a request, or of one part of a request, that becomes an error code in its answer."""
 
     def __init__(self, code: ErrorCode, detail: str = "") -> None:
         super().__init__(f"{code.name}: {detail}" if detail else code.name)
@@ -208,9 +208,9 @@ class Refused(Exception):
 
 
 def fenced_as(code: ErrorCode, version: int, since: int) -> ErrorCode:
-    """Returns the code, or INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for a request that is too old (KIP-588).
+    """Return the code, or INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for an old request (KIP-588).
 
-    `since` is the first version of the request that knows PRODUCER_FENCED.
+    `since` is the first version of the request with PRODUCER_FENCED.
     """
     is_too_new = code is ErrorCode.PRODUCER_FENCED and version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code

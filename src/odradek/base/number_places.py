@@ -1,4 +1,7 @@
-"""Finds where numbers stand in encoded bytes: with all their bits clear and with all set, only they differ."""
+"""Positions of numbers in encoded bytes.
+
+Only the numbers differ between an encoding with all their bits clear and one with all bits set.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 
 
 def places(clear: bytes, full: bytes, sizes: Sequence[int]) -> list[int]:
-    """Returns the position of each number; `sizes` are their sizes in bytes, in the order in which they stand."""
+    """Return the position of each number; `sizes` are their sizes in bytes, in the order of the encoding."""
     assert len(clear) == len(full)
     differs = (int.from_bytes(clear, "big") ^ int.from_bytes(full, "big")).to_bytes(len(clear), "big")
     found, at = [], 0

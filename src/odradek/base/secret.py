@@ -1,10 +1,10 @@
-"""A text that is never shown."""
+"""A text that is never displayed."""
 
 from __future__ import annotations
 
 
 class Secret:
-    """A password or a private key: compares like its text, prints as stars."""
+    """A password or a private key, which compares like its text and prints as stars."""
 
     __slots__ = ("_text",)
 

@@ -1,5 +1,6 @@
-"""Named tuples made without their class's own constructor, at half its cost: where one is made for each partition, or
-each request.  The values come as one tuple, with all that have defaults.
+"""Named tuples created without their class's own constructor, at half its cost.
+
+This is for tuples created for each partition or request. The values are given as one tuple, including all defaults.
 """
 
 new_tuple = tuple.__new__

@@ -1,6 +1,7 @@
-"""Every kind of number its own type, so that an offset is never passed where an epoch is meant.
+"""A separate type for every kind of number, so that an offset is never passed as an epoch.
 
-All are plain ints (or bytes) at run time.  Times are milliseconds since the Unix epoch unless a name says otherwise.
+All are plain ints (or bytes) at run time. Times are milliseconds since the Unix epoch unless a name specifies
+otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NO_BROKER = BrokerId(-1)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; its text is the name of its folder on disk."""
+    """One partition of one topic; its text is the name of its directory."""
 
     topic: TopicName
     partition: int

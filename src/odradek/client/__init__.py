@@ -1,1 +1,1 @@
-"""A thin, blocking Kafka client on wire and record."""
+"""A thin, blocking Kafka client on top of wire and record."""

@@ -1,4 +1,7 @@
-"""python -m odradek.demo: the exit status is 0 if everything was as it should be, 1 if not, 2 if not understood."""
+"""The command python -m odradek.demo.
+
+The exit status is 0 if all checks passed, 1 if not, 2 for invalid arguments.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def _run(folder: Path, scratch: Path, days: int, console: Console) -> bool:
     from odradek.demo.story import Story
     from odradek.spark.java import java_home
 
-    java_home()  # Better said now than after a minute.
+    java_home()  # Fails now instead of after a minute.
     flights = dataset.read_flights(days)
     console.print(f"New York, 2013: {flights.num_rows:,} departures, {days} days.", highlight=False)
     with Broker(folder) as broker, Pipeline(folder, scratch) as pipeline:
@@ -74,7 +77,7 @@ def _run(folder: Path, scratch: Path, days: int, console: Console) -> bool:
 
 
 def _verify(folder: Path, days: int, console: Console) -> bool:
-    """Checks again what an earlier run left behind."""
+    """Repeat the checks on the results of an earlier run."""
     from odradek.demo import dataset
     from odradek.demo.processes import Broker
 
@@ -115,8 +118,9 @@ def _verdict(found: list[Check], console: Console) -> bool:
 
 @contextmanager
 def _folders(given: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
-    """Where results go, and where temporary files go."""
-    # The latter always has a short path, and goes: Spark puts Unix sockets there, whose paths have 108 bytes at most.
+    """Create and yield the folders for results and for temporary files."""
+    # The temporary folder is always removed and has a short path: Spark creates Unix sockets there, whose paths have at
+    # most 108 bytes.
     with tempfile.TemporaryDirectory(prefix="odradek-demo-", ignore_cleanup_errors=True) as scratch:
         if given.dir is None and not given.keep:
             folder = Path(scratch, "results")
@@ -128,7 +132,7 @@ def _folders(given: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo as Ctrl-C does; while it ends, none of them disturbs it."""
+    """Handle SIGTERM and a closed terminal like Ctrl-C, and ignore all of them during the shutdown."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in signals:
@@ -145,7 +149,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _sentences() -> tuple[type[Exception], ...]:
-    """The exceptions whose text is meant for a person."""
+    """Return the exceptions whose text is intended for users."""
     from odradek.demo.feed import FeedFailed
     from odradek.demo.hours import HoursUnreadable
     from odradek.demo.processes import ProcessFailed
@@ -157,7 +161,7 @@ def _sentences() -> tuple[type[Exception], ...]:
 
 
 def _understood(arguments: list[str] | None) -> argparse.Namespace:
-    """Exits with status 2 and a sentence for what makes no sense."""
+    """Parse the arguments; exit with status 2 and a message if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="python -m odradek.demo",
         description="Runs a year of flights through a broker and a PySpark pipeline, kills both half-way with kill -9,"

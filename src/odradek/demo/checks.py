@@ -1,4 +1,4 @@
-"""Compares what came out with the CSV, without knowing how it came about, or that anything was killed."""
+"""Comparison of the results with the CSV, independent of the pipeline and of the kills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 class Check(NamedTuple):
-    """What was checked, as a sentence that holds if it passed, and what was found if it did not."""
+    """A check as a sentence that is true if it passed, and the actual result if it failed."""
 
     sentence: str
     passed: bool
@@ -26,7 +26,7 @@ class Check(NamedTuple):
 
 
 def check_lake(lake: pa.Table, flights: pa.Table, ends: Mapping[int, int]) -> list[Check]:
-    """Checks the lake (columns key, value, partition and offset) against the CSV's flights, as dataset reads them."""
+    """Check the lake (columns key, value, partition and offset) against the CSV's flights from dataset."""
     try:
         loaded = flights_of(lake)
     except pa.ArrowInvalid as error:
@@ -57,7 +57,7 @@ def check_lake(lake: pa.Table, flights: pa.Table, ends: Mapping[int, int]) -> li
 
 
 def check_hours(seen: pa.Table, flights: pa.Table) -> list[Check]:
-    """Checks the derived topic, given as a table."""
+    """Check the derived topic, given as a table."""
     wanted = hours_of(flights)
     seen, wanted = _in_order(seen, hours.KEY), _in_order(wanted, hours.KEY)
     same_hours = seen.select(hours.KEY).equals(wanted.select(hours.KEY))
@@ -79,7 +79,7 @@ def check_hours(seen: pa.Table, flights: pa.Table) -> list[Check]:
 
 
 def flights_of(lake: pa.Table) -> pa.Table:
-    """Reads flights from the lake's values.  Raises ArrowInvalid for a value that is no flight."""
+    """Read flights from the lake's values; raise ArrowInvalid for a value that is not a flight."""
     lines = b"\n".join(lake["value"].to_pylist())
     if not lines:
         flights = dataset.SCHEMA.empty_table()
@@ -95,7 +95,7 @@ def flights_of(lake: pa.Table) -> pa.Table:
 
 
 def hours_of(flights: pa.Table) -> pa.Table:
-    """Returns what the stream should have come to, straight from the CSV."""
+    """Return the expected result of the stream, computed directly from the CSV."""
     sums = flights.group_by(hours.KEY).aggregate([([], "count_all"), ("dep_delay", "count"), ("dep_delay", "sum")])
     departed, delay = sums["dep_delay_count"], pc.fill_null(sums["dep_delay_sum"], 0)
     mean = pc.divide(delay.cast(pa.float64()), pc.if_else(pc.equal(departed, 0), None, departed))

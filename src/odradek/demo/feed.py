@@ -1,15 +1,15 @@
-"""Produces the flights with librdkafka, and knows where to go on after the broker was killed under its hands.
+"""Production of the flights with librdkafka, continued after the broker was killed.
 
-What was in flight then may be in the log or not: only the log knows.  Producing it again would make duplicates, since a
-new producer has another producer id, by which the broker can't tell.  But here each flight's place was settled before
-it was sent (dataset.py), and this producer is the topic's only one.  So:
+Flights in flight at that time may or may not be in the log: only the log shows that. Producing all of them again would
+create duplicates, because a new producer has a different producer id and the broker can't recognize them. But each
+flight's place was determined before it was sent (dataset.py), and this producer is the topic's only one. Therefore:
 
-  1. the producer is given up before the broker is started again: nothing it holds can arrive later;
-  2. the log's end in each partition is the place of the first flight that is missing there;
-  3. a new producer goes on from those places.
+  1. the producer is discarded before the broker is restarted: nothing it holds can arrive later;
+  2. the log's end in each partition is the place of the first missing flight;
+  3. a new producer continues from those places.
 
-Within a partition the log then is a prefix of what was sent: requests of one connection are appended in order, and with
-retries=0 none is sent again behind another's back.
+Within a partition the log is then a prefix of the sent flights: requests of one connection are appended in order, and
+with retries=0 none is sent again out of order.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from itertools import islice
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic  # Where its type is declared.
+from confluent_kafka.cimpl import NewTopic  # The module that declares its type.
 
 from odradek.demo.dataset import PARTITIONS, records
 
 TOPIC = "flights"
 ANSWER_SECONDS_MAX = 180.0
-# A broker that is away is part of the story, so librdkafka need not write about it on the terminal.
+# The unavailable broker is part of the demo, so librdkafka does not need to log it on the terminal.
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500}
-# The timestamps are from 2013: with Kafka's default of seven days, retention would take the flights at once.
+# The timestamps are from 2013: with Kafka's default of seven days, retention would delete the flights immediately.
 KEEP = {"retention.ms": "-1"}
 
 
 class FeedFailed(Exception):
-    """Raised when a flight was not produced, or one is missing; one sentence."""
+    """Error for a flight that was not produced or is missing; one sentence."""
 
 
 class Feed:
-    """One producer from its first flight to its last, or to the moment it is given up."""
+    """One producer from its first flight to its last, or until it is discarded."""
 
     def __init__(self, address: str, flights: pa.Table) -> None:
         self.handed_over = 0
         self.total = flights.num_rows
-        self.acknowledged: dict[int, int] = {}  # By partition: the offset after the last one acknowledged.
+        self.acknowledged: dict[int, int] = {}  # By partition: the offset after the last acknowledged one.
         self._unanswered = 0
         self._records = records(flights)
         self._failure: KafkaError | None = None
@@ -60,7 +60,7 @@ class Feed:
         )
 
     def hand_over(self, count: int) -> None:
-        """Gives librdkafka the next `count` flights, which it sends in the background.  Raises FeedFailed."""
+        """Pass the next `count` flights to librdkafka for sending in the background, or raise FeedFailed."""
         for flight in islice(self._records, count):
             self._produce_when_there_is_room(
                 value=flight.value, key=flight.key, partition=flight.partition, timestamp=flight.timestamp_ms
@@ -71,14 +71,14 @@ class Feed:
         self._refuse_failure()
 
     def finish(self) -> None:
-        """Returns when the broker has everything.  Raises FeedFailed."""
+        """Wait until the broker has everything, or raise FeedFailed."""
         unsent = self._producer.flush(ANSWER_SECONDS_MAX)
         self._refuse_failure()
         if unsent:
             raise FeedFailed(f"{unsent:,} flights were not acknowledged within {ANSWER_SECONDS_MAX:.0f} s.")
 
     def give_up(self) -> int:
-        """Forgets what is not acknowledged; returns how many flights that is."""
+        """Discard all unacknowledged flights and return their number."""
         self._producer.purge()
         self._producer.flush(ANSWER_SECONDS_MAX)
         return self._unanswered
@@ -89,7 +89,7 @@ class Feed:
             try:
                 self._producer.produce(TOPIC, on_delivery=self._delivered, **record)  # type: ignore[arg-type]
                 return
-            except BufferError:  # librdkafka's queue is full: it hands out what is done, and has room again.
+            except BufferError:  # librdkafka's queue is full; poll() handles completed deliveries and makes room.
                 self._producer.poll(0.1)
                 self._refuse_failure()
                 if time.monotonic() > deadline:
@@ -119,7 +119,7 @@ def create_topic(address: str, name: str, partitions: int) -> None:
 
 
 def log_ends(address: str, topic: str, partitions: int) -> dict[int, int]:
-    """Returns the offset after the last record, by partition."""
+    """Return the offset after the last record, by partition."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "odradek-demo", **QUIET})
     try:
         return {
@@ -133,7 +133,7 @@ def log_ends(address: str, topic: str, partitions: int) -> dict[int, int]:
 
 
 def ends_after_restart(address: str, acknowledged: Mapping[int, int]) -> dict[int, int]:
-    """Returns each partition's end.  Raises FeedFailed if something that was acknowledged before is missing."""
+    """Return each partition's end; raise FeedFailed if acknowledged flights are missing."""
     ends = log_ends(address, TOPIC, PARTITIONS)
     if any(ends[number] < end for number, end in acknowledged.items()):
         raise FeedFailed(f"Acknowledged flights are lost: the log ends at {ends}, acknowledged was {acknowledged}.")

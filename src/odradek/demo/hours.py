@@ -1,7 +1,7 @@
-"""Reads the derived topic with librdkafka: departures-by-hour, of which the last value of each key counts.
+"""Consumption of the derived topic departures-by-hour with librdkafka, by the last value of each key.
 
-The stream writes a key again whenever its hour has changed, and writes a whole batch again after a crash, so this is
-how such a topic is meant to be read.  It is read while it is written, which shows how far the stream has come.
+The stream writes a key again whenever its hour has changed, and repeats a whole batch after a crash. Only the last
+value of a key is therefore valid. The topic is read while it is written, which shows the progress of the stream.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SCHEMA = pa.schema(
         ("carrier", pa.string()),
         ("flights", pa.int64()),
         ("cancelled", pa.int64()),
-        ("delay_sum", pa.int64()),  # Minutes, of those that departed.
-        ("delay_mean", pa.float64()),  # Null if none did.
+        ("delay_sum", pa.int64()),  # Minutes, of departed flights.
+        ("delay_mean", pa.float64()),  # Null if no flight departed.
     ]
 )
 
 
 class Hour(TypedDict, total=False):
-    """A value of the topic; what is null is left out."""
+    """A value of the topic; null fields are omitted."""
 
     time_hour: str
     origin: str
@@ -45,25 +45,25 @@ class Hour(TypedDict, total=False):
 
 
 class HoursUnreadable(Exception):
-    """Raised when the derived topic can't be read; one sentence."""
+    """Error for an unreadable derived topic; one sentence."""
 
 
 class Hours:
     """The derived topic as a table: the newest value of each key."""
 
     def __init__(self, address: str) -> None:
-        self.flights = 0  # How many flights the newest values speak of.
+        self.flights = 0  # Number of flights in the newest values.
         self.messages = 0
         self._address = address
         self._newest: dict[bytes, Hour] = {}
         self._next = dict.fromkeys(range(PARTITIONS), 0)
-        # A group id is a must for librdkafka's consumer; with assign() and without commits it means nothing.
+        # librdkafka's consumer requires a group id; with assign() and without commits it has no effect.
         self._consumer = Consumer(
             {
                 "bootstrap.servers": address,
                 "group.id": "odradek-demo",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # Nothing may go unread here.
+                "auto.offset.reset": "error",  # Nothing may be skipped.
                 **QUIET,
             }
         )
@@ -78,7 +78,7 @@ class Hours:
                 raise HoursUnreadable(f"Topic {TOPIC} cannot be read: {error}.")
 
     def read_to_end(self) -> None:
-        """Reads everything there is now."""
+        """Read up to the current end."""
         ends = log_ends(self._address, TOPIC, PARTITIONS)
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while any(self._next[number] < end for number, end in ends.items()):

@@ -1,8 +1,8 @@
 """The Spark driver of the demo: python -m odradek.demo.pipeline ADDRESS FOLDER, until SIGTERM.
 
-Two pipelines share one session, which saves a Java and its start: a streaming query from topic to topic, and the loader
-from topic to lake.  Neither knows whether it was killed before: the query finds its checkpoint, the loader the offsets
-in the table.
+Two pipelines share one session, which saves a second Java process and its start: a streaming query from topic to topic,
+and the loader from topic to lake. Neither knows whether it was killed before: the query finds its checkpoint, the
+loader the offsets in the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.spark.load import LoadOptions
 from odradek.spark.load import run as load
 from odradek.spark.session import QUICK_START, ended, session
 
-# Small batches, so that both are in the middle of something when they are killed.
+# Small batches, so that both are in the middle of a batch when they are killed.
 STREAM_BATCH = 40_000
 LOAD_BATCH = 30_000
 LOAD_INTERVAL_MS = 1_000
@@ -37,10 +37,10 @@ FLIGHT = "time_hour STRING, origin STRING, carrier STRING, dep_delay INT"
 
 
 def departures_by_hour(records: DataFrame) -> DataFrame:
-    """Turns the records of the topic flights into those of the derived topic: key and value.
+    """Convert the records of the topic flights to key and value of the derived topic.
 
-    A flight that never left has no delay.  Hours stay open for ever, so the state is as large as the result, a year's
-    hundred thousand keys; over an endless topic, withWatermark would close and forget them.
+    A cancelled flight has no delay. Hours never close, so the state is as large as the result, a year's hundred
+    thousand keys. For an endless topic, withWatermark would close and remove them.
     """
     flights = records.select(from_json(col("value").cast("string"), FLIGHT).alias("flight")).select("flight.*")
     by_hour = flights.groupBy(hours.KEY).agg(
@@ -49,16 +49,16 @@ def departures_by_hour(records: DataFrame) -> DataFrame:
         coalesce(sum_of("dep_delay"), lit(0)).alias("delay_sum"),
         avg("dep_delay").alias("delay_mean"),
     )
-    # The key decides the partition: the newer value of an hour always comes after the older one.
+    # The key determines the partition, so the newer value of an hour always follows the older one.
     return by_hour.select(concat_ws("/", *hours.KEY).alias("key"), to_json(struct("*")).alias("value"))
 
 
 def start_stream(spark: SparkSession, address: str, folder: Path) -> StreamingQuery:
-    """Starts the streaming query, which writes at least once.
+    """Start the streaming query, which writes at least once.
 
-    A batch that was cut off is written again, from the same state, so with the same values.  foreachBatch, because
-    Spark 4.3 lets no Python sink take part in output mode update.  Where rows are only appended,
-    .writeStream.format("odradek") does it.
+    An interrupted batch is written again from the same state, and therefore with the same values. The query uses
+    foreachBatch because Spark 4.3 does not support Python sinks in output mode update. For append-only rows,
+    .writeStream.format("odradek") is sufficient.
     """
 
     def write(changed: DataFrame, batch: int) -> None:
@@ -90,7 +90,7 @@ def start_stream(spark: SparkSession, address: str, folder: Path) -> StreamingQu
 
 
 def run(address: str, folder: Path) -> int:
-    """Runs both pipelines; returns the exit status."""
+    """Run both pipelines and return the exit status."""
     spark = session(
         "odradek demo",
         settings={
@@ -116,10 +116,10 @@ def run(address: str, folder: Path) -> int:
 
 
 class Stream:
-    """The query, started again from its checkpoint when it fails.
+    """The query, restarted from its checkpoint after a failure.
 
-    It may fail through no fault of its own: Spark gives a Python process that it starts for a query ten seconds to
-    connect back, and no setting changes that.  After STREAM_STARTS_MAX starts the whole driver gives up.
+    It may fail without an error of its own: Spark gives a Python process that it starts for a query ten seconds to
+    connect back, and no setting changes that. After STREAM_STARTS_MAX starts the whole driver fails.
     """
 
     def __init__(self, spark: SparkSession, address: str, folder: Path) -> None:
@@ -132,7 +132,7 @@ class Stream:
         threading.Thread(target=self._look_after_it, daemon=True).start()
 
     def stop(self) -> int:
-        """Stops the query; returns the exit status, and says last, at the end of the log, why it failed."""
+        """Stop the query and return the exit status; write the reason of a failure at the end of the log."""
         self._is_stopping.set()
         if self._failure:
             sys.stderr.write(f"The stream failed: {self._failure}\n")
@@ -141,7 +141,7 @@ class Stream:
         return 0
 
     def _look_after_it(self) -> None:
-        """Restarts the query; if it fails for good, ends the loader, in the main thread, with SIGTERM."""
+        """Restart the query; after its final failure, end the loader on the main thread with SIGTERM."""
         for number in range(1, STREAM_STARTS_MAX + 1):
             try:
                 if number > 1:

@@ -1,8 +1,8 @@
-"""The broker and the Spark driver as processes of their own, that can be killed and started again.
+"""The broker and the Spark driver as separate processes, which can be killed and restarted.
 
-Each gets a session of its own.  Spark's Python daemon makes a process group for itself, so killing the driver's group
-would leave its workers behind; the session is what all of them share: driver, Java, daemons, workers.  It also keeps
-the terminal's Ctrl-C from them, so that the demo alone decides how they end.
+Each has its own session. Spark's Python daemon creates its own process group, so killing the driver's group would leave
+its workers running. The session contains all of them: driver, Java, daemons, workers. It also isolates them from the
+terminal's Ctrl-C, so that only the demo ends them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LOG_LINES_SHOWN = 15
 
 
 class ProcessFailed(Exception):
-    """Raised for a process that ended by itself, or would not start or stop; the text has the end of its log."""
+    """Error of a process that ended, or did not start or stop, with the end of its log."""
 
 
 class Process:
-    """One command and everything it starts."""
+    """One command and all processes that it starts."""
 
     def __init__(self, name: str, log: Path, environment: dict[str, str] | None = None) -> None:
         self.name = name
@@ -52,20 +52,20 @@ class Process:
         return self._process.stdout
 
     def check(self) -> None:
-        """Raises ProcessFailed if it has ended."""
+        """Raise ProcessFailed if it has ended."""
         status = None if self._process is None else self._process.poll()
         if status is not None:
             raise self.failed(f"ended with status {status}")
 
     def kill(self) -> int:
-        """Kills all of it with SIGKILL; returns how many processes that were.  Does nothing where nothing runs."""
+        """Kill all its processes with SIGKILL and return their number, 0 if none is running."""
         process, self._process = self._process, None
         if process is None:
             return 0
-        process.kill()  # At once; looking for the others takes its time.
+        process.kill()  # Immediately; finding the others takes time.
         killed = {process.pid}
         deadline = time.monotonic() + KILL_SECONDS_MAX
-        # Again and again: a process may have started another between being seen and being killed.
+        # Repeated because a process may have started another one before it was killed.
         while members := set(members_of(process.pid)):
             killed |= members
             for pid in members:
@@ -80,7 +80,7 @@ class Process:
         return len(killed)
 
     def stop(self) -> None:
-        """Sends SIGTERM and waits.  Raises ProcessFailed for an exit status other than 0."""
+        """Send SIGTERM and wait; raise ProcessFailed for an exit status other than 0."""
         if self._process is None:
             return
         self._process.terminate()
@@ -89,13 +89,13 @@ class Process:
         except subprocess.TimeoutExpired:
             raise self.failed(f"did not stop within {STOP_SECONDS_MAX:.0f} s") from None
         finally:
-            self.kill()  # What it may have left behind.
+            self.kill()  # Processes that it may have left running.
         if status != 0:
             raise self.failed(f"stopped with status {status}")
 
     def failed(self, what: str) -> ProcessFailed:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if not line.startswith("\tat ")]
-        shown = "\n    ".join(lines[-LOG_LINES_SHOWN:])  # Without Java's stacks, which would be all there is.
+        shown = "\n    ".join(lines[-LOG_LINES_SHOWN:])  # Without Java's stack traces, which would fill all lines.
         return ProcessFailed(f"The {self.name} {what}.  The end of {self._log.name}:\n    {shown}")
 
     def __enter__(self) -> Self:
@@ -108,12 +108,12 @@ class Process:
 
 
 class Broker(Process):
-    """odradek serve; started again it has the same data and the same address."""
+    """The command odradek serve; a restart uses the same data and address."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("broker", folder / "broker.log")
         self._data = folder / "broker"
-        self.address = "127.0.0.1:0"  # Port 0: the system chooses, and the broker says which.
+        self.address = "127.0.0.1:0"  # Port 0: the system chooses, and the broker prints the port.
 
     def start(self) -> None:
         settings = {"listeners": f"PLAINTEXT://{self.address}", "log.dirs": str(self._data)}
@@ -137,7 +137,7 @@ class Broker(Process):
 
 
 class Pipeline(Process):
-    """The Spark driver of pipeline.py.  Its temporary files are in a folder that the demo removes, killed or not."""
+    """The Spark driver of pipeline.py; its temporary files are in a folder that the demo always removes."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
         super().__init__(
@@ -150,10 +150,13 @@ class Pipeline(Process):
 
 
 def members_of(session: int) -> Iterator[int]:
-    """Yields the live processes of a session.  /proc/PID/stat: pid (name) state ppid pgrp session ..."""
+    """Yield the live processes of a session.
+
+    The format of /proc/PID/stat is: pid (name) state ppid pgrp session ...
+    """
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            with suppress(OSError):  # It ended while we looked.
+            with suppress(OSError):  # The process ended in the meantime.
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 if int(fields[3]) == session and fields[0] not in "ZX":
                     yield int(entry.name)

@@ -1,4 +1,4 @@
-"""The tables that a person sees at the end: the lake and the derived topic, with names and weather."""
+"""The tables printed at the end: the lake and the derived topic, with names and weather."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from odradek.demo import dataset
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WORST_HOURS = 8
-# An hour of three flights is not worth a table.
+# An hour with three flights is not worth a table.
 FLIGHTS_MIN = 15
 
 
 def show(console: Console, lake: pa.Table, flights: pa.Table, hours: pa.Table, ends: Mapping[int, int]) -> None:
-    """Prints the tables of the flights, as they came back from the lake, and of the derived topic."""
+    """Print the tables of the flights, as read from the lake, and of the derived topic."""
     columns = ["partition>", "offsets in the topic>", "rows in the lake>"]
     console.print(_table("The topic and the lake", columns, _offsets(lake, ends)))
     columns = ["month", "flights>", "cancelled>", "mean delay>", "miles flown>"]
@@ -64,7 +64,7 @@ def _worst(hours: pa.Table) -> Iterator[list[str]]:
     names, weather = dataset.airport_names(), dataset.weather()
     table = _by_delay(hours, ["time_hour", "origin"])
     table = table.filter(pc.greater_equal(table["flights_sum"], FLIGHTS_MIN)).slice(0, WORST_HOURS)
-    # A join keeps no order.
+    # A join does not preserve order.
     table = table.join(weather, ["time_hour", "origin"]).sort_by([("mean", "descending")])
     for row in table.to_pylist():
         flights, _, delay = _figures(row)
@@ -80,7 +80,10 @@ def _worst(hours: pa.Table) -> Iterator[list[str]]:
 
 
 def _by_delay(hours: pa.Table, columns: list[str]) -> pa.Table:
-    """Returns the worst first.  Means of means would be wrong: that is why the topic has sums too."""
+    """Return the worst delays first.
+
+    A mean of means would be wrong, so the topic also contains sums.
+    """
     sums = hours.group_by(columns).aggregate([("flights", "sum"), ("cancelled", "sum"), ("delay_sum", "sum")])
     departed = pc.subtract(sums["flights_sum"], sums["cancelled_sum"])
     mean = pc.divide(sums["delay_sum_sum"].cast(pa.float64()), pc.if_else(pc.equal(departed, 0), None, departed))
@@ -94,7 +97,7 @@ def _figures(row: Mapping[str, int]) -> list[str]:
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Makes a table; a column whose name ends in > is a number, aligned to the right."""
+    """Create a table; a column whose name ends in > is a number, aligned to the right."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left")

@@ -1,4 +1,4 @@
-"""Reads the lake with deltalake, as any program could that knows nothing of Odradek."""
+"""Reading of the lake with deltalake, as any program without Odradek could do it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LOOK_EVERY_SECONDS = 0.5
 
 
 class LakeUnreadable(Exception):
-    """Raised when the lake can't be read; one sentence."""
+    """Error for an unreadable lake; one sentence."""
 
 
 class RowCount:
-    """Counts the table's rows, from its log alone; looks twice a second at most."""
+    """Row count of the table, from its log alone, updated at most twice a second."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class RowCount:
 
 
 def rows_of(path: Path) -> pa.Table:
-    """Returns each record's place, key and value.  Raises LakeUnreadable."""
+    """Return each record's place, key and value, or raise LakeUnreadable."""
     try:
         return DeltaTable(path).to_pyarrow_table(columns=["partition", "offset", "key", "value"])
     except (DeltaError, OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""The demo's one moving line, and the lines that stay above it.  Where there is no terminal: a line now and then."""
+"""The demo's progress line with messages above it, or an occasional line if there is no terminal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ LINE_EVERY_SECONDS = 5.0
 
 
 class Counts(NamedTuple):
-    """How far each part of the demo has come, in flights."""
+    """The progress of each part of the demo, in flights."""
 
     produced: int = 0
     loaded: int = 0  # Into the lake.
-    derived: int = 0  # Spoken of by the derived topic.
+    derived: int = 0  # Counted in the derived topic.
 
     def __str__(self) -> str:
         return f"produced {self.produced:,} · in the lake {self.loaded:,} · in hours {self.derived:,}"
 
 
 class Screen:
-    """A context manager around the part that takes time."""
+    """Context manager for the long-running part of the demo."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console

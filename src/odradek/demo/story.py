@@ -1,9 +1,9 @@
-"""The story of the demo:
+"""The steps of the demo.
 
-1. The broker starts, and Spark with two pipelines.  A producer replays the year at a steady pace.
+1. The broker starts, and Spark with two pipelines. A producer replays the year at a steady pace.
 2. Half-way, with flights in flight and Spark at work, the broker and all of Spark are killed with kill -9.
-3. Both start again, on the same data.  The producer goes on where the log ends, the pipelines where they were.
-4. When every flight has arrived everywhere, Spark is stopped.  The broker is left for the checks.
+3. Both restart with the same data. The producer continues at the end of the log, the pipelines at their positions.
+4. When every flight has arrived everywhere, Spark is stopped. The broker keeps running for the checks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Story:
         self._screen = screen
 
     def tell(self, lake: Path) -> None:
-        """Plays the story; the exceptions of what it uses carry one sentence each."""
+        """Run the steps; exceptions of the parts contain one sentence each."""
         self._start_broker()
         for topic, partitions in ((feed.TOPIC, dataset.PARTITIONS), (hours.TOPIC, hours.PARTITIONS)):
             feed.create_topic(self._broker.address, topic, partitions)
@@ -60,7 +60,7 @@ class Story:
         self._screen.say("Spark starts: a stream into departures-by-hour, and odradek load into the lake")
 
     def _first_half(self, watch: Watch) -> Feed:
-        """Replays a quarter while Spark starts, another when it writes, so that all are at work when the blow comes."""
+        """Replay a quarter while Spark starts and another while it writes, so that all are busy at the kill."""
         half = self._flights.num_rows // 2
         producer = Feed(self._broker.address, self._flights)
         _replay(producer, half // 2, watch)
@@ -75,7 +75,7 @@ class Story:
         producer.hand_over(HANDED_OVER_WHEN_KILLED)
         self._broker.kill()
         processes = self._pipeline.kill()
-        in_flight = producer.give_up()  # Before the broker is back: see feed.py.
+        in_flight = producer.give_up()  # Before the broker restarts, see feed.py.
         self._screen.say(
             f"[bold red]kill -9[/bold red] of the broker and of Spark's {processes} processes,"
             f" with {in_flight:,} flights not acknowledged"
@@ -102,7 +102,7 @@ class Story:
 
 
 def _replay(producer: Feed, goal: int, watch: Watch, before: int = 0) -> None:
-    """Produces until `goal` flights were handed over; `before` is how many the log had when it began."""
+    """Produce until `goal` flights are handed over; `before` is the initial number of flights in the log."""
     begun, first = time.monotonic(), producer.handed_over
     while producer.handed_over < goal:
         due = first + int((time.monotonic() - begun) * FLIGHTS_PER_SECOND)

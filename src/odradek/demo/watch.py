@@ -1,4 +1,4 @@
-"""Looks after everything that runs: how far it has come, whether it still lives, and whether it still moves."""
+"""Monitoring of all running parts: their progress, failures and stalls."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from odradek.demo.processes import Process
 from odradek.demo.row_counts import RowCount
 from odradek.demo.screen import Counts, Screen
 
-# They end a hang.  A start of Spark takes 10 to 30 s, and minutes where others want the same cores.
+# These end a hang. Starting Spark takes 10 to 30 s, and minutes if other processes use the same cores.
 STALL_SECONDS_MAX = 600.0
 ALL_SECONDS_MAX = 3_600.0
 
 
 class NothingMoves(Exception):
-    """Raised when nothing has moved for too long; one sentence."""
+    """Error for too long a time without progress; one sentence."""
 
 
 class Watch:
@@ -29,7 +29,10 @@ class Watch:
         self._started = self._moved_at = time.monotonic()
 
     def look(self, produced: int) -> None:
-        """Looks at everything; called often, by one thread.  Raises ProcessFailed, HoursUnreadable or NothingMoves."""
+        """Check all parts; called often, by one thread.
+
+        Raise ProcessFailed, HoursUnreadable or NothingMoves.
+        """
         for process in self._processes:
             process.check()
         self._hours.poll()

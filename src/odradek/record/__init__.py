@@ -1,1 +1,1 @@
-"""Record formats of every generation.  No I/O."""
+"""Record formats of every generation, without I/O."""

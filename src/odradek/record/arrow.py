@@ -1,10 +1,12 @@
-"""From fetched batches to Arrow RecordBatches in the schema of Spark's Kafka source.  Needs pyarrow (extra `spark`).
+"""Conversion of fetched batches to Arrow RecordBatches in the schema of Spark's Kafka source.
 
-    fetched bytes ──> client: batches a reader may see ──> ArrowDecoder.feed ──> RecordBatches ──> Spark, Parquet
+Needs pyarrow (extra `spark`).
 
-Buffers come from Arrow's own memory pool, which hands the pages of a freed RecordBatch to the next; fresh zeroed ones
-took longer than the decoding.  Two things follow Spark's source: a record without headers has null for them, and
-timestamps are microseconds (those too large for that stay at the end of the range).
+    fetched bytes ──> client: batches visible to the reader ──> ArrowDecoder.feed ──> RecordBatches ──> Spark, Parquet
+
+Buffers come from Arrow's memory pool, which reuses the pages of freed RecordBatches. Allocating fresh zeroed buffers
+took longer than decoding. Two details follow Spark's source: a record without headers has null headers, and timestamps
+are microseconds. Timestamps too large for microseconds are clamped to the end of the range.
 """
 
 from __future__ import annotations
@@ -33,14 +35,17 @@ FIELDS = (
     pa.field("offset", pa.int64()),
     pa.field("timestamp", pa.timestamp("us", tz="UTC")),
     pa.field("timestampType", pa.int32()),
-    # Spark names the element "element" and refuses Arrow's default "item".
+    # Spark expects the element name "element" and rejects Arrow's default "item".
     pa.field("headers", pa.list_(pa.field("element", HEADER_STRUCT))),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Columns and rows to decode: offsets from start to stop - 1.  A column left out is not in the schema."""
+    """Columns and rows to decode: offsets from start to stop - 1.
+
+    An excluded column is absent from the schema.
+    """
 
     key: bool = True
     value: bool = True
@@ -55,12 +60,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """When a RecordBatch is given out: from so many rows or bytes of keys and values on, whichever comes first."""
+    """Thresholds for emitting a RecordBatch: rows or data bytes, whichever is reached first."""
 
     rows: int = 16_384
     data_bytes: int = 32 * MIB
     decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX
-    check_crc: bool = True  # check.crcs of Kafka's consumer.
+    check_crc: bool = True  # Kafka's consumer setting check.crcs.
 
 
 WHOLE = Wanted()
@@ -68,15 +73,16 @@ USUAL = Portion()
 
 
 class ArrowDecoder:
-    """Feed it the batches of one partition in order; it gives back RecordBatches as they fill up.
+    """Decoder from the batches of one partition, fed in order, to RecordBatches.
 
         decoder = ArrowDecoder("topic", 0, Wanted(start=first, stop=end))
         for batch in fetched.batches():
             yield from decoder.feed(batch)
         yield from decoder.flush()
 
-    Control batches and those outside the wanted offsets are skipped; batches of aborted transactions must not come here
-    (client.fetched leaves them out).  After a Refused the rows before the bad batch are still there for flush.
+    The decoder skips control batches and batches outside the wanted offsets. Callers must not pass batches of aborted
+    transactions (client.fetched filters them out). After a Refused, `flush` still returns the rows before the bad
+    batch.
     """
 
     def __init__(self, topic: str, partition: int, wanted: Wanted = WHOLE, portion: Portion = USUAL) -> None:
@@ -93,13 +99,13 @@ class ArrowDecoder:
 
     @property
     def rows(self) -> int:
-        """Rows waiting for the next RecordBatch."""
+        """Return the number of rows buffered for the next RecordBatch."""
         return self._columns.rows
 
     def feed(self, batch: Batch) -> list[pa.RecordBatch]:
-        """Decodes a batch, and returns the RecordBatches that became full with it, mostly none.
+        """Decode a batch and return the RecordBatches that it completes, usually none.
 
-        Raises Refused(CORRUPT_MESSAGE) for a wrong checksum, broken compression or records that do not parse.
+        Raise Refused(CORRUPT_MESSAGE) for a wrong checksum, broken compression or malformed records.
         """
         if self._is_beside(batch):
             return []
@@ -121,7 +127,7 @@ class ArrowDecoder:
         return ready
 
     def flush(self) -> list[pa.RecordBatch]:
-        """Returns the rows so far as RecordBatches: none, one, or several where a single large batch made them."""
+        """Return the buffered rows as RecordBatches: none, one, or several after a single large batch."""
         rows = self._columns.rows
         if rows == 0:
             return []
@@ -144,7 +150,10 @@ class ArrowDecoder:
         return columns.rows >= self.portion.rows or columns.keys.size + columns.values.size >= self.portion.data_bytes
 
     def _make_room(self, is_log_append_time: bool, size: int) -> list[pa.RecordBatch]:
-        """Flushes if the next batch does not fit: RecordBatches have one timestamp type, and offsets of 32 bits."""
+        """Flush if the next batch does not fit.
+
+        A RecordBatch has one timestamp type and 32-bit offsets.
+        """
         kind = LOG_APPEND_TIME_TYPE if is_log_append_time else CREATE_TIME_TYPE
         columns = self._columns
         largest = max(columns.keys.size, columns.values.size, columns.header_keys.size, columns.header_values.size)
@@ -177,7 +186,10 @@ class ArrowDecoder:
 def decode_batches(
     batches: Iterable[Batch], topic: str, partition: int, wanted: Wanted = WHOLE, portion: Portion = USUAL
 ) -> Iterator[pa.RecordBatch]:
-    """Decodes all of one partition's batches to RecordBatches; raises Refused after the rows before the bad batch."""
+    """Decode all batches of one partition to RecordBatches.
+
+    Raise Refused for a bad batch, after yielding the rows before it.
+    """
     decoder = ArrowDecoder(topic, partition, wanted, portion)
     try:
         for batch in batches:
@@ -189,7 +201,7 @@ def decode_batches(
 
 
 class _Constant:
-    """A column of one value, made once for the largest RecordBatch so far."""
+    """A column of one repeated value, allocated once for the largest RecordBatch so far."""
 
     def __init__(self, value: pa.Scalar) -> None:
         self._value = value
@@ -219,7 +231,7 @@ def _headers(columns: Decoder, kind: pa.DataType) -> pa.Array:
 
 
 def _header_keys(columns: Decoder) -> pa.Array:
-    """Returns the header keys as text; bytes that turn out not to be UTF-8 are replaced, as Java does it."""
+    """Return the header keys as text; replace invalid UTF-8 as Java does."""
     if columns.high_bits < 0x80:
         return _binary(columns.header_keys, pa.string())
     raw = _binary(columns.header_keys)

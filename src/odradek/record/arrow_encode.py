@@ -1,4 +1,6 @@
-"""From Arrow columns to record batches: what a Spark sink or a bulk loader produces.  Needs pyarrow (extra `spark`).
+"""Conversion of Arrow columns to record batches, for a Spark sink or a bulk loader.
+
+Needs pyarrow (extra `spark`).
 
     encoder = RowEncoder(values, keys=keys, now=now_ms)
     start = 0
@@ -7,7 +9,7 @@
         send(encoder.encode(start, stop, Codec.LZ4))
         start = stop
 
-Rows are those of one partition, in order: choose with partitions_of, then take() each partition's rows.
+All rows belong to one partition, in order: choose partitions with partitions_of, then take() the rows of each.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ _NO_OFFSETS = memoryview(bytes(4)).cast("i")
 
 
 class RowEncoder:
-    """The rows of some Arrow arrays of equal length, as records.
+    """The rows of Arrow arrays of equal length, as records.
 
-    keys and values: binary or string arrays (others of bytes are converted), None for null in every row.
-    headers: list<struct<key: string, value: binary>>, as Spark's sink has them; a null list is no headers.
-    timestamps: timestamp or int64 milliseconds; `now` is for rows without one.
-    Raises ValueError for columns of other types or lengths.
+    keys and values: binary or string arrays (other byte types are converted); None means null in every row.
+    headers: list<struct<key: string, value: binary>>, as in Spark's sink; a null list means no headers.
+    timestamps: timestamps or int64 milliseconds; rows without a timestamp use `now`.
+
+    Raise ValueError for columns of other types or lengths.
     """
 
     def __init__(
@@ -60,7 +63,10 @@ class RowEncoder:
         )
 
     def fit(self, start: int, bytes_max: int = BATCH_BYTES_MAX, stop: int | None = None) -> int:
-        """The end of the largest uncompressed batch from `start` within bytes_max; one row may be larger than that."""
+        """Return the end of the largest uncompressed batch from `start` within bytes_max.
+
+        A single row may exceed bytes_max.
+        """
         end, size = self._encoder.fit(start, self.rows if stop is None else stop, bytes_max - HEADER_BYTES)
         if size < 0:
             raise no_record(end)
@@ -78,7 +84,7 @@ class RowEncoder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> bytearray:
-        """One batch of the rows start..stop - 1, which must be some, ready to be sent."""
+        """Encode the rows start..stop - 1, at least one, as a batch that is ready to send."""
         if not 0 <= start < stop <= self.rows:
             raise ValueError(f"rows {start} to {stop} of {self.rows}")
         batch = self._encoder.encode(HEADER_BYTES, start, stop)
@@ -113,13 +119,16 @@ def encode_rows(
     stop: int | None = None,
     codec: Codec = Codec.NONE,
 ) -> bytearray:
-    """One batch of the rows start..stop - 1, for those who need no more than one."""
+    """Encode the rows start..stop - 1 as one batch, for callers that need a single batch."""
     encoder = RowEncoder(values, keys=keys, headers=headers, timestamps=timestamps, now=now)
     return encoder.encode(start, encoder.rows if stop is None else stop, codec)
 
 
 def partitions_of(keys: pa.Array, partitions: int) -> pa.Array:
-    """An int32 for each key by Kafka's default partitioner (murmur2 of the key); null for null keys."""
+    """Return an int32 partition for each key by Kafka's default partitioner, and null for null keys.
+
+    The default partitioner uses murmur2 of the key.
+    """
     array = _as_binary(keys)
     if partitions < 1:
         raise ValueError(f"{partitions} partitions")
@@ -151,7 +160,7 @@ def _cells(array: pa.Array | None, rows: int) -> Cells:
 
 
 def _header_cells(headers: pa.Array | None) -> tuple[Cells, Cells, Cells]:
-    """(borders of the lists, keys, values); no borders for no headers."""
+    """Return (borders of the lists, keys, values); without headers, there are no borders."""
     if headers is None:
         empty = Cells(_NO_OFFSETS, b"", None, 0, 0)
         return empty, empty, empty
@@ -169,7 +178,7 @@ def _header_cells(headers: pa.Array | None) -> tuple[Cells, Cells, Cells]:
 
 
 def _all_offsets(array: pa.Array) -> memoryview:
-    """Offsets from the start of the buffer; the array's own begin at array.offset."""
+    """Return the offsets from the start of the buffer; the array's own begin at array.offset."""
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return memoryview(bytes(4 * (array.offset + 1))).cast("i")

@@ -1,9 +1,10 @@
-"""What compaction makes of one batch of format 2: the records that stay, in a batch with the same offsets and sequence.
+"""Compaction of one batch of format 2 to its retained records, with the same offsets and sequence.
 
-A batch in which something went is made anew: records keep their bytes, so that only header and checksum change, and it
-is packed with its own codec.  One that keeps a tombstone gets a delete horizon, the time from which the tombstone may
-go; it stands in place of the base timestamp, so that the records' times are written anew (KIP-534).  A batch without
-records is a header alone: it keeps its producer's last sequence, or the log's last offset.
+A batch that loses records is rebuilt. The retained records keep their bytes, so only header and checksum change, and
+the batch is packed with its own codec. A batch with a tombstone gets a delete horizon, the time after which the
+tombstone may be removed. The horizon replaces the base timestamp, so the timestamp deltas of the records are rewritten
+(KIP-534). A batch without records is only a header: it preserves its producer's last sequence, or the log's last
+offset.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NO_KEYS = OffsetMap(SLOT_BYTES, bytes(SEED_BYTES))
 
 
 class Rules(NamedTuple):
-    """`now`, the horizon that a batch gets now, and what a record may unpack to, in bytes."""
+    """The current time, the horizon for new tombstones, and the maximum unpacked record size in bytes."""
 
     now: TimestampMs
     horizon: TimestampMs
@@ -40,16 +41,16 @@ class Rules(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What stays of a batch: its own view, a new batch, or None if no record does."""
+    """The retained part of a batch: its own view, a new batch, or None if no record is retained."""
 
     data: Buffer | None
     dropped_records: int
 
 
 def put_keys(offsets: OffsetMap, batch: Batch, start: Offset, room: int, record_bytes_max: int) -> Offset:
-    """Puts the keys of a batch's records from `start` on into the map; returns the offset up to which they are in it.
+    """Put the keys of a batch's records from `start` on into the map.
 
-    That is below the batch's end if the map has no more room.  Raises BadRecords, Refused.
+    Return the end of the covered offsets, which is below the batch's end if the map is full. Raise BadRecords, Refused.
     """
     if not batch.records_count:
         return batch.next_offset
@@ -59,15 +60,15 @@ def put_keys(offsets: OffsetMap, batch: Batch, start: Offset, room: int, record_
 
 
 class BatchFilter:
-    """Decides which records of batches stay, by the map.  Methods raise BadRecords, Refused."""
+    """Filter that selects the records to retain by the offset map; methods raise BadRecords, Refused."""
 
     def __init__(self, offsets: OffsetMap) -> None:
         self._filter = Filter(offsets)
 
     def keep_latest(self, batch: Batch, end: Offset, rules: Rules) -> Kept:
-        """Keeps the records from `end` on, and those with a key that no later one below `end` has.
+        """Keep records from `end` on, and the last record below `end` of each key.
 
-        Tombstones among them go once the batch's horizon has passed.
+        Tombstones among them are removed after the batch's delete horizon.
         """
         horizon, found, head = batch.delete_horizon, self._filter, _head(batch)
         records = unpack(batch, rules.record_bytes_max, BATCH_DECOMPRESSED_BYTES_MAX)
@@ -85,7 +86,7 @@ class BatchFilter:
 
 
 def stamp(batch: Batch, rules: Rules) -> Buffer:
-    """Returns a batch, all of whose records stay, with its delete horizon.  Raises as BatchFilter."""
+    """Return a batch with all records retained and a delete horizon; raise the errors of BatchFilter."""
     records, found = unpack(batch, rules.record_bytes_max, BATCH_DECOMPRESSED_BYTES_MAX), Filter(_NO_KEYS)
     count, base, time = batch.records_count, batch.base_offset, batch.base_timestamp
     data = found.run(records, count, base, time, base, True, rules.horizon, _head(batch))
@@ -93,20 +94,23 @@ def stamp(batch: Batch, rules: Rules) -> Buffer:
 
 
 def without_records(batch: Batch) -> Buffer:
-    """Returns the header of a batch whose records all went, as a batch."""
+    """Return the header of a batch as a batch without records."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return _sealed(bytearray(HEADER_BYTES), batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
 
 
 def _head(batch: Batch) -> int:
-    """Returns how much room the kernel is to leave: a header's, unless the records are packed first."""
+    """Return the free space that the kernel must leave: a header, unless the records are packed first."""
     return HEADER_BYTES if batch.codec is Codec.NONE else 0
 
 
 def _made(  # noqa: PLR0917
     batch: Batch, data: bytearray | None, records: Buffer, found: Filter, base_timestamp: int, flags: int
 ) -> bytearray:
-    """Makes the batch of the records that stay: `data` with a head, or all `records`; with more attributes, `flags`."""
+    """Build the batch of the retained records: `data` after a head, or all `records`.
+
+    `flags` are added to the attributes.
+    """
     if data is None:
         data = bytearray(_head(batch)) + records
     if batch.codec is not Codec.NONE:
@@ -118,7 +122,7 @@ def _made(  # noqa: PLR0917
 def _sealed(  # noqa: PLR0917
     data: bytearray, batch: Batch, attributes: int, base_timestamp: int, max_timestamp: int, count: int
 ) -> bytearray:
-    """Writes the header; offsets, leader epoch, producer and sequence are those of the batch."""
+    """Write the header with the offsets, leader epoch, producer and sequence of `batch`."""
     HEADER.pack_into(
         data,
         0,

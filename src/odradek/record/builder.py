@@ -1,4 +1,7 @@
-"""Record batches from single records: for clients, control records and tests.  Bulk comes from arrow_encode."""
+"""Construction of record batches from single records, for clients, control records and tests.
+
+Bulk data is encoded by arrow_encode.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ def encode_batch(
     is_control: bool = False,
     log_append_time: TimestampMs | None = None,
 ) -> bytearray:
-    """One batch of (key, value, headers, timestamp in ms), at consecutive offsets.  ValueError for no record."""
+    """Encode records (key, value, headers, timestamp in ms) at consecutive offsets as one batch.
+
+    Raise ValueError if there is no record.
+    """
     batch = bytearray(HEADER_BYTES)
     count, base_timestamp, max_timestamp = 0, 0, -INT64_MAX - 1
     for key, value, headers, timestamp in records:
@@ -99,9 +105,9 @@ def seal_batch(
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
-    """Make a batch of encoded records of consecutive offsets, before which HEADER_BYTES were left free.
+    """Seal encoded records of consecutive offsets, after HEADER_BYTES free bytes, as a batch.
 
-    Without a codec it is done in place.  The codec is added to `attributes`.
+    Without a codec this happens in place. The codec is added to `attributes`.
     """
     if codec is not Codec.NONE:
         packed = compress(codec, memoryview(batch)[HEADER_BYTES:], level)
@@ -138,7 +144,7 @@ def encode_record(
     *,
     headers: HeadersIn = (),
 ) -> None:
-    """Append one record, as drawn in records.py."""
+    """Append one record in the format drawn in records.py."""
     body = bytearray(1)  # Attributes.
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -155,7 +161,7 @@ def encode_record(
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Zigzag, for varint and varlong alike."""
+    """Append a zigzag varint; the encoding is the same for a varlong."""
     rest = (value << 1) ^ (value >> 63)
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)

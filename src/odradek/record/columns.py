@@ -1,6 +1,6 @@
-"""Keys and values of batches as two lists, by way of the compiled kernel.
+"""Keys and values of batches as two lists, decoded by the compiled kernel.
 
-A Record for each costs 9 µs, this 1 µs; so who needs neither offsets nor headers comes through here.
+A Record object costs 9 µs per record, this path 1 µs. Callers that need neither offsets nor headers use it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from odradek.record.record_batch import Batch
 
 
 class Columns(NamedTuple):
-    """Keys and values, of the same length; `keys` is empty where they were not wanted."""
+    """Keys and values, of the same length; `keys` is empty if keys were not requested."""
 
     keys: list[bytes | None]
     values: list[bytes | None]
 
 
 def columns_of(batch: Batch, start: int, stop: int, *, with_keys: bool) -> Columns:
-    """Decodes the records of a data batch with offsets from start to stop - 1.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decode the records of a data batch with offsets from start to stop - 1.
+
+    Raise Refused(CORRUPT_MESSAGE).
+    """
     decoder = Decoder(with_keys, True, False)
     decoder.window(start, stop)
     add(decoder, batch)
@@ -30,7 +33,10 @@ def columns_of(batch: Batch, start: int, stop: int, *, with_keys: bool) -> Colum
 
 
 def add(decoder: Decoder, batch: Batch) -> None:
-    """Adds the records of a data batch to a decoder's.  Raises Refused(CORRUPT_MESSAGE) with none of them added."""
+    """Add the records of a data batch to a decoder.
+
+    Raise Refused(CORRUPT_MESSAGE) without adding any record.
+    """
     payload = decompress(batch.codec, batch.payload)
     bad = decoder.decode(payload, batch.records_count, batch.base_offset, batch.base_timestamp, None)
     if bad >= 0:
@@ -40,7 +46,7 @@ def add(decoder: Decoder, batch: Batch) -> None:
 
 
 def taken(decoder: Decoder, *, with_keys: bool) -> Columns:
-    """Takes what was added out of a decoder of values, and of keys where they are wanted."""
+    """Remove and return the values added to a decoder, and the keys if requested."""
     if not decoder.rows:
         return Columns([], [])
     columns = Columns(_contents(decoder.keys) if with_keys else [], _contents(decoder.values))
@@ -49,7 +55,10 @@ def taken(decoder: Decoder, *, with_keys: bool) -> Columns:
 
 
 def _contents(column: Column) -> list[bytes | None]:
-    """Returns the rows of a column in Arrow's layout: n + 1 int32 offsets, the bytes back to back, validity bits."""
+    """Return the rows of a column in Arrow's layout.
+
+    The layout is n + 1 int32 offsets, concatenated bytes, and validity bits.
+    """
     validity, offsets, data = column.buffers()
     assert isinstance(offsets, bytearray), "as the decoder allocates"
     ends = memoryview(offsets)[: 4 * (column.rows + 1)].cast("i").tolist()

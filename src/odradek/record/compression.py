@@ -1,13 +1,13 @@
-"""The four codecs of record batches, with output that cannot outgrow its bound.
+"""The four codecs of record batches, with bounded output.
 
-A batch of one megabyte can claim gigabytes, so memory is touched as bytes really come, and never more than the bound.
-What is decoded and copied altogether is a small multiple of input and output, into however many members, blocks or
-frames it is cut.  The framings are those of Kafka's Java client:
+A batch of one megabyte can claim gigabytes. Memory is therefore used only as bytes are decoded, never beyond the bound.
+The total work of decoding and copying is a small multiple of input and output, regardless of the number of members,
+blocks or frames. The framings match Kafka's Java client:
 
-│ gzip   │ RFC 1952, members back to back                                               │
+│ gzip   │ RFC 1952, members back to back                                                │
 │ snappy │ blocks in xerial (snappy-java) framing; bare blocks of other clients are read │
-│ lz4    │ a frame of independent 64 KiB blocks, no checksums but the header's          │
-│ zstd   │ frames, RFC 8878                                                             │
+│ lz4    │ a frame of independent 64 KiB blocks, with no checksum except the header's    │
+│ zstd   │ frames, RFC 8878                                                              │
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
-    """Bits 0 to 2 of a batch's attributes."""
+    """Compression codec, in bits 0 to 2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -37,20 +37,20 @@ class Codec(IntEnum):
 
 
 class Expands(Refused):
-    """Raised for data that decodes to more than its bound."""
+    """Error for data that decodes to more than its bound."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compresses any bytes-like data, which is not copied; without a `level` by the codec's default."""
+    """Compress any bytes-like data without copying it; `level` defaults to the codec's own."""
     if codec is Codec.NONE:
         return bytes(data)
     return _COMPRESSORS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> memoryview:
-    """The whole of `data` decoded, without a copy for Codec.NONE.
+    """Return the decoded `data`, without a copy for Codec.NONE.
 
-    Raises Refused(CORRUPT_MESSAGE) for broken input; Expands, which is one too, for more than bytes_max, and, beyond a
+    Raise Refused(CORRUPT_MESSAGE) for broken input. Raise Expands, a subclass, for more than bytes_max, or, beyond a
     harmless size, for a ratio that no honest data reaches.
     """
     if codec is Codec.NONE:
@@ -72,8 +72,8 @@ def _gzip_compress(data: Buffer, level: int | None) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-# A member's first window is small, and the next ones double: what is left over behind its end is copied by zlib, and so
-# costs no more than the member itself.
+# The first window of a member is small, and the following ones double. zlib copies the input left over after the end of
+# a member, so the copy costs no more than the member itself.
 _GZIP_WINDOW_BYTES_MIN = 256
 _GZIP_WINDOW_BYTES_MAX = 64 * KIB
 _GZIP_PIECE_BYTES = 256 * KIB
@@ -88,7 +88,7 @@ def _gzip_decompress(data: Buffer, bytes_max: int) -> memoryview:
 
 
 def _gzip_member(view: memoryview, position: int, output: _Output, window: int) -> int:
-    """Decode the member that begins at position, and return where it ends."""
+    """Decode the member that begins at `position` and return its end."""
     member = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         while not member.eof:
@@ -110,7 +110,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * KIB
 _XERIAL_LENGTH = Struct(">i")
-# The densest snappy element makes 64 bytes of 3; more is a lie told before any memory is given.
+# The densest snappy element produces 64 bytes from 3. A larger claim is rejected before memory is allocated.
 _SNAPPY_RATIO_MAX = 22
 
 
@@ -138,7 +138,10 @@ def _snappy_decompress(data: Buffer, bytes_max: int) -> memoryview:
 
 
 def _xerial_block(view: memoryview, position: int, output: _Output) -> int:
-    """Decode what begins at position, a block or a header (streams may be joined), and say where the next begins."""
+    """Decode the block or skip the header at `position`, and return the position of the next.
+
+    Streams may be concatenated, so a header may follow a block.
+    """
     if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
         return position + len(_XERIAL_HEADER)
     start = position + _XERIAL_LENGTH.size
@@ -171,8 +174,8 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytearray | mmap:
     return output
 
 
-# Magic, FLG (version 1, independent blocks), BD (64 KiB blocks), header checksum.  Written by hand: cramjam's frames
-# carry a checksum for every block, which Kafka's never do.
+# Magic, FLG (version 1, independent blocks), BD (64 KiB blocks), header checksum. Frames are written by hand because
+# cramjam adds a checksum to every block, which Kafka never does.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES = 64 * KIB
 _LZ4_LENGTH = Struct("<I")
@@ -180,7 +183,7 @@ _LZ4_STORED = 1 << 31
 
 
 def _lz4_compress(data: Buffer, level: int | None) -> bytes:
-    """cramjam takes a level for lz4, and does nothing with it."""
+    """Compress `data` as an lz4 frame; cramjam ignores `level` for lz4."""
     from cramjam import lz4
 
     view = memoryview(data)
@@ -219,16 +222,17 @@ def _zstd_decompress(data: Buffer, bytes_max: int) -> memoryview:
 _FIRST_GUESS_BYTES_MIN = 16 * KIB
 _FIRST_GUESS_RATIO = 4
 _GROWTH = 4
-# cramjam reports a full output buffer only by this text.  A round-trip test fails if it changes.
+# cramjam reports a full output buffer only by this text. A round-trip test fails if the text changes.
 _OUTPUT_FULL = "failed to write whole buffer"
 
 
 def _decompress_growing(
     codec: Codec, decompress_into: Callable[[Buffer, bytearray | mmap], int], data: Buffer, bytes_max: int
 ) -> memoryview:
-    """Decode into a buffer that grows while it proves too small, so that a promised size buys nothing.
+    """Decode into a buffer that grows on demand, so that a claimed size allocates nothing.
 
-    Each attempt but the last decodes at most as much as it has room for: all of them less than 2.4 times the output.
+    Each attempt except the last decodes at most the size of its buffer: all of them together less than 2.4 times the
+    output.
     """
     from cramjam import DecompressionError
 
@@ -248,13 +252,16 @@ def _decompress_growing(
 
 
 def _next_size(size: int, bytes_max: int) -> int:
-    """Returns the next size to try: the last one at once if pages come from the system, as only written ones count."""
+    """Return the next size to try: the maximum at once if pages come from the system.
+
+    Only pages that are written then use memory.
+    """
     size *= _GROWTH
     return min(size, bytes_max) if size <= _ALLOCATED_BYTES_MAX else bytes_max
 
 
-# Larger buffers come straight from the system and go back there, as the allocator keeps much of what it gets back.
-# Smaller ones are used again and again by whoever reads batch after batch: new pages take 1 MiB thrice the time.
+# Larger buffers come directly from the system and return there, because the allocator keeps much of what is freed.
+# Smaller buffers are reused by readers of successive batches: decoding 1 MiB into new pages takes three times as long.
 _ALLOCATED_BYTES_MAX = 4 * MIB
 
 
@@ -263,7 +270,7 @@ def _space(size: int) -> bytearray | mmap:
 
 
 class _Output:
-    """What is decoded piece by piece, of at most `bytes_max` bytes."""
+    """Output decoded piece by piece, of at most `bytes_max` bytes."""
 
     __slots__ = ("_bytes_max", "_codec", "_pages", "_size", "_small")
 
@@ -272,19 +279,19 @@ class _Output:
         self._bytes_max = bytes_max
         self._size = 0
         self._small = bytearray()
-        self._pages: mmap | None = None  # Has everything, once there is much of it.
+        self._pages: mmap | None = None  # Holds all of the output once it is large.
 
     @property
     def room(self) -> int:
         return self._bytes_max - self._size
 
     def add(self, piece: Buffer | mmap) -> None:
-        """Raises Expands if there is no room for it."""
+        """Append a piece; raise Expands if it does not fit."""
         size = self._size + len(piece)
         if size > self._bytes_max:
             raise _too_large(self._codec, self._bytes_max)
         if self._pages is None and size > _ALLOCATED_BYTES_MAX:
-            # Of all these pages only those that are written to become memory.
+            # Only the pages that are written use memory.
             self._pages = mmap(-1, self._bytes_max)
             self._pages[: self._size] = self._small
             self._small.clear()

@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), the checksum of a record batch, by the processor's own instructions.
+"""CRC-32C (Castagnoli), the checksum of a record batch, computed with CPU instructions.
 
-It is the catalogue's CRC-32/ISCSI.  fastcrc takes any buffer without a copy; google-crc32c, which more people use,
-takes bytes only, so that each batch would be copied for it.
+The CRC catalogue calls it CRC-32/ISCSI. fastcrc accepts any buffer without a copy. The more widely used google-crc32c
+accepts only bytes and would need a copy of each batch.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ from fastcrc.crc32 import iscsi
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# The package crc32c takes any buffer, too, but is under the LGPL, and its import spends 50 ms in importlib.metadata.
+# The crc32c package also accepts any buffer, but it is LGPL, and its import spends 50 ms in importlib.metadata.
 crc32c: Callable[[Buffer], int] = iscsi

@@ -1,9 +1,9 @@
-"""The control batch that ends a transaction in one partition: a single record, from the transaction's coordinator.
+"""The control batch that ends a transaction in one partition: one record from its coordinator.
 
 key    │ i16 version = 0 │ i16 type: 0 abort, 1 commit │
 value  │ i16 version = 0 │ i32 coordinator epoch       │
 
-Types above 1 are KRaft's own and end nothing.  Compaction may take the record and leave the batch.
+Types above 1 belong to KRaft and end no transaction. Compaction may remove the record and keep the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class EndMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that says so."""
+    """The outcome of a transaction, and the epoch of the coordinator that wrote the marker."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -45,7 +45,7 @@ def end_marker_batch(
 
 
 def end_marker(batch: Batch) -> EndMarker | None:
-    """Reads the marker in a control batch; returns None if it ends no transaction, or its record can't be read."""
+    """Read the marker of a control batch; return None if it ends no transaction or is unreadable."""
     try:
         record = next(iter_records(batch), None)
     except Refused:

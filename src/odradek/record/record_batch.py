@@ -1,7 +1,8 @@
-"""Record batch, format 2: the unit in which records travel and are kept.  A Batch is a view of its bytes, never a copy.
+"""Record batches of format 2, the unit in which records are sent and stored.
 
-A produce request's batch passes Batch.checked once and is trusted from there on: the log stamps base offset and leader
-epoch in place (both lie before the checksummed part) and writes the same bytes.  Records inside stay opaque.
+A Batch is a view of its bytes, never a copy. The batch of a produce request passes Batch.checked once and is trusted
+afterwards. The log stamps the base offset and the leader epoch in place (both precede the checksummed part) and writes
+the same bytes. The records inside stay opaque.
 
 │  0 │ i64 │ base_offset            │
 │  8 │ i32 │ bytes after this field │
@@ -31,7 +32,7 @@ from odradek.record.compression import Codec
 from odradek.record.crc import Buffer, crc32c
 
 HEADER_BYTES = 61
-LOG_OVERHEAD_BYTES = 12  # base_offset and length: what precedes the bytes that the length counts.
+LOG_OVERHEAD_BYTES = 12  # base_offset and length, which precede the bytes that the length counts.
 MAGIC = 2
 MAGIC_POSITION = 16
 CRC_POSITION = 17
@@ -45,7 +46,7 @@ DELETE_HORIZON = 0x40
 
 HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH = Struct(">qi")
-_LENGTH_MIN = 14  # Of the oldest format: a message without key and value.
+_LENGTH_MIN = 14  # Minimum of the oldest format: a message without key and value.
 _LOG_FIELDS = Struct(">qii")  # Base offset, length and leader epoch.
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
@@ -58,7 +59,10 @@ assert HEADER.size == HEADER_BYTES
 
 
 class BatchHeader:
-    """The 61 bytes before the records, read once.  `size` is the whole batch's, which may reach beyond the buffer."""
+    """The 61 bytes before the records, read once.
+
+    `size` is the size of the whole batch, which may extend beyond the buffer.
+    """
 
     base_offset: Offset
     batch_length: int
@@ -75,7 +79,7 @@ class BatchHeader:
     records_count: int
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
-        """At least HEADER_BYTES must follow position; nothing else is checked."""
+        """Read the header at `position`, which must have HEADER_BYTES bytes; nothing else is checked."""
         (
             self.base_offset,
             self.batch_length,
@@ -106,7 +110,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from 2^31 - 1 to 0.  -1 for a batch without one."""
+        """Return the last sequence, which wraps from 2^31 - 1 to 0; -1 for a batch without one."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -136,7 +140,10 @@ class BatchHeader:
 
     @property
     def delete_horizon(self) -> TimestampMs | None:
-        """The time from which the batch's tombstones may go (KIP-534), kept in place of the records' base timestamp."""
+        """Return the time after which tombstones may be removed, or None.
+
+        A batch with a delete horizon (KIP-534) stores it in place of the base timestamp.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     def __repr__(self) -> str:
@@ -147,22 +154,23 @@ class BatchHeader:
 
 
 class Batch(BatchHeader):
-    """One whole batch.  `view` is exactly its bytes."""
+    """One whole batch; `view` contains exactly its bytes."""
 
     view: memoryview
 
     @classmethod
     def trusted(cls, buffer: Buffer) -> Batch:
-        """Returns a batch that was checked before, such as one from our own log: no checksum, no checks."""
+        """Return a batch without any checks, for bytes checked before, such as those of our own log."""
         batch = cls(buffer)
         batch.view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
         return batch
 
     @classmethod
     def verified(cls, buffer: Buffer) -> Batch:
-        """Checks a batch from another leader or from disk: its form and its checksum, not what a producer may say.
+        """Check the format and checksum of a batch from another leader or from disk.
 
-        Raises Refused: CORRUPT_MESSAGE, or INVALID_RECORD for a format before 2.
+        The restrictions on producers are not checked. Raise Refused(CORRUPT_MESSAGE), or INVALID_RECORD for a format
+        before 2.
         """
         size = len(buffer)
         if size < HEADER_BYTES:
@@ -179,12 +187,12 @@ class Batch(BatchHeader):
 
     @classmethod
     def checked(cls, buffer: Buffer) -> Batch:
-        """Checks a produce request's bytes for a partition: the one batch that a producer may send.
+        """Check the bytes that a produce request sends for a partition: exactly one valid batch.
 
-        Raises Refused with the code that Apache Kafka 4.3.0 gives: CORRUPT_MESSAGE for damage, INVALID_RECORD for
-        what an undamaged batch says or for none or several of them.  A cut-off batch behind the first is left out, as
-        Kafka does.  Only the unknown codec differs: Kafka stumbles with UNKNOWN_SERVER_ERROR, here it is
-        UNSUPPORTED_COMPRESSION_TYPE.  The records stay unread; record/validation.py reads them.
+        Raise Refused with the code of Apache Kafka 4.3.0: CORRUPT_MESSAGE for damage; INVALID_RECORD for invalid
+        contents of an undamaged batch, and for no batch or several. A truncated batch after the first is ignored, as in
+        Kafka. Only an unknown codec differs: Kafka fails with UNKNOWN_SERVER_ERROR, this broker returns
+        UNSUPPORTED_COMPRESSION_TYPE. The records stay unread; record/validation.py reads them.
         """
         if len(buffer) < HEADER_BYTES or _unpack_length(buffer, 8)[0] != len(buffer) - LOG_OVERHEAD_BYTES:
             buffer = _only_batch(memoryview(buffer))
@@ -195,9 +203,9 @@ class Batch(BatchHeader):
 
     @classmethod
     def announced(cls, front: memoryview, size: int) -> Batch | None:
-        """Returns a batch of `size` bytes of which only the front is there; None if `checked` might refuse it.
+        """Return a batch of `size` bytes from its front alone, or None if `checked` might reject it.
 
-        Its checksum is not known yet.  `view` is the front.
+        `view` is the front. The checksum is not verified yet.
         """
         if len(front) < HEADER_BYTES:
             return None
@@ -206,7 +214,7 @@ class Batch(BatchHeader):
 
     @property
     def is_a_producers(self) -> bool:
-        """True if the header says nothing that a producer may not say."""
+        """Return whether the header contains only values that a producer may send."""
         count = self.records_count
         return (
             count == self.last_offset_delta + 1
@@ -219,26 +227,29 @@ class Batch(BatchHeader):
 
     @property
     def payload(self) -> memoryview:
-        """The records, still compressed if `codec` says so."""
+        """Return the records, still compressed if `codec` is set."""
         return self.view[HEADER_BYTES:]
 
     def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
-        """Stamps what the leader adds, in place; neither is under the checksum."""
+        """Stamp the base offset and leader epoch of the leader in place; the checksum covers neither."""
         _LOG_FIELDS.pack_into(self.view, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
 
     def stamp_log_append_time(self, now: TimestampMs) -> None:
-        """message.timestamp.type=LogAppendTime: every record's time is then max_timestamp.  Costs a new checksum."""
+        """Stamp `now` as log append time, for message.timestamp.type=LogAppendTime.
+
+        The time of every record is then max_timestamp. This requires a new checksum.
+        """
         self._stamp_attributes(self.attributes | LOG_APPEND_TIME, now)
 
     def stamp_create_time(self) -> None:
-        """Undo a producer's claim of log append time, as Kafka does where message.timestamp.type is CreateTime."""
+        """Clear a producer's log append time flag, as Kafka does if message.timestamp.type is CreateTime."""
         if self.is_log_append_time:
             self._stamp_attributes(self.attributes & ~LOG_APPEND_TIME, self.max_timestamp)
 
     def stamp_max_timestamp(self, newest: TimestampMs) -> None:
-        """Mends the header of a producer that was wrong about its records, as Kafka does."""
+        """Correct a max timestamp that the producer set wrongly, as Kafka does."""
         if self.max_timestamp != newest:
             self._stamp_attributes(self.attributes, newest)
 
@@ -252,14 +263,14 @@ class Batch(BatchHeader):
 
     @property
     def is_intact(self) -> bool:
-        """True if the checksum is right; for log scans, where a False is a torn write and no one's fault."""
+        """Return whether the checksum is right; in a log scan, False means a torn write and is nobody's fault."""
         return crc32c(self.view[CHECKSUMMED_FROM:]) == self.crc
 
 
 def iter_batches(buffer: Buffer) -> Iterator[Batch]:
-    """The whole batches of a fetched or stored run of bytes, unverified.  A cut-off last one is left out, as usual.
+    """Yield the whole batches of fetched or stored bytes, unverified, without a truncated last batch.
 
-    Raises Refused: CORRUPT_MESSAGE for an impossible length, UNSUPPORTED_FOR_MESSAGE_FORMAT for a format before 2.
+    Raise Refused: CORRUPT_MESSAGE for an impossible length, UNSUPPORTED_FOR_MESSAGE_FORMAT for a format before 2.
     """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     position, end = 0, len(view)
@@ -278,7 +289,7 @@ def iter_batches(buffer: Buffer) -> Iterator[Batch]:
 
 
 def _only_batch(view: memoryview) -> memoryview:
-    """Returns the bytes of the first batch where sizes do not fit.  Raises Refused as Kafka's reader does."""
+    """Return the bytes of the first batch if the sizes do not match; raise Refused as Kafka's reader does."""
     size = _whole_batch_size(view)
     if size is None:
         raise Refused(ErrorCode.INVALID_RECORD, f"no whole batch in {len(view)} bytes")
@@ -290,7 +301,7 @@ def _only_batch(view: memoryview) -> memoryview:
 
 
 def _whole_batch_size(view: memoryview) -> int | None:
-    """Returns the size of the batch or message that the view begins with, None if it is cut off."""
+    """Return the size of the first batch or message in the view, or None if it is truncated."""
     if len(view) < LOG_OVERHEAD_BYTES:
         return None
     length: int = _OFFSET_AND_LENGTH.unpack_from(view)[1]
@@ -311,7 +322,10 @@ def _wrong_magic(magic: int) -> Refused:
 
 
 def _refusal(batch: Batch) -> Refused:
-    """Returns the refusal of the check that failed; a function of its own, so that good batches pass one expression."""
+    """Return the refusal for the check that failed.
+
+    This is a separate function so that good batches pass a single expression.
+    """
     count, codec = batch.records_count, batch.attributes & CODEC_MASK
     if codec >= _CODECS_END:
         return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is not known")

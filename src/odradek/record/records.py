@@ -1,4 +1,6 @@
-"""Single records out of a batch, one Python object each: for command lines, tests and small topics, not for bulk.
+"""Decoding of a batch to one Python object per record.
+
+This reader is for command lines, tests and small topics, not for bulk.
 
 │ length           │ varint, bytes that follow      │
 │ attributes       │ i8, unused                     │
@@ -9,8 +11,8 @@
 │ headers count    │ varint                         │
 │ each: key length, UTF-8 key, value length (negative for null), value │
 
-Varints are zigzag; bits beyond the 32nd (varlong: 64th) are dropped, as Kafka drops them.  The compiled twin of this
-reader is kernels.decode; a test holds one against the other.
+Varints are zigzag; bits beyond the 32nd (varlong: 64th) are dropped, as in Kafka. The compiled twin of this reader is
+kernels.decode; a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
-# No record is shorter: seven one-byte fields, length included.
+# No record is shorter: seven one-byte fields, including the length.
 RECORD_BYTES_MIN = 7
 
 
@@ -44,13 +46,16 @@ class Record(NamedTuple):
 
 
 def decode(batch: Batch, decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """Decodes all records of a batch.  Raises Refused(CORRUPT_MESSAGE) unless exactly records_count are there."""
+    """Decode all records of a batch.
+
+    Raise Refused(CORRUPT_MESSAGE) unless there are exactly records_count records.
+    """
     return list(iter_records(batch, decompressed_bytes_max))
 
 
 def iter_records(batch: Batch, decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """Yields the records of a batch one by one; raises Refused for a bad record when it is its turn."""
-    if batch.records_count == 0:  # What compaction leaves to keep a producer's last sequence.
+    """Yield the records of a batch one by one, and raise Refused on reaching a bad record."""
+    if batch.records_count == 0:  # Compaction leaves an empty batch to preserve a producer's last sequence.
         return
     reader = _Reader(decompress(batch.codec, batch.payload, decompressed_bytes_max))
     log_append_time = batch.max_timestamp if batch.is_log_append_time else None
@@ -116,7 +121,7 @@ class _Reader:
 
     def varint(self) -> int:
         data, position = self.data, self.position
-        if position < len(data) and (byte := data[position]) < 0x80:  # As nearly all are.
+        if position < len(data) and (byte := data[position]) < 0x80:  # Nearly all varints are one byte.
             self.position = position + 1
             return (byte >> 1) ^ -(byte & 1)
         raw = self._unsigned(VARINT_BYTES_MAX) & 0xFFFF_FFFF

@@ -1,7 +1,7 @@
-"""Surveys the records of a batch, without an object for any of them.
+"""Survey of the records of a batch, without creating an object for any of them.
 
-For whoever must know something of every record and needs none of them: a lookup by time.  A million records take about
-as long as their decompression; one by one, seconds.
+A lookup by time needs a summary of every record but none of the records themselves. The survey of a million records
+takes about as long as their decompression; reading them one by one takes seconds.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ FIRST = Offset(0)
 
 
 class Found(NamedTuple):
-    """A record's time and offset."""
+    """The timestamp and offset of a record."""
 
     timestamp: TimestampMs
     offset: Offset
 
 
 class Surveyed(NamedTuple):
-    """What a batch's records say together.  Without records, `oldest` is above `newest`.
+    """A summary of all records of a batch; without records, `oldest` is greater than `newest`.
 
-    In a batch with log append time all times are that time.
+    In a batch with log append time, all times are that time.
     """
 
     oldest: TimestampMs
@@ -38,9 +38,10 @@ class Surveyed(NamedTuple):
 
 
 def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, start: Offset = FIRST) -> Surveyed:
-    """Reads every record of a batch, unpacked; `found` is the first from offset `start` on that is not before `wanted`.
+    """Read every record of an unpacked batch and return a summary.
 
-    Raises Refused(CORRUPT_MESSAGE) unless exactly records_count well-formed records are there.
+    `found` is the first record from offset `start` on with a timestamp of at least `wanted`. Raise
+    Refused(CORRUPT_MESSAGE) unless there are exactly records_count well-formed records.
     """
     kernel, count = Survey(), batch.records_count
     stamped = batch.max_timestamp if batch.is_log_append_time else None

@@ -1,7 +1,7 @@
-"""Takes the codec off a batch's records, for a broker: what it unpacks is bounded, whoever asks.
+"""Decompression of a batch's records in a broker, with bounds for every caller.
 
-`max.decompressed.message.bytes` bounds each record (Kafka's newest key), and UNPACKED_BYTES_MAX all of a batch, as they
-are unpacked together.  A batch without a codec is neither copied nor held to any of that.
+`max.decompressed.message.bytes` (Kafka's newest key) bounds each record. UNPACKED_BYTES_MAX bounds the whole batch,
+because its records are unpacked together. A batch without a codec is neither copied nor bounded.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from odradek.record.compression import Codec, Expands, decompress
 from odradek.record.kernels.decode import longest
 from odradek.record.record_batch import Batch
 
-_LENGTH_BYTES_MAX = 5  # Of the varint before each record.
+_LENGTH_BYTES_MAX = 5  # Size of the varint before each record.
 
 
 def unpack(batch: Batch, record_bytes_max: int, bytes_max: int = UNPACKED_BYTES_MAX) -> memoryview:
-    """Returns the records of a batch without their codec.
+    """Return the decompressed records of a batch.
 
-    Raises Refused: CORRUPT_MESSAGE for what can't be unpacked, INVALID_RECORD for a record larger than
-    record_bytes_max, or for more than bytes_max in all.
+    Raise Refused: CORRUPT_MESSAGE if the records can't be unpacked; INVALID_RECORD for a record larger than
+    record_bytes_max, or more than bytes_max in total.
     """
     codec = batch.codec
     if codec is Codec.NONE:
         return batch.payload
-    if not batch.records_count:  # What compaction leaves to keep a producer's last sequence.
+    if not batch.records_count:  # Compaction leaves an empty batch to preserve a producer's last sequence.
         return memoryview(b"")
     room = max(batch.records_count * (record_bytes_max + _LENGTH_BYTES_MAX), 1)
     try:

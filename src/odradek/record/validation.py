@@ -1,8 +1,7 @@
-"""Holds a producer's records to what their topic asks of them, as Kafka's LogValidator does: Batch.checked reads only
-the header.
+"""Validation of a producer's records against their topic, as in Kafka's LogValidator.
 
-Kafka reads every record of every batch.  Here it is the topic's choice: compiled, it costs less than the checksum where
-there is no codec, and a decompression where there is one.
+Batch.checked reads only the header. Kafka reads every record of every batch. Here the topic decides: the compiled check
+costs less than the checksum for a batch without a codec, and one decompression for a batch with a codec.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from odradek.record.record_batch import Batch
 
 
 class RecordError(NamedTuple):
-    """One record that may not enter, by its place in the batch (KIP-467)."""
+    """An invalid record, identified by its index in the batch (KIP-467)."""
 
     place: int
     detail: str
@@ -27,9 +26,9 @@ class RecordError(NamedTuple):
 
 
 class RecordsRefused(Refused):
-    """A batch that is refused for some of its records, as Kafka says it; `reason` is the first that explains the code.
+    """Error for a batch with invalid records, with Kafka's message text; `reason` is the first that explains the code.
 
-    One record with a wrong time makes INVALID_TIMESTAMP of it all, however many before it lack their keys.
+    One record with a wrong time makes the code INVALID_TIMESTAMP, however many records before it lack their keys.
     """
 
     def __init__(self, name: TopicPartition, check: Check, reason: tuple[int, int | None]) -> None:
@@ -43,9 +42,9 @@ class RecordsRefused(Refused):
         super().__init__(code, f"One or more records have been rejected {text}; the first is {self._reason}")
 
     def errors(self, count: int) -> list[RecordError]:
-        """Returns the first `count` of the records that may not enter, the reason for the code among them.
+        """Return the first `count` invalid records, the reason for the code among them.
 
-        They are all if there are fewer, or very many.
+        These are all of them if there are fewer, or more than RECORD_ERRORS_MAX.
         """
         noted = min(count, self._check.faults, RECORD_ERRORS_MAX)
         errors = [self._error(*self._check.fault(number)) for number in range(noted)]
@@ -63,11 +62,11 @@ class RecordsRefused(Refused):
 
 
 def check_records(name: TopicPartition, batch: Batch, payload: memoryview, check: Check) -> TimestampMs:
-    """Returns the greatest time of a batch's unpacked records, which are well-formed and as the topic wants them.
+    """Check a batch's unpacked records against their topic and return the greatest timestamp.
 
-    Raises Refused: INVALID_RECORD unless there are exactly records_count well-formed records with offset deltas from 0
-    up; RecordsRefused: INVALID_TIMESTAMP if the time of a record is out of bounds, INVALID_RECORD if one lacks its key.
-    Kafka 4.3.0 lets deltas out of order pass where there is no codec.
+    Raise Refused(INVALID_RECORD) unless there are exactly records_count well-formed records with offset deltas from 0
+    upwards. Raise RecordsRefused with INVALID_TIMESTAMP for a timestamp out of bounds, or INVALID_RECORD for a missing
+    key. Kafka 4.3.0 accepts deltas out of order in a batch without a codec.
     """
     count, base_timestamp = batch.records_count, batch.base_timestamp
     bad = check.run(payload, count, base_timestamp)

@@ -1,11 +1,11 @@
-"""A broker for tests: in the test's own process, on a free port, in a temporary directory, in one line.
+"""A real broker for tests in one line: in the same process, on a free port, in a temporary directory.
 
     with Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.address})
 
-It is the broker that `odradek serve` runs, with real sockets and real files, on a thread of its own; and it has faults
-on demand.  docs/TESTING.md shows all of it.  What pytest loads of this package when nobody uses it is this file and
-plugin.py: everything else is imported by its first use.
+It is the broker of `odradek serve`, with real sockets and files, on its own thread, plus fault injection.
+docs/TESTING.md describes all of it. pytest always loads only this file and plugin.py; every other module is imported on
+first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a test's cluster waits for: that its brokers agree on who is there, who is the controller, and who leads.
+"""Agreement of a test cluster's brokers on the registered brokers, the controller and the leaders.
 
-A broker that a partition keeps from the tree does not count, nor does one that the controller can't tell anything.
+A broker without access to the metadata tree because of a partition is ignored, and so is a broker that the controller
+can't reach.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ LOOK_SECONDS = 0.005
 
 
 class Agreement:
-    """That of some brokers, which share a tree.  Methods that wait raise BrokerFailed after SECONDS_MAX."""
+    """Agreement of brokers that share a metadata tree; waits raise BrokerFailed after SECONDS_MAX."""
 
     def __init__(self, brokers: Sequence[Member], network: Network) -> None:
         self._brokers = {broker.id: broker for broker in brokers}
         self._network = network
 
     def check(self) -> None:
-        """Raises BrokerFailed if a broker has stopped by itself."""
+        """Raise BrokerFailed if a broker has failed."""
         for broker in self._brokers.values():
             broker.check()
 
@@ -41,20 +42,20 @@ class Agreement:
             time.sleep(LOOK_SECONDS)
 
     def settle(self, tree: Tree) -> None:
-        """Waits until every running broker knows which brokers run, and the controller."""
+        """Wait until every running broker knows the running brokers and the controller."""
         self.wait(partial(self._are_registered, tree), "not every broker is registered")
         self.controller(tree)
         self.wait(lambda: self.know(tree, has_brokers(self.registered())), "not every broker knows of all")
 
     def heal(self, tree: Tree) -> None:
-        """Waits for the same, for leaders of all that the running brokers hold, and until all know them."""
+        """Wait as `settle` does, until all running replicas have leaders and all brokers know them."""
         if self.registered():
             self.settle(tree)
             self.wait(lambda: self.know(tree, are_led(self.registered())), "not every partition has a leader again")
             self.wait(partial(self._know_the_same, tree), "not every broker knows the same topics and leaders")
 
     def controller(self, tree: Tree) -> Member:
-        """Waits until there is a controller that every running broker knows, and returns it."""
+        """Wait for a controller that every running broker knows, and return it."""
         found: list[BrokerId] = []
 
         def is_elected() -> bool:
@@ -68,16 +69,16 @@ class Agreement:
         return self._brokers[found[0]]
 
     def know(self, tree: Tree, is_so: Callable[[ClusterView], bool]) -> bool:
-        """True if it holds for all brokers that run, and that can be told."""
+        """Return whether the condition holds for all running brokers that the controller can reach."""
         return all(self._brokers[broker].ask(is_so) for broker in self.told(tree))
 
     def registered(self) -> set[BrokerId]:
-        """Returns the brokers that run, and that no partition keeps from the tree."""
+        """Return the running brokers that can reach the metadata tree."""
         network = self._network
         return {one.id for one in self._brokers.values() if one.is_running and not network.is_cut(one.id, Shared.TREE)}
 
     def told(self, tree: Tree) -> set[BrokerId]:
-        """Returns those of them to which the controller gets through."""
+        """Return the registered brokers that the controller can reach."""
         registered = self.registered()
         controller = elections.controller(tree) if self._network.cuts else None
         if controller is None:
@@ -85,7 +86,11 @@ class Agreement:
         return {broker for broker in registered if not self._network.is_cut(controller, broker)}
 
     def _know_the_same(self, tree: Tree) -> bool:
-        """Who hears the controller and can't answer is told one thing, and the next when it can."""
+        """Return whether the brokers know the same leaders.
+
+        A broker that receives from the controller but can't answer is ignored. It gets one request, and the next one
+        only after the partition heals.
+        """
         controller = elections.controller(tree)
         is_cut = self._network.is_cut
         told = [one for one in self.told(tree) if controller is None or not is_cut(one, controller)]
@@ -93,7 +98,10 @@ class Agreement:
         return all(one == known[0] for one in known)
 
     def _are_registered(self, tree: Tree) -> bool:
-        """False while the session of a broker has ended, and it does not know that yet or is registering anew."""
+        """Return whether the registrations in the tree match the brokers' own epochs.
+
+        This is false if a session has expired and its broker does not know yet or is registering again.
+        """
         return all(
             elections.registered_epoch(tree, broker) == self._brokers[broker].broker_epoch()
             for broker in self.registered()

@@ -1,4 +1,4 @@
-"""APIs and error codes as a test names them, and what to say when there is no such name."""
+"""Lookup of APIs and error codes by name, with suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Number = TypeVar("Number", bound=IntEnum)
 
 
 def api_named(name: str | ApiKey) -> ApiKey:
-    """Returns the API of a name in any spelling: ListOffsets, list_offsets.  Raises ValueError, which lists all."""
+    """Return the API of a name in any spelling: ListOffsets, list_offsets.
+
+    Raise ValueError with a list of all APIs.
+    """
     key = name if isinstance(name, ApiKey) else _find(name, ApiKey)
     answered = [ApiKey(number) for number in sorted(BY_KEY)]
     if key is None or key not in answered:
@@ -25,7 +28,10 @@ def api_named(name: str | ApiKey) -> ApiKey:
 
 
 def error_named(name: str | ErrorCode) -> ErrorCode:
-    """Returns the error code.  Raises ValueError, with what the name may have meant, or every error there is."""
+    """Return the error code of a name.
+
+    Raise ValueError with similar names, or with all names.
+    """
     code = name if isinstance(name, ErrorCode) else _find(name, ErrorCode)
     if code is None:
         raise ValueError(f"{name!r} is no error of the protocol; {_meant(str(name), [one.name for one in ErrorCode])}")

@@ -1,4 +1,4 @@
-"""The brokers that a test's cluster consists of, from its start to its end."""
+"""The lifecycle of a test cluster's brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.testing.network import Network
 
 
 class ClusterLife(Lifetime):
-    """Starts and stops brokers 1, 2, 3 and so on, which share a metadata tree; docs are at Cluster."""
+    """Base of Cluster that starts and stops brokers 1, 2, 3 and so on with a shared metadata tree."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class ClusterLife(Lifetime):
         directory: str | os.PathLike[str] | None = None,
         **keywords: Value,
     ) -> None:
-        """Raises ConfigError for what no broker of Kafka could be configured to."""
+        """Create a cluster without starting it; raise ConfigError for an invalid configuration."""
         super().__init__()
         if brokers < 1:
             raise ValueError(f"a cluster has one broker or more, not {brokers}")
@@ -43,20 +43,20 @@ class ClusterLife(Lifetime):
         self._directory: Path | None = self._given_directory
         self._brokers: tuple[Member, ...] = ()
         self._network = Network(brokers)
-        checked = settings(self._texts)  # What is wrong with the configuration is said here.
+        checked = settings(self._texts)  # Raises errors of the configuration.
         self._texts |= replicas_of_state(brokers, checked.configs)
 
-    # Its brokers.
+    # Brokers.
 
     @property
     def brokers(self) -> Sequence[Member]:
-        """The brokers, whether they run or not; the same from the first start to the end."""
+        """Return the brokers, running or not, the same from the first start to the end."""
         if not self._brokers:
             raise RuntimeError("a cluster that was not started has no brokers yet")
         return self._brokers
 
     def __getitem__(self, broker_id: int) -> Member:
-        """Returns a broker by its id, which counts from 1."""
+        """Return a broker by its id, which counts from 1."""
         for broker in self.brokers:
             if broker.id == broker_id:
                 return broker
@@ -67,14 +67,14 @@ class ClusterLife(Lifetime):
 
     @property
     def address(self) -> str:
-        """The addresses of all brokers, as clients take them for bootstrap.servers."""
+        """Return the addresses of all brokers for bootstrap.servers."""
         return ",".join(broker.address for broker in self.brokers)
 
     bootstrap_servers = address
 
     @property
     def directory(self) -> Path:
-        """The folder with the brokers' own and the metadata they share."""
+        """Return the directory with the brokers' directories and the shared metadata."""
         if self._directory is None:
             raise RuntimeError("a cluster that was not started has no directory yet")
         return self._directory
@@ -82,9 +82,9 @@ class ClusterLife(Lifetime):
     # Starting and stopping.
 
     def start(self) -> Self:
-        """Starts the brokers that are not running, at the same time; returns when each knows of all.
+        """Start all stopped brokers concurrently and return when each broker knows all others.
 
-        Raises what keeps a broker from starting, and has closed the cluster then.
+        Raise the error that prevents a broker from starting, after closing the cluster.
         """
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="odradek-"))
@@ -100,11 +100,11 @@ class ClusterLife(Lifetime):
         return self
 
     def stop(self) -> None:
-        """Stops all brokers, as each one's `stop`."""
+        """Stop all brokers as Broker.stop does."""
         at_once(Member.stop, self._brokers)
 
     def kill(self) -> None:
-        """Kills all brokers, as each one's `kill`."""
+        """Kill all brokers as Broker.kill does."""
         at_once(Member.kill, self._brokers)
 
     def restart(self) -> None:
@@ -112,7 +112,7 @@ class ClusterLife(Lifetime):
         self.start()
 
     def close(self) -> None:
-        """Stops all brokers, gives their ports back, and removes a temporary directory.  `with` does it."""
+        """Stop all brokers, release their ports, and remove a temporary directory; `with` calls this."""
         brokers, self._brokers = self._brokers, ()
         self._network.clear()
         self._network = Network(self._count)
@@ -125,22 +125,22 @@ class ClusterLife(Lifetime):
                 self._directory = None
 
     def check(self) -> None:
-        """Raises BrokerFailed if a broker has stopped by itself."""
+        """Raise BrokerFailed if a broker has failed."""
         if self._brokers:
             self._agreement.check()
 
-    # Its tree.
+    # Metadata tree.
 
     @property
     def _agreement(self) -> Agreement:
         return Agreement(self.brokers, self._network)
 
     def _session(self) -> SqliteTree:
-        """Begins a session of the metadata tree, which also ends those of killed brokers."""
+        """Open a session of the metadata tree, which also expires the sessions of killed brokers."""
         return elections.session(self.directory, is_durable=self._given_directory is not None)
 
     def _wait(self, is_so: Callable[[ClusterView], bool], otherwise: str) -> None:
-        """Waits until it holds for all brokers that run."""
+        """Wait until the condition holds for all running brokers."""
         with self._session() as tree:
             self._agreement.wait(lambda: self._agreement.know(tree, is_so), otherwise)
 

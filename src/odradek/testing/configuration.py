@@ -1,4 +1,4 @@
-"""A test's configuration of the broker, as the texts that a server.properties would have."""
+"""The broker configuration of a test, as texts of a server.properties file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = {
     "metadata.log.dir": "directory=",
 }
 
-# A test has few groups and waits for each: a first member need not wait for others, and state topics are small.
+# A test has few groups and waits for each, so the initial rebalance delay is 0 and internal topics are small.
 _QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
@@ -30,7 +30,10 @@ _QUICK = {
 
 
 def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
-    """Returns the texts; keywords have '_' for '.'.  Raises ConfigError for keys that the broker sets itself."""
+    """Return the texts, with '_' in keywords replaced by '.'.
+
+    Raise ConfigError for keys that the broker sets itself.
+    """
     named = {**configs, **{name.replace("_", "."): value for name, value in keywords.items()}}
     for name in named:
         if name in _OURS:
@@ -39,7 +42,10 @@ def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[s
 
 
 def texts_of_all(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
-    """Returns the texts for each broker of a cluster.  Raises ConfigError for keys that the cluster sets itself."""
+    """Return the texts for each broker of a cluster.
+
+    Raise ConfigError for keys that the cluster sets itself.
+    """
     found = texts(configs, keywords)
     for name in ("broker.id", "node.id"):
         if name in found:

@@ -1,4 +1,4 @@
-"""What is on its way over a slow connection of a test's broker: it arrives later, and in its order."""
+"""Data in transit on a slow connection of a test's broker: it arrives later, in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class OnItsWay:
-    """One direction of a connection; `arrive` is called with each piece, some time after it was put here."""
+    """One direction of a connection; `arrive` is called with each piece after its delay."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, arrive: Callable[[bytes], None]) -> None:
         self._loop = loop
@@ -20,7 +20,7 @@ class OnItsWay:
         return bool(self._pieces)
 
     def put(self, data: bytes, seconds: float) -> None:
-        """Has data arrive after so long, but not before what was put here earlier."""
+        """Deliver data after a delay, but not before earlier pieces."""
         due = self._loop.time() + seconds
         if self._pieces:
             due = max(due, self._pieces[-1][0])
@@ -28,7 +28,7 @@ class OnItsWay:
         self._look_later()
 
     def hurry(self) -> None:
-        """Has all of it arrive now."""
+        """Deliver all data immediately."""
         self._arrive_until(float("inf"))
 
     def _look_later(self) -> None:

@@ -1,4 +1,4 @@
-"""The broker that a test holds: its life, its address, its topics.  docs/TESTING.md has the examples."""
+"""The broker of a test: its lifecycle, address and topics; docs/TESTING.md contains examples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from odradek.testing.reserved_port import HOST, Port
 
 
 class Broker(Lifetime):
-    """One broker in this process, on a thread and a loop of its own; for `with`, or `async with`.
+    """One broker in this process, on its own thread and event loop, for `with` or `async with`.
 
-    Configuration is that of a Kafka broker: `Broker(num_partitions=3)` or `Broker({"num.partitions": 3})`.  Without a
-    `directory` the data lies in a temporary one, which is removed at the end, and no write waits for the disk.  A
-    `directory` is kept, and written to as a broker in production writes.
+    The configuration is that of a Kafka broker: `Broker(num_partitions=3)` or `Broker({"num.partitions": 3})`. Without
+    a `directory` the data is in a temporary one, which is removed at the end, and writes are not synced to disk. A
+    given `directory` is kept and written as in production.
 
-    Methods block, for milliseconds, and may be called from any thread.  If the broker comes to an end by a failure of
-    its own, the next method that is called raises BrokerFailed, and the end of the `with` does.
+    Methods block for milliseconds and may be called from any thread. If the broker fails, the next method call raises
+    BrokerFailed, and so does the end of the `with` block.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Broker(Lifetime):
         port: int = 0,
         **keywords: Value,
     ) -> None:
-        """Raises ConfigError for what no broker of Kafka could be configured to."""
+        """Create a broker without starting it; raise ConfigError for an invalid configuration."""
         super().__init__()
         self.faults = Faults()
         self._texts = texts(configs, keywords)
@@ -52,13 +52,13 @@ class Broker(Lifetime):
         self._directory: Path | None = self._given_directory
         self._port: Port | None = None
         self._host: Host | None = None
-        self._settings(Path("nowhere"), port)  # What is wrong with the configuration is said here.
+        self._settings(Path("nowhere"), port)  # Raises errors of the configuration.
 
     # Address and directory.
 
     @property
     def address(self) -> str:
-        """The address as clients take it for bootstrap.servers; the same from the first start to the end."""
+        """Return the address for bootstrap.servers, the same from the first start to the end."""
         return f"{HOST}:{self.port}"
 
     bootstrap_servers = address
@@ -71,7 +71,7 @@ class Broker(Lifetime):
 
     @property
     def directory(self) -> Path:
-        """The folder with the data, in Kafka's own files: `directory / "orders-0"` is a partition."""
+        """Return the data directory in Kafka's own layout: `directory / "orders-0"` is a partition."""
         if self._directory is None:
             raise RuntimeError("a broker that was not started has no directory yet")
         return self._directory
@@ -83,9 +83,9 @@ class Broker(Lifetime):
     # Starting and stopping.
 
     def start(self) -> Self:
-        """Starts serving; after `stop` or `kill` with the same data on the same port.
+        """Start the broker; after `stop` or `kill` it has the same data and port.
 
-        Raises what keeps a broker from starting, each in words for a person: CannotListen, DirectoryInUse, ...
+        Raise the errors that prevent a start, with messages for users: CannotListen, DirectoryInUse, ...
         """
         if self._host is not None:
             raise RuntimeError("the broker is running")
@@ -108,14 +108,14 @@ class Broker(Lifetime):
         return self
 
     def stop(self) -> None:
-        """Stops as after SIGTERM: parked requests are answered, the logs are closed.  Does nothing if it is stopped."""
+        """Stop as after SIGTERM: answer parked requests and close the logs; do nothing if stopped."""
         host, self._host = self._host, None
         if host is not None:
             host.stop()
             host.check()
 
     def kill(self) -> None:
-        """Stops as kill -9 does: connections drop, nobody is answered, no log is closed; the next start recovers."""
+        """Stop as after kill -9: drop connections without answers or closed logs; the next start recovers."""
         host, self._host = self._host, None
         if host is not None:
             host.abandon()
@@ -126,39 +126,39 @@ class Broker(Lifetime):
         self.start()
 
     def close(self) -> None:
-        """Stops, gives the port back, and removes the directory if it is a temporary one.  `with` does it."""
+        """Stop, release the port, and remove a temporary directory; `with` calls this."""
         try:
             self.stop()
         finally:
             self._give_back()
 
     def check(self) -> None:
-        """Raises BrokerFailed if it has stopped by itself."""
+        """Raise BrokerFailed if the broker has failed."""
         if self._host is not None:
             self._host.check()
 
     # Topics.
 
     def create_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, Value] = NO_CONFIGS) -> None:
-        """Creates a topic; `partitions` None is `num.partitions` of the broker, which is 1 unless configured.
+        """Create a topic; `partitions` defaults to the broker's `num.partitions`, 1 unless configured.
 
-        Raises Refused, with the error code that a client would get.
+        Raise Refused with the error code that a client would get.
         """
         named = {key: text(value) for key, value in configs.items()}
         self._live().ask(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic.  Raises Refused."""
+        """Delete a topic, or raise Refused."""
         self._live().ask(partial(topics.delete_topic, name=name))
 
     def topics(self) -> list[str]:
         return self._live().ask(topics.names)
 
     def leaders(self, topic: str) -> list[int]:
-        """Returns who leads each partition as this broker knows it, -1 if nobody does.
+        """Return the leader of each partition known to this broker, -1 if there is none.
 
-        A client that is given one broker's address alone asks any it has heard of, as soon as it has.  Raises KeyError
-        if the broker knows no such topic.
+        A client with the address of only one broker uses any broker it learns of. Raise KeyError if the broker does not
+        know the topic.
         """
         return self._live().ask(partial(topics.leaders, name=topic))
 
@@ -180,10 +180,10 @@ class Broker(Lifetime):
         running.shell.wants_each = self.faults.is_armed
 
     def _new_loop(self) -> asyncio.AbstractEventLoop | None:
-        return None  # One like any other.
+        return None  # The default event loop.
 
     def _open_tree(self, path: Path, **options: Any) -> SqliteTree:
-        """Begins a session of the tree that brokers share."""
+        """Open a session of the metadata tree that brokers share."""
         return SqliteTree(path, **options)
 
     def _give_back(self) -> None:

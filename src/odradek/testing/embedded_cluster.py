@@ -1,4 +1,4 @@
-"""The cluster that a test holds: several brokers that elect a controller.  docs/TESTING.md has the examples."""
+"""The cluster of a test: several brokers that elect a controller; docs/TESTING.md contains examples."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from odradek.testing.configuration import NO_CONFIGS, Value
 from odradek.testing.embedded_member import Member, are_in_sync, has_topic, is_led_by, lacks_topic, topic_named
 from odradek.testing.network import NO_CUTS, Node, Partition, Shared, cuts_between
 
-Named = Member | int | Shared  # A broker, itself or its id, or the tree.
+Named = Member | int | Shared  # A broker, its id, or the tree.
 
 
 class Cluster(ClusterLife):
-    """Brokers 1, 2, 3 and so on in this process, each on a thread of its own; for `with`, or `async with`.
+    """Brokers 1, 2, 3 and so on in this process, each on its own thread, for `with` or `async with`.
 
-    All have the same configuration, which is given as to Broker.  Their data lies in a folder for each, below a
-    `directory` that is kept, or a temporary one; the metadata they share is beside them.  While a
-    broker is down, nobody leads the partitions that have no other replica.
+    All brokers have the same configuration, given as for Broker. Each has its own data folder in a `directory`, which
+    is kept, or in a temporary one. The shared metadata is in the same directory. While a broker is down, partitions
+    without another replica have no leader.
 
-    Methods block, and may be called from any thread.  If a broker comes to an end by a failure of its own, the next
-    method that is called raises BrokerFailed, and the end of the `with` does.
+    Methods block and may be called from any thread. If a broker fails, the next method call raises BrokerFailed, and so
+    does the end of the `with` block.
     """
 
     # The controller.
 
     @property
     def controller(self) -> Member:
-        """The broker that is the controller.  Waits until there is one, and every running broker knows it."""
+        """Return the controller, after waiting until there is one and every running broker knows it."""
         with self._session() as tree:
             return self._agreement.controller(tree)
 
     def move_controller(self) -> Member:
-        """Has another broker become the controller, and returns it.
+        """Make a different broker the controller and return it.
 
-        As is done with Apache Kafka under ZooKeeper, /controller is deleted: whoever is first to see that becomes the
-        controller.  If it is the same broker again, it is deleted again.
+        As with Apache Kafka under ZooKeeper, this deletes /controller, and the first broker to notice becomes the
+        controller. If this is the same broker again, /controller is deleted again.
         """
         with self._session() as tree:
             before = self._agreement.controller(tree)
@@ -52,28 +52,29 @@ class Cluster(ClusterLife):
     # Partitions.
 
     def partition(self, *sides: Named | Collection[Named], one_way: bool = False) -> Partition:
-        """Cuts brokers off from each other, and from the metadata tree, until it is healed; returns what heals it.
+        """Partition brokers from each other and the metadata tree until the returned partition is healed.
 
-        Who is on different sides can't reach each other, as in a network that drops packets: connections stay, to
-        connect takes until healed, and requests get no answer.  A side is a broker, or several, and may have `tree`
-        with it.  One side alone is cut off from all other brokers and from the tree.  Who is on no side reaches all.
+        Brokers on different sides can't reach each other, as in a network that drops packets: connections stay open,
+        new connections wait until the partition heals, and requests get no answer. A side is a broker or several,
+        optionally with `tree`. A single side is isolated from all other brokers and from the tree. Brokers on no side
+        reach all others.
 
-        One way: what the first side sends does not reach the others, while what they send reaches it.  Who can't
-        speak with the tree both ways has lost it.
+        With one_way, data of the first side does not reach the others, but their data reaches the first side. A broker
+        without two-way access to the tree has lost it.
 
-        Who is cut off from the tree is registered until `zookeeper.session.timeout.ms` is over.  Clients reach every
-        broker.  Raises ValueError.
+        A broker without the tree stays registered until `zookeeper.session.timeout.ms` expires. Clients reach every
+        broker. Raise ValueError for unknown brokers or invalid sides.
         """
         found = [frozenset(map(_node, _members(side))) for side in sides]
         return self._network.add(cuts_between(found, self._network.nodes, one_way=one_way), self._healed)
 
     def slow(self, *sides: Member | int | Collection[Member | int], seconds: float, one_way: bool = False) -> Partition:
-        """Slows the network between brokers, until it is healed; returns what heals it.
+        """Slow down the network between brokers; return the slowdown, which can be healed.
 
-        What brokers on different sides send to each other arrives so many seconds later, in its order: a request has
-        its answer twice as much later.  One side alone is slow to all other brokers.  One way: only what the first side
-        sends is slow.  Connections begun meanwhile take both ways.  Clients and the tree are not slowed.  Raises
-        ValueError.
+        Data between brokers on different sides arrives the given seconds later, in order; an answer takes twice the
+        delay. A single side is slow to all other brokers. With one_way, only data of the first side is delayed.
+        Establishing a new connection takes both delays. Clients and the tree are not slowed. Raise ValueError for
+        unknown brokers or invalid sides.
         """
         if not seconds > 0:
             raise ValueError(f"a slow network takes some time, not {seconds} s")
@@ -84,13 +85,13 @@ class Cluster(ClusterLife):
 
     @property
     def tree(self) -> Shared:
-        """The metadata tree that brokers share, for a side of `partition`: who loses it has lost ZooKeeper."""
+        """Return the metadata tree as a side of `partition`: a broker isolated from it has lost ZooKeeper."""
         return Shared.TREE
 
     def heal(self) -> None:
-        """Ends all partitions, and makes all of the network fast again.
+        """End all partitions and slowdowns.
 
-        Returns when every running broker is registered and knows of all, and of a leader for what they hold.
+        Return when every running broker is registered and knows all brokers and the leaders of their partitions.
         """
         self._network.clear()
         self._healed()
@@ -102,13 +103,13 @@ class Cluster(ClusterLife):
     # Replicas.
 
     def move_leader(self, topic: str, partition: int, to: Member | int) -> None:
-        """Has another of its replicas lead a partition; returns when every running broker knows.
+        """Make a different replica the leader of a partition, and return when every running broker knows.
 
-        The broker becomes the preferred one of its replicas, and is elected as such as soon as it is in sync: what
-        kafka-reassign-partitions with another order of the same brokers, and kafka-leader-election, do with Apache
-        Kafka.  The order is changed in the tree, which a controller reads when it is elected, so another one is.
+        The broker becomes the preferred replica and is elected as soon as it is in sync. With Apache Kafka,
+        kafka-reassign-partitions with a different replica order and kafka-leader-election have this effect. The order
+        is changed in the tree, which a controller reads only when it is elected, so a different controller is elected.
 
-        Raises ValueError if that broker has no replica or does not run.
+        Raise ValueError if the broker has no replica or does not run.
         """
         broker = self[to.id if isinstance(to, Member) else to]
         name = TopicPartition(TopicName(topic), partition)
@@ -124,16 +125,16 @@ class Cluster(ClusterLife):
                 self.move_controller()
 
             def leads() -> bool:
-                elections.elect_preferred(tree, name)  # Again, if it was not in sync for a moment.
+                elections.elect_preferred(tree, name)  # Repeated in case the broker was briefly out of sync.
                 return self._agreement.know(tree, is_led_by(broker.id, name))
 
             self._agreement.wait(leads, f"broker {broker.id} does not lead")
 
     @contextmanager
     def away(self, broker: Member | int, *, kill: bool = False) -> Iterator[Member]:
-        """Takes a broker away for a `with`, stopped or killed, and brings it back.
+        """Stop or kill a broker for the duration of a `with` block, then restart it.
 
-        At the end, also after an error, it is started; without one all replicas are in sync then.
+        The restart also happens after an error. Without an error, all replicas are in sync afterwards.
         """
         member = self[broker.id if isinstance(broker, Member) else broker]
         (member.kill if kill else member.stop)()
@@ -144,7 +145,7 @@ class Cluster(ClusterLife):
         self.await_in_sync()
 
     def await_in_sync(self) -> None:
-        """Waits until each partition has all of its replicas on running brokers in sync."""
+        """Wait until all replicas on running brokers are in sync."""
         with self._session() as tree:
             self._agreement.settle(tree)
             running = self._agreement.registered()
@@ -153,21 +154,22 @@ class Cluster(ClusterLife):
     # Topics.
 
     def create_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, Value] = NO_CONFIGS) -> None:
-        """Creates a topic, on the brokers that run; `partitions` None is `num.partitions`.
+        """Create a topic on the running brokers; `partitions` defaults to `num.partitions`.
 
-        Returns when every running broker knows it.  Raises Refused, with the error code that a client would get.
+        Return when every running broker knows it. Raise Refused with the error code that a client would get.
         """
-        self._settle()  # A partition that is given to a broker that has just been killed is not made before it is back.
+        # A partition assigned to a broker that was just killed is not created before the broker returns.
+        self._settle()
         creation = partial(Member.create_topic, name=name, partitions=partitions, configs=configs)
         controller = self._ask_controller(creation)
         made = controller.ask(lambda view: topic_named(view, name))
-        if made is not None:  # Nobody has deleted it yet.
+        if made is not None:  # It has not been deleted in the meantime.
             self._wait(partial(has_topic, made), f"not every broker knows topic {name}")
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic; no running broker knows it any more.  Raises Refused.
+        """Delete a topic and wait until no running broker knows it, or raise Refused.
 
-        A broker that is down deletes its partitions when it is back; until then no topic of that name can be created.
+        A stopped broker deletes its partitions after its restart; until then, no topic of that name can be created.
         """
         gone = self.controller.ask(lambda view: topic_named(view, name))
         self._ask_controller(partial(Member.delete_topic, name=name))
@@ -181,7 +183,7 @@ class Cluster(ClusterLife):
         return self.controller.topics()
 
     def _ask_controller(self, ask: Callable[[Member], None]) -> Member:
-        """Returns the controller that was asked."""
+        """Send a request to the controller, retry if it moved, and return the controller that handled it."""
         while True:
             controller = self.controller
             try:

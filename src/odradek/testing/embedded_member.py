@@ -1,4 +1,4 @@
-"""One broker of a test's cluster, a Broker that shares its metadata with others; and what a test asks of several."""
+"""One broker of a test cluster, which shares its metadata with others, and conditions on several."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ T = TypeVar("T")
 
 
 class Member(Broker):
-    """A broker of a cluster, with a life, an address, a directory and faults of its own.
+    """A broker of a cluster, with its own lifecycle, address, directory and faults.
 
-    Its `create_topic` and `delete_topic` ask this broker, which refuses them unless it is the controller; those of the
-    cluster ask the one that is.
+    `create_topic` and `delete_topic` send the request to this broker, which rejects it unless it is the controller. The
+    methods of the cluster send it to the controller.
     """
 
     def __init__(
         self, broker_id: BrokerId, texts: Mapping[str, str], metadata: Path, network: Network, *, is_durable: bool
     ) -> None:
-        """`metadata` is the cluster's directory, where the tree lies that its brokers share."""
+        """Create a broker; `metadata` is the cluster's directory, which contains the shared metadata tree."""
         self.id = broker_id
         self._network = network
         self._tree_link = TreeLink(network, broker_id)
@@ -50,7 +50,7 @@ class Member(Broker):
             super().kill()
 
     def broker_epoch(self) -> int:
-        """Returns the epoch of its registration, as it knows it."""
+        """Return the epoch of the broker's registration, as known to the broker."""
 
         async def asked(running: Running) -> int:
             return running.shell.broker.controlled.broker_epoch
@@ -58,7 +58,7 @@ class Member(Broker):
         return self._live().ask(asked)
 
     def ask(self, question: Callable[[ClusterView], T]) -> T:
-        """Asks a question of the cluster as this broker knows it now."""
+        """Evaluate a query on this broker's current view of the cluster."""
 
         async def asked(running: Running) -> T:
             return question(running.shell.broker.view)
@@ -80,7 +80,7 @@ class Member(Broker):
 
 
 def at_once(act: Callable[[Member], object], brokers: Sequence[Member]) -> None:
-    """Does something to all brokers, each in a thread.  Raises the first failure, with the others as notes."""
+    """Run an action on all brokers concurrently; raise the first failure, with the others as notes."""
     if not brokers:
         return
     with ThreadPoolExecutor(len(brokers), "odradek-testing-cluster") as pool:
@@ -97,7 +97,7 @@ def controlled_by(broker_id: BrokerId) -> Callable[[ClusterView], bool]:
 
 
 def are_led(alive: set[BrokerId]) -> Callable[[ClusterView], bool]:
-    """True of a view where every partition has a leader that one of these brokers could lead."""
+    """Return a condition that every partition with a live replica among these brokers has a leader."""
 
     def is_so(view: ClusterView) -> bool:
         partitions = [partition for topic in view.topics.values() for partition in topic.partitions]
@@ -107,12 +107,12 @@ def are_led(alive: set[BrokerId]) -> Callable[[ClusterView], bool]:
 
 
 def leaders_of_all(view: ClusterView) -> dict[Uuid, list[BrokerId]]:
-    """By the topics' ids."""
+    """Return the leaders of all partitions by topic id."""
     return {topic.id: [one.leader for one in topic.partitions] for topic in view.topics.values()}
 
 
 def are_in_sync(brokers: set[BrokerId], wanted: TopicPartition | None = None) -> Callable[[ClusterView], bool]:
-    """True of a view where the replicas that these brokers have, of one partition or of all, are in sync."""
+    """Return a condition that these brokers' replicas of one partition, or of all, are in sync."""
 
     def is_so(view: ClusterView) -> bool:
         return all(

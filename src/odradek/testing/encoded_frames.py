@@ -1,4 +1,4 @@
-"""Encoded messages as bytes, with slices of files read in, for tests that look into them."""
+"""Conversion of encoded messages to bytes, including slices of files, for tests that examine them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
 
 def frame_of(chunks: Iterable[Chunk] | None) -> bytes:
-    """Returns the whole frame, with its length."""
+    """Return the complete frame, including its length."""
     assert chunks is not None, "a request that gets an answer"
     return b"".join(chunk if isinstance(chunk, IN_MEMORY) else cast(FileBytes, chunk).read() for chunk in chunks)

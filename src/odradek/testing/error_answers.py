@@ -1,8 +1,8 @@
-"""Error answers as a broker gives them: for the topics that are meant, with the others served as ever.
+"""Injected error answers for some topics of a request, while the others are served normally.
 
-Most requests are parted: what is meant is refused as the API itself refuses it, the rest goes to the broker, and the
-two answers are put together.  Two kinds are served first and then spoilt: Fetch, whose session must get to know what
-the client believes to be in it, and Metadata, whose brokers a client needs whatever is wrong with a topic.
+Most requests are split. The affected part is refused as the API itself refuses it, the broker serves the rest, and the
+two answers are merged. Two APIs are served first and then modified: Fetch, because its session must match the client's
+view, and Metadata, because a client needs the brokers regardless of topic errors.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from odradek.wire.response import encode_response
 from odradek.wire.schema.api_keys import ApiKey
 
 Answer: TypeAlias = Encoded | Parked[Encoded]
-Answering: TypeAlias = Generator[Wait, Resumed, Answer]  # On the way to an answer: what is waited for, as in Steps.
+# Generator of an answer, which yields wait conditions as in Steps.
+Answering: TypeAlias = Generator[Wait, Resumed, Answer]
 Serve: TypeAlias = Callable[[Request], Answering]
 
 FETCH_ERROR_SINCE = 7
-# Errors that Fetch tells of the whole request, and not of a partition.
+# Errors that Fetch returns for the whole request, not for a partition.
 _OF_THE_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -42,7 +43,7 @@ _OF_THE_SESSION = frozenset(
 
 
 class ErrorAnswer:
-    """The answer to one request.  `serve` gives a request to the broker; `topic` None means all of it."""
+    """The answer to one request; `serve` passes a request to the broker, `topic` None means all topics."""
 
     def __init__(self, api: Api, call: Call, request: Request, body: Any, serve: Serve) -> None:
         self._api = api
@@ -52,7 +53,7 @@ class ErrorAnswer:
         self._serve = serve
 
     def make(self, code: ErrorCode, topic: str | None) -> Answering:
-        """Raises ConnectionAbortedError where an error can't be answered (acks 0)."""
+        """Return the error answer; raise ConnectionAbortedError if an error can't be returned (acks 0)."""
         key = self._api.key
         if key is ApiKey.FETCH and not (code in _OF_THE_SESSION and self._call.version >= FETCH_ERROR_SINCE):
             return (yield from self._served(lambda frame: self._spoilt_fetch(frame, code, topic)))
@@ -87,7 +88,7 @@ class ErrorAnswer:
         return merged(outcome)
 
     def _of_its_own(self, body: object) -> Request:
-        """Returns the request as a connection would hand it on, in bytes of its own."""
+        """Return the request as a connection would pass it on, with its own bytes."""
         asked = self._request
         chunks = encode_request(body, asked.api_version, asked.correlation_id, asked.client_id)
         (request,) = Connection().receive_data(frame_of(chunks))
@@ -100,7 +101,7 @@ class ErrorAnswer:
         outcome = yield from self._serve(self._request)
         if isinstance(outcome, Parked):
             if self._api.key is ApiKey.FETCH:
-                return spoil(outcome.then())  # An error is not waited for.
+                return spoil(outcome.then())  # An error is not delayed.
             return Parked(outcome.condition, outcome.deadline, lambda: spoil(outcome.then()))
         return spoil(outcome)
 
@@ -129,7 +130,7 @@ class ErrorAnswer:
         return encode_response(self._request, response)
 
     def _wanted(self, session_id: int) -> list[FetchKey]:
-        """Returns all that the client asked for, now or earlier in its session."""
+        """Return all partitions that the client requested, now or earlier in its session."""
         session = self._call.broker.sessions.find(session_id)
         if session is not None:
             return list(session.wanted)

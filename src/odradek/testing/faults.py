@@ -1,8 +1,8 @@
-"""Faults on demand: what a test asks for, which request gets it, and what has happened so far.
+"""Fault injection: the requested faults, the requests they match, and their history.
 
-A fault is for one API, and may be for one topic or for some clients; it hits the next `times` requests that match, one
-fault a request, the one that was asked for first.  The test's thread sets them while the broker's loop takes them, so
-all state is under one lock.  injection.py carries them out.
+A fault applies to one API, and optionally to one topic or some clients. It affects the next `times` matching requests,
+one fault per request, in the order of their creation. The test's thread adds faults while the broker's event loop takes
+them, so one lock protects all state. injection.py executes the faults.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Effect(Enum):
 
 
 class Seen(NamedTuple):
-    """One request that a fault has hit."""
+    """One request affected by a fault."""
 
     api: str
     client_id: str
-    topics: tuple[str, ...]  # Those that the request names, if any.
+    topics: tuple[str, ...]  # The topics that the request names, if any.
     fault: Fault
 
 
 class Fault:
-    """One fault.  As a context manager it ends with the block; `clear` ends it at any time."""
+    """One fault; as a context manager it ends with the block, and `clear` ends it at any time."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Fault:
 
     @property
     def count(self) -> int:
-        """How many requests it has hit."""
+        """Return the number of affected requests."""
         return sum(one.fault is self for one in self._faults.seen)
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Waits until it has hit all its `times`, or once if it has no end.  Raises TimeoutError."""
+        """Wait until the fault has occurred `times` times (once if unlimited), or raise TimeoutError."""
         self._faults.wait(self, seconds)
 
     def clear(self) -> None:
@@ -100,15 +100,15 @@ class Fault:
 
 
 class Faults:
-    """Every fault of one broker; they outlive its restarts.
+    """All faults of one broker, which outlive its restarts.
 
-    `times` None: until cleared.  `topic`: only requests that name it.  `client_id`: a client's own id, or a function
-    of it that says whether it is meant.  Names are Kafka's, in any spelling: "ListOffsets" or "list_offsets".
+    `times` None: until cleared. `topic`: only requests that name it. `client_id`: a client's id, or a predicate on it.
+    Names are Kafka's, in any spelling: "ListOffsets" or "list_offsets".
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._left: dict[Fault, int | None] = {}  # How often each may still happen, in the order they were asked for.
+        self._left: dict[Fault, int | None] = {}  # Remaining occurrences of each fault, in the order of creation.
         self._seen: list[Seen] = []
 
     def answer(
@@ -120,9 +120,9 @@ class Faults:
         topic: str | None = None,
         client_id: ClientId | None = None,
     ) -> Fault:
-        """Answers with this error instead of doing what was asked.
+        """Return this error without executing the request.
 
-        With a `topic` the request's other topics are served.  Raises ValueError for names that nobody knows.
+        With a `topic`, the other topics of the request are served. Raise ValueError for unknown names.
         """
         return self._add(api, Effect.ANSWER, times=times, topic=topic, client_id=client_id, error=error_named(error))
 
@@ -135,9 +135,9 @@ class Faults:
         topic: str | None = None,
         client_id: ClientId | None = None,
     ) -> Fault:
-        """Does what was asked at once, and answers so much later than otherwise.
+        """Execute the request immediately, but delay its answer.
 
-        Answers of one connection keep their order, so those behind it wait too.
+        Answers of one connection keep their order, so later answers are delayed too.
         """
         return self._add(api, Effect.DELAY, times=times, topic=topic, client_id=client_id, seconds=seconds)
 
@@ -150,27 +150,27 @@ class Faults:
         topic: str | None = None,
         client_id: ClientId | None = None,
     ) -> Fault:
-        """Closes the connection instead of answering.
+        """Close the connection instead of answering.
 
-        `after` False: nothing was done.  True: all was done, and the client can't know.
+        With `after` False, the request is not executed. With True, it is executed, but the client can't know.
         """
         effect = Effect.DROP_AFTER if after else Effect.DROP_BEFORE
         return self._add(api, effect, times=times, topic=topic, client_id=client_id)
 
     def clear(self) -> None:
-        """Removes all faults; what was seen is kept."""
+        """Remove all faults; the history is kept."""
         with self._changed:
             self._left.clear()
 
     @property
     def left(self) -> list[Fault]:
-        """Lists the faults that may still hit a request, in the order they were asked for."""
+        """Return the faults that may still occur, in the order of creation."""
         with self._changed:
             return list(self._left)
 
     @property
     def seen(self) -> list[Seen]:
-        """Lists what every fault has hit, in order, since the broker was made."""
+        """Return all occurrences of faults, in order, since the broker was created."""
         with self._changed:
             return list(self._seen)
 
@@ -207,17 +207,17 @@ class Faults:
                         f"not {fault.times or 1}"
                     )
 
-    # The loop's side.
+    # Called from the event loop.
 
     def is_armed(self, api_key: int) -> bool:
-        """True if a fault is armed for the API; cheap, as it is asked for every request and nearly always False."""
+        """Return whether a fault is armed for the API; called for every request, and cheap."""
         if not self._left:
             return False
         with self._changed:
             return any(fault.api == api_key for fault in self._left)
 
     def take(self, api_key: int, client_id: str, topics: Collection[str]) -> Fault | None:
-        """Returns the fault of this request, which counts as seen from here on; None if there is none."""
+        """Return the fault for this request and record it, or return None."""
         with self._changed:
             due = (one for one in self._left if one.api == api_key and one.matches(client_id, topics))
             fault = next(due, None)

@@ -1,7 +1,7 @@
-"""One broker on a loop of its own, in a thread of its own, as the test's thread sees it.
+"""A broker on its own event loop and thread, controlled from the test's thread.
 
-An error that escapes a callback there ends the process when `odradek serve` runs it.  Here the process is the user's:
-the broker stops as if it were killed, the error is logged, and `check` raises it in the test.
+Under `odradek serve`, an error that escapes a callback ends the process. Here the process belongs to the test: the
+broker stops as if it were killed, the error is logged, and `check` raises it in the test.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from odradek.coordination.sqlite import SqliteTree
 
 log = logging.getLogger(__name__)
 
-SECONDS_MAX = 60  # For any question to the loop; a test should end rather than hang.
+SECONDS_MAX = 60  # For any call to the event loop; a test should fail rather than hang.
 
 Result = TypeVar("Result")
 
 
 class BrokerFailed(RuntimeError):
-    """The broker stopped by itself, or does not do what it was told; `__cause__` says why."""
+    """The broker failed or does not respond; `__cause__` contains the reason."""
 
 
 class Host:
-    """Starting one raises what app/serve/building.start raises.  Then `stop` or `abandon`, once.
+    """A running broker; its constructor raises the errors of app/serve/building.start.
 
-    `prepare` is called on the loop before the first client is answered; a `loop` is new, and closed at the end.
+    Call `stop` or `abandon` once. `prepare` is called on the event loop before the first client is answered. A given
+    `loop` must be new and is closed at the end.
     """
 
     def __init__(
@@ -62,21 +63,21 @@ class Host:
             raise
 
     def check(self) -> None:
-        """Raises BrokerFailed if it stopped by itself."""
+        """Raise BrokerFailed if the broker has failed."""
         if self._failure is not None:
             raise BrokerFailed(f"the broker has stopped by itself: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
-        """Asks a question on the broker's loop and returns its answer.  Raises BrokerFailed."""
+        """Run a query on the broker's event loop and return its result, or raise BrokerFailed."""
         self.check()
         return self._ask(self._put(question))
 
     def stop(self) -> None:
-        """Stops cleanly; raises what went wrong with that, and is stopped nevertheless."""
+        """Stop cleanly; raise an error of the shutdown after the broker has stopped."""
         self._leave(Running.stop)
 
     def abandon(self) -> None:
-        """Stops as if the process were killed."""
+        """Stop as if the process were killed."""
         self._leave(Running.abandon)
 
     def _leave(self, way: Callable[[Running], Awaitable[None]]) -> None:
@@ -97,7 +98,7 @@ class Host:
         await abandoning
 
     def _ask(self, question: Coroutine[Any, Any, Result]) -> Result:
-        """Runs the question on the loop while the caller waits."""
+        """Run a coroutine on the event loop while the caller waits."""
         asked = asyncio.run_coroutine_threadsafe(question, self._loop)
         try:
             return asked.result(SECONDS_MAX)
@@ -124,11 +125,11 @@ class Host:
         self._thread.join(SECONDS_MAX)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handles an error that escaped a callback; app/serve/server says which of them is fatal."""
+        """Handle an error that escaped a callback, with the same rules as app/serve/server for fatal errors."""
         error = context.get("exception")
         is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
         if self._is_ending or self._failure is not None:
-            is_fatal = False  # It is over anyway.
+            is_fatal = False  # The broker is already stopping.
         log.log(logging.CRITICAL if is_fatal else logging.ERROR, "%s", context.get("message"), exc_info=error)
         if is_fatal:
             self._failure = error
@@ -136,7 +137,7 @@ class Host:
 
 
 async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels tasks: callers that still wait for an answer of a broker that is gone are told so."""
+    """Cancel all tasks, so that callers waiting for a stopped broker are notified."""
     tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()

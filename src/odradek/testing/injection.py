@@ -1,14 +1,14 @@
-"""Where faults happen: in the place of the shell's dispatch.
+"""Execution of faults, in place of the shell's dispatch.
 
     request ──> is a fault armed for its API? ── no ──> dispatch
                        │ yes, and it matches
                        ├── an error answer                     (error_answers)
-                       ├── dispatch, then its answer late      (Late)
-                       └── the connection closed: before dispatch, or when its answer is ready (Lost)
+                       ├── dispatch, then a late answer        (Late)
+                       └── close the connection: before dispatch, or when the answer is ready (Lost)
 
-A request with a fault is in steps, however it is served: what a thread or an event is waited for goes on as ever.
-An answer that is held back is a parked request with nothing to wait for but its deadline.  If the real one is parked
-too, that one is woken as ever and tells ours.
+A request with a fault runs in steps; threads and events that it waits for continue as usual. A delayed answer is a
+parked request whose only wake-up is its deadline. If the actual request is parked too, it is woken as
+usual and then wakes the delayed one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AFTERWARDS_MS = SECOND_MS
 
 
 class Injection:
-    """Takes the place of `shell.dispatch`, around the function that was there."""
+    """Replacement of `shell.dispatch` that wraps the original function."""
 
     def __init__(self, faults: Faults, shell: Shell) -> None:
         self.faults = faults
@@ -49,7 +49,7 @@ class Injection:
 
 
 class _Faulty:
-    """One request for whose API a fault is armed."""
+    """One request of an API with an armed fault."""
 
     def __init__(self, injection: Injection, peer: Peer, request: Request, now: Moment) -> None:
         self._faults = injection.faults
@@ -81,14 +81,14 @@ class _Faulty:
             raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped before it is handled")
         outcome = yield from self._served(self._request)
         if fault.effect is Effect.DELAY:
-            # Never early: some of the present millisecond has gone by.
+            # One millisecond is added because the current one has partly elapsed: the answer is never early.
             return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
         if isinstance(outcome, Parked):
             return Lost(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
 
     def _served(self, request: Request) -> Answering:
-        """Serves the request to its end: its steps are gone through, and what it staged is written."""
+        """Serve the request completely, including its steps and its staged writes."""
         outcome = self._dispatch(self._broker, self._peer, request, self._now)
         if not isinstance(outcome, list | Parked | Staged | None):
             outcome = yield from outcome
@@ -101,7 +101,7 @@ class _Faulty:
         if isinstance(outcome, Parked):
             return Late(self._shell, outcome, delay_ms).parked
         if outcome is None:
-            return None  # Nobody waits for an answer.
+            return None  # The request gets no answer.
         answer = outcome
         return Parked(Nothing(), self._shell.now().steady + delay_ms, lambda: answer)
 
@@ -116,12 +116,12 @@ class Nothing:
 
 
 class Late:
-    """The owner of a parked request whose answer is to leave `delay_ms` after it could have."""
+    """The owner of a parked request whose answer is sent `delay_ms` after it was ready."""
 
     def __init__(self, shell: Shell, inner: Parked[Encoded], delay_ms: int) -> None:
         self._shell = shell
         self._delay_ms = delay_ms
-        # The latest time at which it can come; brought forward when the real one is woken.
+        # The latest possible time; brought forward when the actual request is woken.
         self.parked = Parked(Nothing(), inner.deadline + delay_ms, inner.then)
         inner.owner = self
         shell.broker.lot.park(inner)
@@ -133,7 +133,7 @@ class Late:
         lot.park(self.parked)
 
     def send(self) -> None:
-        """Does nothing: the connection has nothing to send yet."""
+        """Do nothing: the connection has nothing to send yet."""
 
 
 class Breakable(Protocol):
@@ -143,7 +143,7 @@ class Breakable(Protocol):
 
 
 class Lost:
-    """The owner of a parked request whose connection is to be closed when the answer is ready."""
+    """The owner of a parked request whose connection is closed when the answer is ready."""
 
     def __init__(self, shell: Shell, inner: Parked[Encoded]) -> None:
         self._shell = shell
@@ -156,4 +156,4 @@ class Lost:
         cast(Breakable, self.parked.owner).break_off()
 
     def send(self) -> None:
-        """Does nothing: there is nothing to send."""
+        """Do nothing: there is nothing to send."""

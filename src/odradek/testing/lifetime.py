@@ -1,4 +1,4 @@
-"""The lifetime of what a test holds: for `with`, for `async with`, and ended with the process if nobody ends it."""
+"""Lifecycle of a test's broker or cluster, for `with` and `async with`, and closed at process exit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.testing.host import BrokerFailed
 
 
 class Lifetime:
-    """What `start` begins and `close` ends."""
+    """Base of objects with `start` and `close`."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -35,7 +35,7 @@ class Lifetime:
         except BrokerFailed as failed:
             if error is None:
                 raise
-            error.add_note(f"And {failed}")  # Most likely the reason of it.
+            error.add_note(f"And {failed}")  # The failure is probably the cause of the error.
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
@@ -52,7 +52,7 @@ class Lifetime:
         atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
-        """Closes what nobody closed; a forked process has the object, but not the broker."""
+        """Close the object if it is still open; a forked process has the object but not the broker."""
         if os.getpid() == self._process:
             with suppress(Exception):
                 self.close()

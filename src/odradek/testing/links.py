@@ -1,12 +1,12 @@
-"""The connections that a test's broker makes to others, which a partition cuts as a network that drops packets does.
+"""Outgoing connections of a test's broker, which a partition cuts like a network that drops packets.
 
     channel ── create_connection ──> LinkedLoop ──> Link ── write, later if slow, held back while cut ──> socket
     channel <── buffer_updated, later if slow ──── Link <── not read while cut ──────────────────────── socket
 
-Both directions are cut where the connection was made, below the broker's channels and above the socket; those who
-made none, as clients, are not touched.  To connect takes as long as the partition, or until who connects gives up.
-What was held back is sent when the partition is healed, unless its connection was closed before: then it is lost.
-Over a slow connection all arrives so much later, and to connect takes both ways.
+Both directions are cut at the connecting broker, below its channels and above the socket. Connections made by others,
+for example clients, are not affected. A new connection waits until the partition heals or the connecting broker gives
+up. Data held back is sent after healing, unless its connection was closed before: then it is lost. On a slow connection
+all data arrives later, and connecting takes the delays of both directions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LANDING_BYTES = 64 * KIB
 
 
 class LinkedLoop(uvloop.Loop):
-    """One broker's loop, whose connections to the other brokers of the network can be cut."""
+    """A broker's event loop, whose connections to other brokers can be cut."""
 
     def __init__(self, network: Network, broker: BrokerId) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class LinkedLoop(uvloop.Loop):
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **options: Any
     ) -> tuple[asyncio.BaseProtocol, asyncio.BaseProtocol]:
         peer = self._network.ports.get(port)
-        if peer is None:  # Nobody of this cluster.
+        if peer is None:  # Not a broker of this cluster.
             return await super().create_connection(protocol_factory, host, port, **options)
         while self._network.is_cut(self._broker, peer):
             await self._healed.wait()
@@ -60,12 +60,12 @@ class LinkedLoop(uvloop.Loop):
         return await super().create_connection(made, host, port, **options)
 
     def loses(self, peer: BrokerId) -> tuple[bool, bool]:
-        """Returns whether what is sent to the peer is lost, and what comes from it."""
+        """Return whether data to the peer is lost, and whether data from the peer is lost."""
         cuts = self._network.cuts
         return (self._broker, peer) in cuts, (peer, self._broker) in cuts
 
     def delays(self, peer: BrokerId) -> tuple[float, float]:
-        """Returns how many seconds later what is sent arrives at the peer, and what comes from it here."""
+        """Return the delays in seconds of data to the peer and of data from the peer."""
         delays = self._network.delays
         return delays.get((self._broker, peer), 0.0), delays.get((peer, self._broker), 0.0)
 
@@ -76,9 +76,9 @@ class LinkedLoop(uvloop.Loop):
         self._links.discard(link)
 
     def _partitioned(self) -> None:
-        """Waits, in another thread, until the cuts of now are in force."""
+        """Wait, on another thread, until the current cuts take effect."""
         is_done = threading.Event()
-        with suppress(RuntimeError):  # Its broker has just ended.
+        with suppress(RuntimeError):  # The broker has just stopped.
             self.call_soon_threadsafe(self._change, is_done)
         while not is_done.wait(LOOK_SECONDS) and not self.is_closed():
             pass
@@ -86,13 +86,13 @@ class LinkedLoop(uvloop.Loop):
     def _change(self, is_done: threading.Event) -> None:
         for link in list(self._links):
             link.change()
-        self._healed.set()  # Those who wait look again.
+        self._healed.set()  # Waiting connections check again.
         self._healed = asyncio.Event()
         is_done.set()
 
 
 class Link(asyncio.BufferedProtocol):
-    """One connection: the loop's protocol, and what the channel's protocol takes for its transport."""
+    """One connection: the event loop's protocol, and the transport of the channel's protocol."""
 
     def __init__(self, protocol: asyncio.BufferedProtocol, loop: LinkedLoop, peer: BrokerId) -> None:
         self._protocol = protocol
@@ -104,10 +104,10 @@ class Link(asyncio.BufferedProtocol):
         self._sent = OnItsWay(loop, self._leaves)
         self._received = OnItsWay(loop, self._arrives)
         self._unheard: list[bytes] = []
-        self._landing: bytearray | None = None  # Where what arrives later is received.
+        self._landing: bytearray | None = None  # Buffer for data that is delivered later.
 
     def change(self) -> None:
-        """Holds back and lets go what the cuts of now say."""
+        """Hold back or release data according to the current cuts."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -129,7 +129,7 @@ class Link(asyncio.BufferedProtocol):
         if not received_seconds:
             self._received.hurry()
 
-    # The channel's side.
+    # Called by the channel.
 
     def write(self, data: bytes | memoryview) -> None:
         seconds = self._loop.delays(self._peer)[0]
@@ -147,10 +147,10 @@ class Link(asyncio.BufferedProtocol):
             transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
-        """Returns everything else of the transport."""
+        """Return all other attributes of the transport."""
         return getattr(self._transport, name)
 
-    # The loop's side.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -1,8 +1,8 @@
-"""Who can't reach whom in a test's cluster.  links.py and tree_link.py see to it that they don't.
+"""Reachability between the nodes of a test cluster; links.py and tree_link.py enforce it.
 
-The nodes are the brokers and the tree that they share, which takes the place of ZooKeeper.  A partition is a set of
-cuts, each of one direction between two nodes; several partitions add up.  A slowness delays what is sent over such
-ways, and they add up, too.  Clients are no nodes: they reach all brokers.
+The nodes are the brokers and their shared metadata tree, which takes the place of ZooKeeper. A partition is a set of
+cuts, each in one direction between two nodes; several partitions are combined. A slowdown delays data in such
+directions; delays are added. Clients are not nodes: they reach all brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Shared(Enum):
 
 Node = BrokerId | Shared
 Side = frozenset[Node]
-Cut = tuple[Node, Node]  # What the first sends does not reach the second.
+Cut = tuple[Node, Node]  # Data of the first node does not reach the second.
 
 NO_CUTS: frozenset[Cut] = frozenset()
 Delays = Mapping[Cut, float]
@@ -32,9 +32,9 @@ NO_DELAYS: Delays = MappingProxyType({})
 
 
 class Partition:
-    """A partition, or a slow network, that is in force until `heal`, or the end of its `with`.
+    """A network partition or slowdown that lasts until `heal` or the end of its `with` block.
 
-    `delays` has by how many seconds what is sent arrives later.
+    `delays` contains the delay of each direction in seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Partition:
         self._healed = healed
 
     def heal(self) -> None:
-        """Mends what this partition has cut or slowed, and waits as `Cluster.heal` does; once more, it does nothing."""
+        """Heal this partition or slowdown and wait as `Cluster.heal` does; do nothing the second time."""
         if self._network.remove(self):
             self._healed()
 
@@ -59,27 +59,27 @@ class Partition:
         if error is None:
             self.heal()
         else:
-            self._network.remove(self)  # Whoever fails is not kept waiting, nor told of something else.
+            self._network.remove(self)  # A failing test neither waits nor gets a second error.
 
 
 class Network:
-    """All partitions of one cluster.  Its methods may be called from any thread."""
+    """All partitions of one cluster; its methods may be called from any thread."""
 
     def __init__(self, brokers: int) -> None:
         self.nodes: Side = frozenset((*map(BrokerId, range(1, brokers + 1)), Shared.TREE))
-        self.cuts = NO_CUTS  # Those of all partitions; replaced and never changed, so that it is read without the lock.
-        self.delays = NO_DELAYS  # Those of all, in the same way.
+        self.cuts = NO_CUTS  # The union of all partitions. It is replaced, never modified, so reading needs no lock.
+        self.delays = NO_DELAYS  # The sum of all delays, replaced in the same way.
         self.ports: dict[int, BrokerId] = {}
         self._partitions: list[Partition] = []
         self._ways: dict[Callable[[], None], None] = {}
         self._lock = threading.Lock()
 
     def is_cut(self, one: Node, other: Node) -> bool:
-        """True if nothing that needs an answer gets through between the two."""
+        """Return whether a cut in either direction prevents answers between the two nodes."""
         return (one, other) in self.cuts or (other, one) in self.cuts
 
     def add_way(self, changed: Callable[[], None]) -> None:
-        """Has `changed` called when the cuts have; it returns when they are in force."""
+        """Register `changed`, which is called after a change of cuts and returns when they take effect."""
         with self._lock:
             self._ways[changed] = None
 
@@ -88,7 +88,7 @@ class Network:
             self._ways.pop(changed, None)
 
     def add(self, cuts: frozenset[Cut], healed: Callable[[], None], delays: Delays = NO_DELAYS) -> Partition:
-        """Returns when it is in force; `healed` is called when it was healed by itself."""
+        """Add a partition and return it when it takes effect; `healed` is called after it is healed."""
         partition = Partition(self, cuts, healed, delays)
         with self._lock:
             self._partitions.append(partition)
@@ -96,7 +96,7 @@ class Network:
         return partition
 
     def remove(self, partition: Partition) -> bool:
-        """Returns False if it was not in force."""
+        """Remove a partition; return False if it was not active."""
         with self._lock:
             if partition not in self._partitions:
                 return False
@@ -118,14 +118,14 @@ class Network:
                     delays[way] += seconds
             self.delays = dict(delays)
             ways = list(self._ways)
-        for changed in ways:  # Without the lock, as each waits for another thread.
+        for changed in ways:  # Without the lock, because each call waits for another thread.
             changed()
 
 
 def cuts_between(sides: Sequence[Side], nodes: Side, *, one_way: bool) -> frozenset[Cut]:
-    """Returns what is cut between sides; one alone is cut off from all other nodes.  Raises ValueError.
+    """Return the cuts between sides; a single side is cut off from all other nodes.
 
-    One way: what the first side sends does not reach the others.
+    With one_way, data of the first side does not reach the others. Raise ValueError.
     """
     for side in sides:
         if unknown := side - nodes:

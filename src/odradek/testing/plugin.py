@@ -1,10 +1,10 @@
-"""The pytest plugin: a broker for the session and a topic for each test; and a cluster for a test that asks for one.
+"""The pytest plugin: a session-wide broker, a topic for each test, and a cluster on request.
 
     def test_orders(kafka, kafka_topic):
         Producer({"bootstrap.servers": kafka.address}).produce(kafka_topic, b"one")
 
-pytest loads this module in every session of every project that has Odradek installed.  It imports nothing that is not
-loaded already: the broker comes with the first fixture that asks for it.
+pytest loads this module in every session of every project that has Odradek installed. It therefore imports nothing that
+is not already loaded; the broker is imported by the first fixture that needs it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 INI = "kafka_configs"
 MARKER = "kafka_topic"
-NAME_CHARACTERS_MAX = 200  # Of the 249 that a topic's name may have.
+NAME_CHARACTERS_MAX = 200  # Of the maximum of 249 for a topic name.
 
-_SHARED: pytest.StashKey[Shared] = pytest.StashKey()  # There while the session has its broker.
+_SHARED: pytest.StashKey[Shared] = pytest.StashKey()  # Present while the session has its broker.
 _numbers = itertools.count(1)
 
 
@@ -41,13 +41,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_configs(pytestconfig: pytest.Config) -> Mapping[str, Any]:
-    """The broker's configuration.  Override it in a conftest.py, or set it in the ini file."""
+    """Return the broker's configuration; override it in conftest.py or set it in the ini file."""
     return dict(_pair(line) for line in pytestconfig.getini(INI))
 
 
 @pytest.fixture(scope="session")
 def kafka(kafka_configs: Mapping[str, Any], pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A broker in this process, for the whole session; under pytest-xdist each worker has its own."""
+    """Provide a broker in this process for the whole session; each pytest-xdist worker has its own."""
     from odradek.testing.embedded_broker import Broker
     from odradek.testing.shared import Shared
 
@@ -62,7 +62,7 @@ def kafka(kafka_configs: Mapping[str, Any], pytestconfig: pytest.Config) -> Iter
 
 @pytest.fixture
 def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic that only this test has; it is deleted afterwards."""
+    """Provide the name of a topic for this test only; it is deleted afterwards."""
     marker = request.node.get_closest_marker(MARKER)
     name = _topic_name(request.node.name)
     kafka.create_topic(name, *(() if marker is None else marker.args), **({} if marker is None else marker.kwargs))
@@ -76,7 +76,7 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def kafka_cluster(kafka_configs: Mapping[str, Any]) -> Iterator[Cluster]:
-    """Three brokers that only this test has, so that it may stop them."""
+    """Provide three brokers for this test only, which may stop them."""
     from odradek.testing.embedded_cluster import Cluster
 
     with Cluster(kafka_configs) as cluster:
@@ -87,11 +87,11 @@ def kafka_cluster(kafka_configs: Mapping[str, Any]) -> Iterator[Cluster]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """Keeps the faults that a fixture for several tests asks for, until it ends."""
+    """Keep the faults of a fixture with a wider scope than a test until it ends."""
     shared = request.config.stash.get(_SHARED, None)
     before = [] if shared is None else shared.broker.faults.left
     result = yield
-    shared = request.config.stash.get(_SHARED, None)  # The fixture may have asked for the broker.
+    shared = request.config.stash.get(_SHARED, None)  # The fixture may have started the broker.
     if shared is not None and fixturedef.scope != "function":
         shared.keep(fixturedef, before)
     return result
@@ -105,9 +105,10 @@ def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any], request: p
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Leaves the session's broker to the next test as this one found it.
+    """Restore the session's broker for the next test.
 
-    Faults of the test end before its fixtures do, which may need the broker, and those of the fixtures after them.
+    Faults of the test end before its fixtures are torn down, because fixtures may need the broker. Faults of these
+    fixtures end afterwards.
     """
     shared = item.config.stash.get(_SHARED, None)
     if shared is None:
@@ -128,9 +129,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 
 def _look_after(config: pytest.Config) -> str | None:
-    """Mends what the test has left of the session's broker; returns what it has to be told."""
+    """Undo changes of the test to the session's broker, and return a message if it was stopped."""
     shared = config.stash.get(_SHARED, None)
-    if shared is None:  # That was the last test.
+    if shared is None:  # This was the last test.
         return None
     shared.clear()
     complaint = shared.complaint()
@@ -147,6 +148,6 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _topic_name(test: str) -> str:
-    """Returns a topic name of the test's, with '-' for what may not be in it, and a number for runs and retries."""
+    """Return a topic name for a test, with '-' for invalid characters and a number for runs and retries."""
     plain = re.sub(r"[^a-zA-Z0-9._-]+", "-", test).strip("-.")
     return f"{plain[:NAME_CHARACTERS_MAX]}-{os.getpid()}-{next(_numbers)}"

@@ -1,9 +1,8 @@
-"""A port that stays ours while the broker on it is stopped.
+"""A port that stays reserved while its broker is stopped.
 
-A free port that is merely remembered may be another's when the broker comes back: the next bind to port 0 may get it,
-and a client that tries to reconnect to a free port on its own machine may even be given that port as its source and
-connect to itself.  A socket that is bound, but does not listen, keeps both away; as all of them have SO_REUSEADDR the
-broker's own can be bound beside it.
+A free port can be taken by another process before the broker restarts, because the next bind to port 0 may get it. A
+client that reconnects to a free local port may even get that port as its source port and connect to itself. A socket
+that is bound but not listening prevents both. All sockets have SO_REUSEADDR, so the broker can bind the same port.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ HOST = "127.0.0.1"
 
 
 class Port:
-    """A bound port; port 0 lets the system choose.  Raises OSError if it is in use."""
+    """A bound port; port 0 lets the system choose; raises OSError if the port is in use."""
 
     def __init__(self, number: int = 0) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Questions of the test to its own broker: past the sockets, so that no fault hits them, and through dispatch."""
+"""Requests of a test to its own broker through dispatch, without sockets and unaffected by faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def create_topic(running: Running, name: str, partitions: int | None, conf
 
 
 async def names(running: Running) -> list[str]:
-    """Returns the topics that somebody made, without those that coordinators keep for themselves."""
+    """Return the topics, without the internal topics of coordinators."""
     return sorted(running.shell.broker.view.topics.keys() - INTERNAL_TOPICS)
 
 
@@ -70,7 +70,7 @@ def _check(code: int, detail: str | None) -> None:
 
 
 async def _ask(running: Running, message: object, version: int, answer: type[Answer]) -> Answer:
-    """Returns the answer to one request."""
+    """Return the answer to one request."""
     shell, listener = running.shell, running.listeners[0]
     peer = Peer(listener.name, Endpoint(listener.name, listener.host, listener.port), None, "the test")
     told: asyncio.Future[Encoded] = shell.loop.create_future()
@@ -90,7 +90,7 @@ async def _ask(running: Running, message: object, version: int, answer: type[Ans
 
 
 class _PastFaults:
-    """The host of a conversation that no fault hits."""
+    """The host of a conversation that is unaffected by faults."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -101,4 +101,4 @@ class _PastFaults:
         return False
 
     def answered(self, request: Request, began: float) -> None:
-        """Does nothing: nobody counts."""
+        """Do nothing: requests are not counted."""

@@ -1,7 +1,7 @@
-"""Which topics a request names, and how to take one of them out of it.
+"""Topics named in a request, and removal of a topic from it.
 
-Requests list their topics in one field, their answers in another; entries are names, or have a name, an id, or both.
-Fetch goes by sessions besides: what a session holds is not named again.
+Requests contain their topics in one field, answers in another. Entries are names, or have a name, an id, or both. A
+Fetch session also contains topics that the request does not name again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.wire.schema.api_keys import ApiKey
 
 
 class Fields(NamedTuple):
-    """The fields that hold topics."""
+    """The fields that contain topics."""
 
     request: tuple[str, ...]
     response: str
@@ -40,7 +40,7 @@ _NAMES = ("name", "topic", "resource_name")
 
 
 def name_of(broker: Broker, entry: Any) -> str:
-    """Returns the topic of one entry; "" if nobody has it."""
+    """Return the topic name of one entry, or "" if it is unknown."""
     if isinstance(entry, str):
         return entry
     for field in _NAMES:
@@ -52,7 +52,7 @@ def name_of(broker: Broker, entry: Any) -> str:
 
 
 def topics_of(broker: Broker, api: ApiKey, body: Any) -> tuple[str, ...]:
-    """Returns the topics in the order of the request, each once."""
+    """Return the topics in the order of the request, without duplicates."""
     if api not in FIELDS:
         return ()
     entries = [entry for field in FIELDS[api].request for entry in getattr(body, field) or ()]
@@ -70,7 +70,7 @@ def _name(broker: Broker, topic: str | Uuid) -> str:
 
 
 def parted(broker: Broker, api: ApiKey, body: Any, topic: str) -> tuple[Any, Any]:
-    """Parts a request into one for this topic alone, and one for all the others."""
+    """Split a request into one for this topic and one for all others."""
     its, rest = copy.copy(body), copy.copy(body)
     for field in FIELDS[api].request:
         entries = getattr(body, field) or []

@@ -1,4 +1,4 @@
-"""What a test's cluster looks up in the metadata tree, and changes there as people do with Apache Kafka."""
+"""Queries and changes of the metadata tree by a test cluster, like those of a Kafka operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def session(directory: Path, *, is_durable: bool) -> SqliteTree:
 
 
 def controller(tree: Tree) -> BrokerId | None:
-    """Returns the broker that is elected, if one is."""
+    """Return the elected controller, or None."""
     try:
         return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
     except NoNode:
@@ -29,13 +29,13 @@ def controller(tree: Tree) -> BrokerId | None:
 
 
 def registered_epoch(tree: Tree, broker: BrokerId) -> int | None:
-    """Returns the epoch of a broker's registration, if it has any now."""
+    """Return the epoch of a broker's current registration, or None."""
     stat = tree.exists(layout.broker(broker))
     return None if stat is None else stat.czxid
 
 
 def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> None:
-    """Deletes /controller until another broker is elected.  Raises BrokerFailed."""
+    """Delete /controller until a different broker is elected, or raise BrokerFailed."""
     deadline = time.monotonic() + SECONDS_MAX
     while (elected := controller(tree)) is None or elected == before:
         check()
@@ -48,7 +48,7 @@ def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> No
 
 
 def replicas(tree: Tree, name: TopicPartition) -> tuple[BrokerId, ...]:
-    """Returns the replicas of a partition, the preferred one first; none if it is not there."""
+    """Return the replicas of a partition, the preferred one first, or an empty tuple if there is no topic."""
     try:
         topic = layout.decode_topic(tree.get(layout.topic(name.topic))[0])
     except NoNode:
@@ -57,7 +57,7 @@ def replicas(tree: Tree, name: TopicPartition) -> tuple[BrokerId, ...]:
 
 
 def prefer(tree: Tree, name: TopicPartition, broker: BrokerId) -> None:
-    """Makes a broker the first of a partition's replicas."""
+    """Make a broker the first of a partition's replicas."""
     path = layout.topic(name.topic)
     data, stat = tree.get(path)
     topic = layout.decode_topic(data)
@@ -67,7 +67,7 @@ def prefer(tree: Tree, name: TopicPartition, broker: BrokerId) -> None:
 
 
 def elect_preferred(tree: Tree, name: TopicPartition) -> None:
-    """Has the controller give a partition its preferred leader, and waits until it has looked at that."""
+    """Request a preferred leader election for a partition, and wait until the controller has handled it."""
     deadline = time.monotonic() + SECONDS_MAX
     path = layout.PREFERRED_REPLICA_ELECTION
     is_asked = False
@@ -75,12 +75,12 @@ def elect_preferred(tree: Tree, name: TopicPartition) -> None:
         if time.monotonic() > deadline:
             raise BrokerFailed(f"the controller has not elected a leader for {SECONDS_MAX} s")
         if not is_asked:
-            with suppress(NodeExists):  # That of somebody else, who is waited for.
+            with suppress(NodeExists):  # Another election is pending; wait for its end.
                 tree.create(path, layout.encode_partitions([name]))
                 is_asked = True
         time.sleep(LOOK_SECONDS)
 
 
 def is_free(tree: Tree, name: str) -> bool:
-    """True if no topic has the name, and none of it is left."""
+    """Return whether no topic has the name and no remains of one exist."""
     return tree.exists(layout.topic(TopicName(name))) is None

@@ -1,9 +1,10 @@
-"""The way of a test's broker to the metadata tree, which a partition cuts: the broker is one that has lost ZooKeeper.
+"""A broker's access to the metadata tree, which a partition cuts: the broker then has lost ZooKeeper.
 
-    cut ── calls wait ── two thirds of the session timeout ── SUSPENDED, calls fail ── the timeout: for others gone
-    healed ── before: calls go on ── CONNECTED ────────────────────────────────────── EXPIRED
+    cut ── calls wait ── two thirds of the session timeout ── SUSPENDED, calls fail ── the timeout: expired for others
+    healed ── before: calls continue ── CONNECTED ─────────────────────────────────── EXPIRED
 
-These are the times of ZooKeeper's clients, and so is that a broker hears of the end of its session when it is healed.
+These are the times of ZooKeeper's clients. As with ZooKeeper, a broker learns of its expired session when the partition
+heals.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from odradek.testing.network import Network, Shared
 
 
 class TreeLink:
-    """One broker's way to the tree, in all of its sessions."""
+    """One broker's access to the tree, in all of its sessions."""
 
     def __init__(self, network: Network, broker: BrokerId) -> None:
         self._network = network
@@ -37,12 +38,12 @@ class TreeLink:
         return self._cut_at is not None
 
     def is_lost(self, patience_seconds: float) -> bool:
-        """True if it has been cut for so long."""
+        """Return whether access has been cut for at least this time."""
         cut_at = self._cut_at
         return cut_at is not None and time.monotonic() - cut_at >= patience_seconds
 
     def cross(self, patience_seconds: float) -> None:
-        """Waits while it is cut.  Raises Unavailable when it has been for so long."""
+        """Wait while access is cut; raise Unavailable when it has been cut for this time."""
         with self._changed:
             while self._cut_at is not None:
                 left = self._cut_at + patience_seconds - time.monotonic()
@@ -52,7 +53,7 @@ class TreeLink:
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
-        """Keeps a broker that ends from waiting for the tree."""
+        """Prevent a stopping broker from waiting for the tree."""
         self._set_leaving(True)
         try:
             yield
@@ -74,7 +75,10 @@ class TreeLink:
 
 
 class LinkedTree(SqliteTree):
-    """A session of the tree over such a way: while it is cut nothing is asked, heard or said, no heartbeat either."""
+    """A session of the tree through a TreeLink.
+
+    While access is cut, the session sends and receives nothing, not even heartbeats.
+    """
 
     def __init__(
         self, path: Path, *, link: TreeLink, session_timeout_ms: int = SESSION_TIMEOUT_MS, durable: bool = True
@@ -115,7 +119,7 @@ class LinkedTree(SqliteTree):
         with self._lock:
             if not self._is_closed:
                 with self._read():
-                    pass  # Which finds out whether the session has ended.
+                    pass  # This detects an expired session.
                 self._is_suspended = False
                 self._tell(SessionState.CONNECTED)
 

@@ -1,1 +1,1 @@
-"""TLS under Kafka's names: ssl.* configurations become contexts of Python's ssl module, for brokers and clients."""
+"""TLS for brokers and clients: contexts of Python's ssl module from Kafka's ssl.* configurations."""

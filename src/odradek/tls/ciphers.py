@@ -1,4 +1,6 @@
-"""ssl.cipher.suites: Java uses the standard's names, OpenSSL its own for TLS 1.2.
+"""Cipher suites of ssl.cipher.suites: standard names as in Java, converted to OpenSSL's names.
+
+OpenSSL has its own names for TLS 1.2:
 
 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384   ECDHE-RSA-AES256-GCM-SHA384
 TLS_AES_256_GCM_SHA384                  the same; a suite of TLS 1.3
@@ -19,9 +21,9 @@ _TLS_13 = "TLSv1.3"
 
 
 def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
-    """Sets the cipher suites.  Raises TlsConfigError for one that is unknown, and for a choice among those of TLS 1.3.
+    """Set the cipher suites; raise TlsConfigError for unknown ones and for a subset of those of TLS 1.3.
 
-    A protocol without any suite in the list is switched off: it would otherwise be spoken with all of its suites.
+    A protocol without any suite in the list is disabled; otherwise it would be available with all of its suites.
     """
     suites = config.cipher_suites
     if not suites:
@@ -30,7 +32,7 @@ def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
     newer = [suite for suite in suites if suite in of_13]
     older = [_openssl_name(config, suite) for suite in suites if suite not in of_13]
     if newer and set(newer) != of_13 and context.maximum_version != ssl.TLSVersion.TLSv1_2:
-        # Python has no call for it before 3.15.
+        # Python before 3.15 has no function for it.
         raise TlsConfigError(
             f"{config.named(KEY)} names some suites of TLS 1.3 and not others, which can't be kept to here: name all "
             f"of {', '.join(sorted(of_13))}, or none of them."

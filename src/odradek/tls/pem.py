@@ -4,8 +4,8 @@
     MIIB...  (base64, in lines)
     -----END CERTIFICATE-----
 
-A properties file has them in one line, with blanks or nothing where the lines ended, so a block is written anew with
-lines as OpenSSL wants them.
+A properties file contains them in one line, with spaces or nothing between the original lines. Blocks are therefore
+reformatted with the lines that OpenSSL requires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 
 
 class Pem(NamedTuple):
-    """The blocks of a text, in their order; each ends with a line end."""
+    """The blocks of a text, in order; each ends with a newline."""
 
     certificates: tuple[str, ...]
     keys: tuple[str, ...]
@@ -29,7 +29,7 @@ class Pem(NamedTuple):
 
 
 def parse(text: str) -> Pem:
-    """Returns a text's certificates and keys; blocks of other kinds, and what is between blocks, are left out."""
+    """Return a text's certificates and keys; other blocks and the text between blocks are ignored."""
     certificates, keys = [], []
     for label, body in _BLOCK.findall(text):
         if label in _CERTIFICATES:
@@ -44,7 +44,7 @@ def is_encrypted(key: str) -> bool:
 
 
 def _block(label: str, body: str) -> str:
-    if ":" in body:  # The older format of encrypted keys has headers, which need their lines.
+    if ":" in body:  # The older format of encrypted keys has headers, which must stay on their own lines.
         lines = body.strip()
     else:
         data = "".join(body.split())

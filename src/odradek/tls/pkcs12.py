@@ -1,6 +1,6 @@
-"""PKCS12 stores, the standard format of Java's keytool and of OpenSSL, read by the library cryptography.
+"""PKCS12 stores, the standard format of Java's keytool and of OpenSSL.
 
-It is imported here only, when a store is read: PEM needs nothing beside Python.
+The library cryptography reads them. It is imported only when a store is read: PEM requires only Python.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parse(data: bytes, password: Secret | None, where: str, password_key: str) -> Pem:
-    """Returns the first key, its certificate with the chain behind it, then all others.  Raises TlsConfigError."""
+    """Return the first key, its certificate with the chain, then all others, or raise TlsConfigError."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -32,7 +32,7 @@ def parse(data: bytes, password: Secret | None, where: str, password_key: str) -
             f"{where} is encrypted in a way that is not read here: write it again with a newer keytool or openssl."
         ) from None
     except ValueError:
-        # The library's own text says no more, and must not say more.
+        # The library's own text contains no more information, and must not.
         problem = f"{password_key} does not open {where}" if password else f"{where} is not opened without a password"
         advice = "" if password else f", set {password_key}"
         raise TlsConfigError(f"{problem}{advice}, or it is no PKCS12 store.") from None
@@ -46,7 +46,7 @@ def parse(data: bytes, password: Secret | None, where: str, password_key: str) -
 
 
 def _chain(leaf: Certificate, others: Iterable[Certificate]) -> list[Certificate]:
-    """Orders the chain as a handshake wants it: the leaf, its issuer, that one's issuer; a store may have any order."""
+    """Return the chain in handshake order: the leaf, its issuer, and so on; a store may have any order."""
     by_subject = {each.subject: each for each in others}
     chain = [leaf]
     while (issuer := by_subject.get(chain[-1].issuer)) is not None and issuer not in chain:

@@ -1,10 +1,10 @@
-r"""The subject of a certificate as Kafka writes it: RFC 2253, as Java's X500Principal.getName() does.
+r"""The subject of a certificate as Kafka writes it: RFC 2253, as Java's X500Principal.getName().
 
     CN=client\, the first,OU=flights,O=Example,C=AT
 
-The most specific part comes first, which is the last in the certificate.  Attributes that RFC 2253 has no word for are
-written as their number with the bytes of their value: 1.2.840.113549.1.9.1=#1603612e62.  Python's own reading of the
-certificate forgets those bytes, so the few fields before the subject are passed over here.
+The most specific part, which is the last in the certificate, comes first. Attributes without a name in RFC 2253 are
+written as their number with the bytes of their value: 1.2.840.113549.1.9.1=#1603612e62. Python's own certificate parser
+loses those bytes, so this module parses the certificate and skips the few fields before the subject.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _WORDS = {
 }
 _ESCAPED = ',=+<>#;"\\'
 _VERSION_TAG = 0xA0
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString.  Java reads the bytes of each as UTF-8,
-# which of a BMPString makes another name than is meant; but it is the name that ACLs have.
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString. Java reads the bytes of each as UTF-8.
+# For a BMPString the result is not the intended name, but it is the name in ACLs.
 _READ_AS_UTF_8 = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 
-Element = tuple[int, memoryview, memoryview]  # Tag, content, and both with their length.
+Element = tuple[int, memoryview, memoryview]  # Tag, content, and the whole element including its length.
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """Returns the subject of a certificate, given as DER that OpenSSL has accepted."""
+    """Return the subject of a DER certificate that OpenSSL has accepted."""
     (_, outer, _) = next(_elements(memoryview(certificate)))
     (_, fields, _) = next(_elements(outer))
     parts = [part for part in _elements(fields) if part[0] != _VERSION_TAG]
-    subject = parts[4][1]  # Behind serial number, algorithm, issuer, validity.
+    subject = parts[4][1]  # After serial number, algorithm, issuer and validity.
     names = [_relative(content) for _, content, _ in _elements(subject)]
     return ",".join(reversed(names))
 
@@ -80,7 +80,7 @@ def _dotted(number: bytes) -> str:
 
 
 def _elements(data: memoryview) -> Iterator[Element]:
-    """Yields DER elements: tag, length, content; lengths of 128 and more take bytes of their own."""
+    """Yield DER elements: tag, length, content; lengths from 128 on take additional bytes."""
     while data:
         size, at = data[1], 2
         if size & 0x80:

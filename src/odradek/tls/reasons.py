@@ -1,7 +1,7 @@
-"""Why two sides did not come to speak TLS, in words for a log line or for a person at a client.
+"""Reasons for a failed TLS handshake, in words for a log line or for the user of a client.
 
-OpenSSL names what it met; who has to change something depends on the side that met it.  An alert is the other side's
-word: what it did not like of ours.
+OpenSSL names the detected error, but the side that must change something depends on the side that detected it. The
+other side sends an alert to describe its objection.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from typing import NamedTuple
 
-# OpenSSL's names for a first record that is not TLS.
+# OpenSSL's error names for a first record that is not TLS.
 _NO_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
 )
@@ -22,7 +22,7 @@ _NOTHING_COMMON = {
     "NO_SUITABLE_SIGNATURE_ALGORITHM": "no signature algorithm is enabled on both sides",
 }
 _WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
-# The other side's verdict on our certificate.
+# The other side's objections to our certificate.
 _VERDICTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust who issued it",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept it",
@@ -33,18 +33,18 @@ _VERDICTS = {
     "TLSV1_ALERT_DECRYPT_ERROR": "its signature does not hold",
     "TLSV1_ALERT_ACCESS_DENIED": "it denies access",
 }
-_OF_ANOTHER = (62, 64)  # OpenSSL's codes for a host name and an IP address; only a client looks for one.
+_OF_ANOTHER = (62, 64)  # OpenSSL's codes for a mismatched host name and IP address; only a client checks them.
 
 
 class _Side(NamedTuple):
-    """The words of one side for the other, where the two sides differ."""
+    """Texts of one side about the other, if the two sides differ."""
 
     not_trusted: str
     no_certificate: str
     refused: str
 
 
-# A server's log tells what a client did; a client's user is told what is wrong between him and a broker.
+# A server's log describes the client; a client's user reads about the connection to the broker.
 _SERVER = _Side(
     not_trusted="its certificate is not trusted",
     no_certificate="it has no certificate, and ssl.client.auth is required",
@@ -53,9 +53,9 @@ _SERVER = _Side(
 
 
 def of(error: ssl.SSLError, *, is_server: bool, server: str = "the broker", prefix: str = "") -> str:
-    """Returns the reason, in the words of the side that met it.
+    """Return the reason, in the words of the side that detected the error.
 
-    A client's words name the server, and its ssl.* keys with the prefix that they are written with.
+    A client's text names the server, and its ssl.* keys with the user's prefix.
     """
     side = _SERVER if is_server else _client(server, prefix)
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -73,7 +73,7 @@ def of(error: ssl.SSLError, *, is_server: bool, server: str = "the broker", pref
 
 
 def is_final(error: ssl.SSLError) -> bool:
-    """True if only another configuration, or another certificate, can help."""
+    """Return whether only a different configuration or certificate can help."""
     known = _WANTS_CERTIFICATE | _NO_TLS | _VERDICTS.keys() | _NOTHING_COMMON.keys()
     return isinstance(error, ssl.SSLCertVerificationError) or error.reason in known
 

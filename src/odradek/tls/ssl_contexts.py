@@ -1,7 +1,7 @@
-"""Contexts of Python's ssl module for servers and clients, and how they are made again when a file has changed.
+"""Contexts of Python's ssl module for servers and clients, recreated after a change of their files.
 
-Python's ssl reads a private key from a file only.  The file here is one in memory that has no name in any directory:
-nobody else finds it, and it is gone with its descriptor.
+Python's ssl module reads a private key only from a file. This module uses a file in memory without a name in any
+directory: other processes can't find it, and it disappears with its descriptor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.tls.tls_errors import TlsConfigError
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # How often files are looked at.
+LOOK_SECONDS = 1.0  # Interval between checks of the files.
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
@@ -33,7 +33,7 @@ _VERIFY = {
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """Makes a server's context.  Raises TlsConfigError."""
+    """Create a server's context, or raise TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _speak(context, config)
     own = stores.identity(config)
@@ -42,8 +42,8 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
             f"{config.named('ssl.keystore.location')} is not set: a listener that speaks TLS needs a certificate."
         )
     _load(context, own)
-    # A client that only writes and then closes has not read its tickets: its system would reset the connection, and
-    # what it wrote last would be lost.  Few clients of Kafka resume a session.
+    # A client that only writes and then closes has not read its session tickets. Its system would reset the connection,
+    # and the last data would be lost. Few Kafka clients resume a session.
     context.num_tickets = 0
     context.verify_mode = _VERIFY[config.client_auth]
     if config.client_auth is not ClientAuth.NONE:
@@ -59,7 +59,10 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Makes a client's context; without a truststore, the system's authorities are trusted.  Raises TlsConfigError."""
+    """Create a client's context; without a truststore, it trusts the system's authorities.
+
+    Raise TlsConfigError.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _speak(context, config, newest=config.protocol)
     context.check_hostname = config.checks_host_name
@@ -75,9 +78,9 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 class Contexts:
-    """The context that new connections get, made again once a file it was made from has changed.
+    """The context for new connections, recreated after a change of its files.
 
-    A new file that can't be used leaves the context as it was, with a line in the log.
+    If a new file can't be used, the context stays unchanged and an error is logged.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class Contexts:
         make: Callable[[TlsConfig], ssl.SSLContext],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Makes the first context.  Raises TlsConfigError."""
+        """Create the first context, or raise TlsConfigError."""
         self._config = config
         self._make = make
         self._clock = clock
@@ -98,7 +101,7 @@ class Contexts:
         now = self._clock()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
-            # Looked at before they are read: a change while we read is noticed the next time.
+            # Checked before they are read: a change during the read is noticed the next time.
             stamps = self._look()
             if stamps != self._stamps:
                 self._stamps = stamps
@@ -141,7 +144,8 @@ def _speak(context: ssl.SSLContext, config: TlsConfig, newest: str = "TLSv1.3") 
 
 def _trust(context: ssl.SSLContext, certificates: str, config: TlsConfig) -> None:
     where = config.named("ssl.truststore." + ("location" if config.truststore.location else "certificates"))
-    # Java trusts what is in a truststore as it is, also a server's own certificate, or an authority below another.
+    # Java trusts the certificates of a truststore directly, including a server's own certificate or an intermediate
+    # authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=certificates)
@@ -154,7 +158,7 @@ def _load(context: ssl.SSLContext, own: Identity) -> None:
     secret = own.key_password
 
     def password() -> str:
-        # OpenSSL would ask the terminal.
+        # OpenSSL would prompt on the terminal.
         return "" if secret is None else secret.reveal()
 
     with _in_memory((own.chain + own.key).encode("latin-1")) as path:
@@ -176,9 +180,9 @@ def _why_not(own: Identity, error: Exception) -> str:
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """Yields a path under which this process reads `data`, and which is gone afterwards."""
+    """Yield a temporary path from which this process can read `data`."""
     if not hasattr(os, "memfd_create"):
-        with tempfile.NamedTemporaryFile() as file:  # Nobody else may read it.
+        with tempfile.NamedTemporaryFile() as file:  # Only this user may read it.
             file.write(data)
             file.flush()
             yield file.name

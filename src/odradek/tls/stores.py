@@ -1,7 +1,7 @@
-"""From a store's configuration to the certificates and the key in it, as PEM.
+"""Certificates and keys of configured stores, as PEM.
 
-What a file is, its first bytes say: Java reads PKCS12 under the name JKS too, so a file is taken for what it is.  JKS
-itself is Java's own format and is refused, with the command that converts it.
+The first bytes determine the format of a file, because Java also reads PKCS12 stores with the type JKS. The JKS format
+itself is specific to Java and is rejected with the command that converts it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Identity:
     chain: str
     key: str = field(repr=False)
     key_password: Secret | None
-    where: str  # For errors.
+    where: str  # For error messages.
 
 
 def identity(config: TlsConfig) -> Identity | None:
-    """Returns this side's certificate and key; None if no keystore is given.  Raises TlsConfigError."""
+    """Return this side's certificate and key, or None without a keystore, or raise TlsConfigError."""
     store = config.keystore
     if not store.is_given:
         return None
@@ -52,7 +52,7 @@ def identity(config: TlsConfig) -> Identity | None:
 
 
 def trusted(config: TlsConfig) -> str | None:
-    """Returns the certificates that this side trusts; None if no truststore is given.  Raises TlsConfigError."""
+    """Return the trusted certificates, or None without a truststore, or raise TlsConfigError."""
     store = config.truststore
     if not store.is_given:
         return None

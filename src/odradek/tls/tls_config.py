@@ -1,7 +1,7 @@
-"""Kafka's ssl.* configurations as one frozen value, which pickles and hashes and shows no secret.
+"""Kafka's ssl.* configurations as one frozen value, which pickles, hashes and hides secrets.
 
-Names, types and defaults are Kafka's.  What would be less safe than it says is refused: a Java class for the TLS
-engine, protocols that nobody should speak, a PEM text that is not said to be one.
+Names, types and defaults are Kafka's. Settings that would be less safe than they claim are rejected: a Java class for
+the TLS engine, insecure protocols, and PEM text without the store type PEM.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from odradek.tls.tls_errors import TlsConfigError
 
 
 class ClientAuth(Enum):
-    """Whether a server asks its clients for a certificate, and whether they must have one."""
+    """A server's policy for client certificates: not requested, optional or required."""
 
     NONE = "none"
     REQUESTED = "requested"
     REQUIRED = "required"
 
 
-# Kafka's default type is JKS, and Java reads PKCS12 stores under that name too.
+# Kafka's default type is JKS, and Java also reads PKCS12 stores with that type.
 DEFAULT_STORE_TYPE = "JKS"
 STORE_TYPES = ("PEM", "PKCS12", "JKS")
 KNOWN_PROTOCOLS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
@@ -51,7 +51,7 @@ TEXTS = frozenset(
         "ssl.truststore.type",
     }
 )
-# These choose among parts of Java, or are rules for principals and dynamic changes that are not here.
+# These select parts of Java, or are rules for principals and dynamic changes that are not supported here.
 WITHOUT_EFFECT = frozenset(
     {
         "ssl.allow.dn.changes",
@@ -69,13 +69,13 @@ KEYS = SECRETS | TEXTS | {ENGINE_FACTORY}
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Where certificates come from: a file of a type, or PEM texts.  `kind` is keystore or truststore."""
+    """A source of certificates: a file of some type, or PEM texts; `kind` is keystore or truststore."""
 
     kind: str
     type: str = DEFAULT_STORE_TYPE
     location: str | None = None
     password: Secret | None = None
-    certificates: Secret | None = None  # The chain of a keystore, what a truststore trusts.
+    certificates: Secret | None = None  # The chain of a keystore, or the certificates that a truststore trusts.
     key: Secret | None = None
     key_password: Secret | None = None
 
@@ -86,7 +86,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names under which keys were written: with a prefix, all of them, or those in `prefixed`."""
+    """The names of keys as written by the user: with a prefix, for all keys or those in `prefixed`."""
 
     prefix: str = ""
     prefixed: frozenset[str] | None = None
@@ -97,7 +97,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """The ssl.* configuration of one listener or client; `names` tells how its keys were written."""
+    """The ssl.* configuration of one listener or client; `names` returns its keys as the user wrote them."""
 
     keystore: Store = Store("keystore")
     truststore: Store = Store("truststore")
@@ -110,7 +110,7 @@ class TlsConfig:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str], names: Names = Names()) -> TlsConfig:
-        """Parses ssl.* keys without a prefix; others are not looked at.  Raises TlsConfigError."""
+        """Parse ssl.* keys without a prefix and ignore others, or raise TlsConfigError."""
         written = _Written(texts, names)
         if written.text(ENGINE_FACTORY):
             raise TlsConfigError(
@@ -128,24 +128,24 @@ class TlsConfig:
         )
 
     def named(self, key: str) -> str:
-        """Returns the key as it was written."""
+        """Return the key as the user wrote it."""
         return self.names.of(key)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that this configuration is read from."""
+        """Return the files of this configuration."""
         return tuple(store.location for store in (self.keystore, self.truststore) if store.location)
 
 
 class _Written:
-    """The texts as somebody wrote them, with checked access."""
+    """The texts as the user wrote them, with checked access."""
 
     def __init__(self, texts: Mapping[str, str], names: Names) -> None:
         self._texts = texts
         self.named = names.of
 
     def text(self, key: str) -> str | None:
-        """Returns the key's text; None also for an empty text, as in Kafka for files and passwords."""
+        """Return the key's text; an empty text is None too, as in Kafka for files and passwords."""
         return self._texts.get(key, "").strip() or None
 
     def is_given(self, key: str) -> bool:
@@ -228,7 +228,7 @@ def _client_auth(written: _Written) -> ClientAuth:
 
 
 def _enabled_protocols(written: _Written) -> tuple[str, ...]:
-    """Returns the protocols to speak; an old file may name TLS 1.0 and 1.1, which are left out, as by today's Java."""
+    """Return the enabled protocols without TLS 1.0 and 1.1, which Java also ignores today."""
     key = "ssl.enabled.protocols"
     names = written.list(key) or SPOKEN_PROTOCOLS
     for name in names:
@@ -245,7 +245,7 @@ def _enabled_protocols(written: _Written) -> tuple[str, ...]:
 def _protocol(written: _Written) -> str:
     key = "ssl.protocol"
     name = written.text(key) or "TLSv1.3"
-    if name == "TLS":  # Java's word for any of them.
+    if name == "TLS":  # Java's name for any protocol.
         return "TLSv1.3"
     if name not in SPOKEN_PROTOCOLS:
         raise TlsConfigError(f"{written.named(key)} is {name!r}: it must be TLSv1.3 or TLSv1.2.")

@@ -1,12 +1,12 @@
-"""TLS without a socket: what was received goes in, what is to be sent comes out.
+"""TLS without a socket: received data goes in, data to send comes out.
 
-    session.receive(data)            bytes of the peer, as they came
-    session.read_into(view) -> n     what they said, until 0
-    session.write(data)              what we say
-    session.data_to_send()           records for the peer: ask after each of the others, also after TlsFailed
+    session.receive(data)            bytes from the peer, as received
+    session.read_into(view) -> n     decrypted data, until 0
+    session.write(data)              data to encrypt
+    session.data_to_send()           records for the peer: call it after each other method, also after TlsFailed
 
-Surprising: the certificate of a client is known only when the handshake is complete, and a client of TLS 1.3 takes it
-for complete before the server has looked at that certificate; a refusal comes to it with the first thing it reads.
+The certificate of a client is known only after the handshake is complete. A client of TLS 1.3 considers the handshake
+complete before the server has verified that certificate, so it receives a rejection with the first data it reads.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ READ_BYTES = 64 * 1024
 
 
 class Session:
-    """One connection's TLS, on the side of the server or of the client.
+    """The TLS state of one connection, as server or client.
 
-    Every method may raise TlsFailed, whose text is the reason, and raises nothing else; the connection is then to be
-    closed once `data_to_send` is out, which tells the peer.
+    Every method may raise TlsFailed, whose text is the reason, and no other error. The connection must then be closed
+    after `data_to_send` is sent, which notifies the peer.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Session:
         host_name: str | None = None,
         outgoing: ssl.MemoryBIO | None = None,
     ) -> None:
-        """Sessions of one thread may share `outgoing`, which never shrinks."""
+        """Create a session; those of one thread may share `outgoing`, which never shrinks."""
         self._is_server = is_server
         self._incoming, self._outgoing = ssl.MemoryBIO(), outgoing or ssl.MemoryBIO()
         self._to_send = b""
@@ -52,7 +52,7 @@ class Session:
             self._shake_hands()
 
     def receive(self, data: Buffer) -> None:
-        """Takes bytes from the socket."""
+        """Process bytes received from the socket."""
         self._check()
         if not self._has_received and data:
             self._has_received = True
@@ -63,7 +63,7 @@ class Session:
             self._shake_hands()
 
     def receive_eof(self) -> None:
-        """Notes that the peer sends nothing more.  Raises TlsFailed if it has not said so before, as TLS demands."""
+        """Record the end of the peer's data; raise TlsFailed without a preceding close alert, as TLS requires."""
         self._check()
         if not self.is_established:
             raise self._failed(TlsFailed(self.unfinished("left")))
@@ -72,19 +72,19 @@ class Session:
             raise self._failed(TlsFailed("it left without a word"))
 
     def read_into(self, view: bytearray | memoryview) -> int:
-        """Reads the next decrypted bytes into `view`; returns how many, 0 if there are none yet, or never will be."""
+        """Read decrypted bytes into `view` and return their number, 0 if there are none yet or none left."""
         self._check()
         if not self.is_established or self.has_peer_closed:
             return 0
         if not self._incoming.pending and not self._tls.pending():
-            return 0  # To ask would raise an exception, which takes longer than a small record.
+            return 0  # Reading would raise an exception, which takes longer than a small record.
         size = 0
         try:
-            size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed has the other read only.
+            size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed declares only the other overload.
         except ssl.SSLWantReadError:
             return 0
         except ssl.SSLZeroReturnError:
-            pass  # The peer's end, when we have said ours; before that the same is read as nothing.
+            pass  # The peer's end after our own close; before that, it is read as 0 bytes.
         except ssl.SSLError as error:
             raise self._failed(self._reason(error)) from None
         finally:
@@ -93,7 +93,7 @@ class Session:
         return size
 
     def read(self) -> bytes:
-        """Returns all decrypted bytes so far."""
+        """Return all available decrypted bytes."""
         parts = []
         space = bytearray(READ_BYTES)
         while size := self.read_into(space):
@@ -101,23 +101,23 @@ class Session:
         return b"".join(parts)
 
     def write(self, data: Buffer) -> None:
-        """Encrypts data.  Records are made at once: the caller bounds how much waits to be sent."""
+        """Encrypt data immediately; the caller limits the amount of data waiting to be sent."""
         self._check()
         assert self.is_established, "nothing is said before the handshake is complete"
         view = memoryview(data)
         try:
             while view:
-                view = view[self._tls.write(view) :]  # One record at a time.
+                view = view[self._tls.write(view) :]  # One record per call.
         except ssl.SSLError as error:
             raise self._failed(self._reason(error)) from None
         finally:
             self._collect()
 
     def close(self) -> None:
-        """Says that nothing more comes; `data_to_send` has the record that tells it."""
+        """Announce the end of our data; `data_to_send` then contains the close alert."""
         if self._failure is not None or not self.is_established:
             return
-        with suppress(ssl.SSLError):  # The peer has not said the same yet, and need not.
+        with suppress(ssl.SSLError):  # The peer has not sent its close alert yet, and need not.
             self._tls.unwrap()
         self._collect()
 
@@ -131,18 +131,18 @@ class Session:
 
     @property
     def subject(self) -> str | None:
-        """The subject of the peer's certificate, as Java writes it: CN=...; None if it has shown none."""
+        """Return the subject of the peer's certificate as Java writes it (CN=...), or None without one."""
         der = self._tls.getpeercert(binary_form=True) if self.is_established else None
         return None if der is None else distinguished_name(der)
 
     @property
     def spoken(self) -> str:
-        """The version and the cipher suite, for a log line."""
+        """Return the version and the cipher suite, for a log line."""
         cipher = self._tls.cipher()
         return f"{self._tls.version()} {cipher[0]}" if cipher is not None else "no TLS"
 
     def unfinished(self, what: str) -> str:
-        """Returns the reason for a log line if the handshake is not complete: the peer "left", or "stopped"."""
+        """Return the reason for an incomplete handshake for a log line: the peer "left" or "stopped"."""
         if self._has_received:
             return f"it {what} in the TLS handshake"
         return f"it {what} before it said anything"
@@ -159,7 +159,7 @@ class Session:
         self.is_established = True
 
     def _collect(self) -> None:
-        """Takes the records after each call of OpenSSL, so that none are left where the next session writes."""
+        """Collect the records after each call of OpenSSL, because the next session writes to the same buffer."""
         if self._outgoing.pending:
             self._to_send += self._outgoing.read()
 

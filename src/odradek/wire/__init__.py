@@ -1,1 +1,1 @@
-"""Bytes to messages and back, for every version of the protocol.  No I/O."""
+"""Encoding and decoding of messages, for every version of the protocol, without I/O."""

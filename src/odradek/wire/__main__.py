@@ -1,4 +1,4 @@
-"""python -m odradek.wire list | explain NAME VERSION"""
+"""The command python -m odradek.wire list | explain NAME VERSION."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ USAGE = "say `list`, or `explain NAME VERSION`, as in `python -m odradek.wire ex
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0, or 2 with one sentence on standard error."""
+    """Run a command and return the exit status: 0, or 2 with one sentence on standard error."""
     try:
         print(_answer(arguments), end="")
     except ValueError as error:
         print(f"odradek.wire: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        sys.stderr.close()  # The reader of our output has seen enough; so it is no failure.
+        sys.stderr.close()  # The reader of the output closed it early, which is not a failure.
     return 0
 
 

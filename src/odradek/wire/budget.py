@@ -1,15 +1,15 @@
-"""Bounds the memory of all half-received requests: what the connections of a broker hold above their small base.
+"""A memory bound for all partially received requests, above a small base for each connection.
 
-A connection takes more when its request outgrows its buffer.  If there is no room it waits, that is: its shell stops
-reading from the socket, and the peer's bytes stay with the peer.  Three rules keep that from becoming a deadlock:
+A connection takes more memory when its request outgrows its buffer. Without room it waits: its shell stops reading from
+the socket, and the peer's data stays with the peer. Three rules prevent a deadlock:
 
-    the oldest goes on     of the requests that have outgrown their buffers, the one that began first always gets room,
+    oldest first           among the requests that have outgrown their buffers, the oldest one always gets room,
                            so the bound may be exceeded by one request
-    what lies idle goes    a buffer without a request in it is given up as soon as somebody waits
-    the slow are let go    while somebody waits, whoever holds memory and brings next to nothing is disconnected:
-                           the time a request may take depends on its size, the rate at which it comes does not
+    idle buffers freed     a buffer without data is freed as soon as a connection waits
+    slow peers dropped     while a connection waits, a peer that holds memory but sends almost nothing is
+                           disconnected: the permitted time of a request depends on its size, the rate does not
 
-Without I/O and clock: the shell calls `look` from time to time.
+This module has no I/O and no clock: the shell calls `look` periodically.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from odradek.base.limits import RECEIVE_BUDGET_BYTES, RECEIVE_BYTES_PER_LOOK_MIN
 
 
 def _nothing() -> None:
-    """Is called where nobody asked to be told."""
+    """Do nothing; the default for callbacks that were not given."""
 
 
 class Share:
-    """One connection's part.  `on_room` is called when it need not wait any more, `on_too_slow` when it has to go.
+    """The share of one connection in the budget.
 
-    `let_go` is the connection's buffer's: give up what holds no bytes.
+    `on_room` is called when the connection no longer has to wait, `on_too_slow` when it must be closed. `let_go` is set
+    by the connection and frees a buffer without data.
     """
 
     def __init__(
@@ -35,14 +36,14 @@ class Share:
         on_room: Callable[[], None] = _nothing,
         on_too_slow: Callable[[], None] = _nothing,
     ) -> None:
-        self._budget = budget  # None: there is no bound.
+        self._budget = budget  # None means no bound.
         self.on_room = on_room
         self.on_too_slow = on_too_slow
         self.let_go: Callable[[], None] = _nothing
         self.held = 0
-        self.wanted = 0  # Bytes that the connection waits for, 0 if it does not wait.
+        self.wanted = 0  # Number of bytes that the connection waits for, 0 if it does not wait.
         self.received = 0  # Bytes since the last look.
-        self.was_seen = False  # The share held something at the last look.
+        self.was_seen = False  # The share held memory at the last look.
 
     @property
     def is_waiting(self) -> bool:
@@ -50,24 +51,27 @@ class Share:
 
     @property
     def is_over(self) -> bool:
-        """True if all connections together hold more than they should: none keeps what it does not need at once."""
+        """Return whether all connections together exceed the bound, so that none may keep unneeded memory."""
         return self._budget is not None and self._budget.held > self._budget.bytes_max
 
     def may_have(self, size: int) -> bool:
-        """Raises what is held to `size` if there is room at once; returns False if not, and nobody waits for it."""
+        """Increase the held memory to `size` if there is room now; otherwise return False without waiting."""
         return self._budget is None or self._budget.take_if_free(self, size)
 
     def needs(self, size: int) -> bool:
-        """Raises what is held to `size`; returns False if it has to wait: `on_room` is called once it was raised."""
+        """Increase the held memory to `size`; return False if the connection must wait for `on_room`."""
         return self._budget is None or self._budget.take_or_wait(self, size)
 
     def holds(self, size: int) -> None:
-        """Sets what is held to `size`, asked for or not: it may be less, or the bound of one that does not wait."""
+        """Set the held memory to `size` without asking for room.
+
+        The size may be smaller, or the limit of a connection that does not wait.
+        """
         if self._budget is not None and size != self.held:
             self._budget.holds(self, size)
 
     def request_done(self) -> None:
-        """Notes that the request was handled; what is still held is for the next one."""
+        """Record that the request was handled; memory still held is for the next request."""
         if self._budget is not None:
             self._budget.request_done(self)
 
@@ -79,13 +83,13 @@ class Share:
 
 
 class ReceiveBudget:
-    """The budget that all connections of a broker share."""
+    """The budget shared by all connections of a broker."""
 
     def __init__(self, bytes_max: int = RECEIVE_BUDGET_BYTES) -> None:
         self.bytes_max = bytes_max
         self.held = 0
         self._shares: dict[Share, None] = {}
-        self._outgrown: dict[Share, None] = {}  # Requests larger than their buffer was, the oldest first.
+        self._outgrown: dict[Share, None] = {}  # Requests larger than their initial buffer, oldest first.
 
     def join(self, on_room: Callable[[], None], on_too_slow: Callable[[], None]) -> Share:
         share = Share(self, on_room, on_too_slow)
@@ -120,7 +124,8 @@ class ReceiveBudget:
 
     def request_done(self, share: Share) -> None:
         share.wanted = 0
-        if self._outgrown.pop(share, share) is None:  # The share was among them: another one may be the oldest now.
+        # The share was among them, so a different one may be the oldest now.
+        if self._outgrown.pop(share, share) is None:
             self._serve_waiting()
 
     def leave(self, share: Share) -> None:
@@ -131,9 +136,9 @@ class ReceiveBudget:
         self._serve_waiting()
 
     def look(self, *, may_blame: bool = True) -> None:
-        """Frees idle buffers and, while a connection waits, disconnects slow peers; called from time to time.
+        """Free idle buffers and, while a connection waits, disconnect slow peers; called periodically.
 
-        Without `may_blame` no peer is slow: the broker could not have read meanwhile what they sent.
+        Without `may_blame` no peer is considered slow, because the broker was not able to read their data.
         """
         for share in list(self._shares):
             if not share.received:

@@ -1,4 +1,4 @@
-"""All message classes by API: from this list tools and tests find a class by its number or name."""
+"""All message classes by API, for lookup by number or name in tools and tests."""
 
 from __future__ import annotations
 

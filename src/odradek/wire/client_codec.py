@@ -1,4 +1,4 @@
-"""The client's side of framing: a message becomes the bytes of a request, the bytes of a frame become the answer.
+"""The client's side of framing: encoding of requests and decoding of answers.
 
 Request:  │ i32 length of the rest │ header │ body ...
 Answer:   │ i32 length of the rest │ i32 correlation id │ tagged fields (header v1) │ body ...
@@ -23,7 +23,7 @@ _pack_length = Struct(">i").pack_into
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Chunk]:
-    """Encodes a whole frame, cut where splices go.  Raises ValueError for what the version can't carry."""
+    """Encode a whole frame, split at splices; raise ValueError for values the version can't represent."""
     api_key = _api_key(type(message))
     header = RequestHeader(
         request_api_key=api_key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
@@ -40,7 +40,7 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
 
 
 def decode_response(cls: type[T], version: int, frame: Buffer) -> tuple[int, T]:
-    """Decodes a frame without its length to correlation id and message.  Raises Malformed."""
+    """Decode a frame without its length to correlation id and message, or raise Malformed."""
     header_version = response_header_version(_api_key(cls), version)
     header, at = reader(ResponseHeader, header_version)(frame, 0)
     return header.correlation_id, decode(cls, version, frame, at)

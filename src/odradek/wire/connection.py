@@ -1,19 +1,20 @@
-"""The server's side of one connection, without I/O: received bytes become requests, answers become bytes in order.
+"""The server's side of one connection without I/O: data to requests, and answers to data in order.
 
     net ──> get_buffer, buffer_updated ──> [Request, ...] ──> api
     net <── data_to_send               <── answer, in any order
 
-A frame, and the header in front of the body:
+A frame, with the header before the body:
 
 │ i32 size of the rest │ i16 api key │ i16 version │ i32 correlation id │ i16 length, -1 = null │ client id │
 │ tagged fields (flexible versions) │ body ...
 
-Requests are parsed where they were received, and their bodies are views of that place: they hold until the next
-get_buffer or receive_data.  One buffer is used again and again; a connection that nobody uses has none.  A frame that
-doesn't fit gets a larger one, which doubles as bytes arrive, so a length that lies costs its sender as much as us, and
-whose size is a share of what all connections may hold together (wire/budget.py): without room the connection
-`is_starved`, and is not to be read from until its share says so.  A bytearray with views can't be resized: a buffer is
-always replaced, never grown.
+Requests are parsed in the receive buffer. Their bodies are views of it, valid until the next get_buffer or
+receive_data. One buffer is reused; an idle connection has none. A frame that does not fit gets a larger buffer, which
+doubles as bytes arrive, so a false length costs its sender as much as this broker.
+
+The size of a larger buffer is part of the budget of all connections (wire/budget.py). Without room the connection
+`is_starved` and must not be read from until its share permits it. A bytearray with views can't be resized, so a buffer
+is always replaced, never grown.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ _unpack_length = Struct(">h").unpack_from
 
 FRONT_BYTES_MIN = 1024
 FRONT_READ_BYTES = 4 * 1024
-READS_PER_REVIEW = 64  # After so many the buffer is made as large as they needed it.
+READS_PER_REVIEW = 64  # After this many reads, the buffer size is adapted to their size.
 
-_NEVER = 1 << 15  # No version is that high.
-# The APIs whose every version has a client id in its header.
+_NEVER = 1 << 15  # No version is this high.
+# The APIs with a client id in the header of every version.
 _FLEXIBLE_FROM: dict[int, int] = {
     key: _NEVER if version is None else version
     for key, version in FLEXIBLE_FROM.items()
@@ -67,7 +68,7 @@ def _space(size: int) -> bytearray | Pages:
 
 
 class Connection:
-    """One connection.  Raises Malformed for bytes that are no request; requests before them come first (`failure`)."""
+    """One connection; it raises Malformed for an invalid request after returning those before (`failure`)."""
 
     def __init__(
         self,
@@ -75,40 +76,40 @@ class Connection:
         buffer_bytes: int = RECEIVE_BUFFER_BYTES_MIN,
         share: Share | None = None,
     ) -> None:
-        self.request_bytes_max = request_bytes_max  # May be raised when the peer has authenticated itself.
-        # Set when bytes were no request.  The call that finds them returns the requests before them if there are any;
-        # every later call raises it.  After the answers the connection is to be closed.
+        self.request_bytes_max = request_bytes_max  # May be increased after the peer has authenticated.
+        # Set when invalid bytes were received. The call that finds them returns the preceding requests, if any; every
+        # later call raises it. The connection must be closed after the answers are sent.
         self.failure: Malformed | None = None
         self._share = Share() if share is None else share
         self._share.let_go = self._let_go
         self._bytes_min = buffer_bytes
-        self._bytes_next = buffer_bytes  # What get_buffer makes it, when it is free to.
+        self._bytes_next = buffer_bytes  # The size of the buffer when get_buffer replaces it.
         self._use(bytearray())
         self._reads = self._peak_bytes = 0  # Since the last review.
-        self._is_looked_at = True  # By whoever handles the requests: nothing in the buffer is needed any more.
-        self._is_outgrown = False  # By a request that began in a smaller buffer.
-        self._read_bytes = RECEIVE_BUFFER_BYTES  # What a read may take beyond the request it completes.
-        self._start = 0  # Parsed up to here,
-        self._end = 0  # received up to here.
-        self._client_id_bytes = b""  # The last client id: a connection's requests all have the same.
+        self._is_looked_at = True  # All requests were handled, so no data in the buffer is needed.
+        self._is_outgrown = False  # By a request that started in a smaller buffer.
+        self._read_bytes = RECEIVE_BUFFER_BYTES  # Maximum size of a read beyond the request that it completes.
+        self._start = 0  # End of the parsed data,
+        self._end = 0  # and end of the received data.
+        self._client_id_bytes = b""  # The last client id, normally the same in all requests of a connection.
         self._client_id: str = ""
         self._next_request = 0
         self._next_answer = 0
-        self._early: dict[int, list[Chunk] | None] = {}  # Answers that wait for those before them.
+        self._early: dict[int, list[Chunk] | None] = {}  # Answers that wait for earlier ones.
         self._ready: list[Chunk] = []
 
     @property
     def in_flight(self) -> int:
-        """How many requests were handed out whose answers have not come, or wait for earlier ones."""
+        """Return the number of requests without a sent answer, including answers that wait for earlier ones."""
         return self._next_request - self._next_answer
 
     @property
     def is_starved(self) -> bool:
-        """True if the buffer is full of a request that is not whole, and the budget has no room for more of it."""
+        """Return whether the buffer is full with a partial request and the budget has no room for more."""
         return self._share.wanted > 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Returns space for received bytes, never empty.  Bodies handed out before are void from here on."""
+        """Return non-empty space for received bytes; this invalidates the bodies of earlier requests."""
         if self.failure is not None:
             raise self.failure
         if self._start == self._end:
@@ -121,12 +122,12 @@ class Connection:
         if self._end == len(self._buffer):
             self._move(self._outgrown_bytes())
         end = self._end
-        # Not much more than the request that is on its way, even where there is room: see limits.
+        # Not much more than the pending request, even if there is room: see limits.
         known = end if end < _SIZE_BYTES else max(end, _SIZE_BYTES + int(_unpack_size(self._buffer, 0)[0]))
         return self._view[end : known + self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> list[Request]:
-        """Returns the requests that are complete now that `nbytes` were put into the buffer.  Raises Malformed."""
+        """Return the requests completed by `nbytes` bytes put into the buffer, or raise Malformed."""
         if self.failure is not None:
             raise self.failure
         self._end += nbytes
@@ -150,10 +151,10 @@ class Connection:
         return requests
 
     def front(self) -> Request | None:
-        """Returns the request of which only the front is there, with that part of its body; `size` is the frame's.
+        """Return the partially received request, with the available part of its body.
 
-        Returns None if there is none, or no plain one.  The request is not handed out by this: its rest is received
-        here, or somewhere else after `set_aside`.
+        `size` is the size of the frame. Return None if there is no such request or it is not plain. The request is not
+        handed out yet: its rest is received here, or elsewhere after `set_aside`.
         """
         buffer, view, at, end = self._buffer, self._view, self._start, self._end
         if end - at < FRONT_BYTES_MIN:
@@ -172,24 +173,27 @@ class Connection:
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes are missing of the request of which a part is there."""
+        """Return the number of missing bytes of a partially received request."""
         if self._end - self._start < _SIZE_BYTES:
             return 0
         return _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0]) - (self._end - self._start)
 
     def set_aside(self) -> bytes:
-        """Hands out the request that `front` gave, whose rest comes elsewhere; returns what was received of it."""
+        """Hand out the request of `front`, whose rest is received elsewhere, and return its received part."""
         received = bytes(self._view[self._start : self._end])
         self._next_request += 1
         self._start = self._end = 0
-        self._read_bytes = FRONT_READ_BYTES  # The next one may be like it.
+        self._read_bytes = FRONT_READ_BYTES  # The next request may be similar.
         self._is_outgrown = False
         self._share.holds(max(len(self._buffer) - self._bytes_min, 0))
         self._share.request_done()
         return received
 
     def hand_back(self, parts: Sequence[Buffer], size: int) -> list[Request]:
-        """Takes back a request that was set aside, of `size` bytes, as far as it was received; its rest comes here."""
+        """Take back the received parts of a request that was set aside; the rest is received here.
+
+        `size` is the size of the whole request.
+        """
         self._next_request -= 1
         self._use(_space(size))
         self._is_outgrown = True
@@ -200,7 +204,7 @@ class Connection:
         return self.buffer_updated(at)
 
     def all_looked_at(self) -> None:
-        """Notes that every request handed out so far was handled: their bytes may go."""
+        """Record that all requests handed out so far are handled, so that their bytes can be freed."""
         self._is_looked_at = True
         if self._is_outgrown and (self._start or not self._end):
             self._is_outgrown = False
@@ -209,15 +213,15 @@ class Connection:
             self._share.request_done()
 
     def leave(self) -> None:
-        """Frees the buffer, as nothing will be received any more: now, and not when the garbage is collected."""
+        """Free the buffer immediately instead of at garbage collection, because no more data is received."""
         if self.failure is not None:
-            self.failure.__traceback__ = None  # A traceback holds the frames that it came through, and they hold this.
+            self.failure.__traceback__ = None  # A traceback refers to its frames, and these refer to this object.
         self._share.leave()
         self._start = self._end = 0
         self._use(bytearray())
 
     def receive_data(self, data: Buffer) -> list[Request]:
-        """Copies received bytes into the buffer, and returns the requests that are complete now.  Raises Malformed."""
+        """Copy received bytes into the buffer and return the completed requests, or raise Malformed."""
         space = self.get_buffer()
         if len(data) > len(space):
             self._move(self._end - self._start + len(data))
@@ -226,7 +230,7 @@ class Connection:
         return self.buffer_updated(len(data))
 
     def answer(self, request: Request, chunks: list[Chunk] | None) -> None:
-        """Takes the whole frame that answers `request`, or None if it gets no answer (acks 0).  Once per request."""
+        """Accept the answer frame of `request`, or None for no answer (acks 0); call this once per request."""
         sequence = request.sequence
         if sequence != self._next_answer:
             assert sequence > self._next_answer and sequence not in self._early, f"{request} is answered twice"
@@ -242,7 +246,7 @@ class Connection:
         self._next_answer = sequence
 
     def data_to_send(self) -> list[Chunk]:
-        """Returns every answer whose turn has come, in the order of the requests; each is returned once."""
+        """Return all answers that can be sent, in the order of the requests; each is returned once."""
         ready, self._ready = self._ready, []
         return ready
 
@@ -255,7 +259,7 @@ class Connection:
         self._share.holds(max(size - self._bytes_min, 0))
 
     def _filled(self, requests: int) -> None:
-        """Makes or asks for a larger buffer, if need be, after a read that filled it."""
+        """Increase the buffer, or request an increase, after a read that filled it, if necessary."""
         size = len(self._buffer)
         if self._end - self._start == size:
             if self.failure is None:
@@ -267,7 +271,7 @@ class Connection:
                 self._bytes_next = larger
 
     def _review(self) -> None:
-        """Makes the next buffer smaller if it is much larger than anything that came since the last review."""
+        """Shrink the next buffer if it is much larger than all data since the last review."""
         if self._peak_bytes <= self._bytes_next // 4:
             self._bytes_next = max(self._bytes_next // 2, self._bytes_min)
         self._reads = self._peak_bytes = 0
@@ -279,7 +283,7 @@ class Connection:
             self._bytes_next = self._bytes_min
 
     def _move(self, size: int) -> None:
-        """Puts what is not parsed yet to the front of a buffer of `size` bytes, or more if it needs them."""
+        """Move the unparsed data to the front of a buffer of at least `size` bytes."""
         rest = self._view[self._start : self._end]
         size = max(size, len(rest))
         if size == len(self._buffer):
@@ -290,9 +294,9 @@ class Connection:
         self._start, self._end = 0, len(rest)
 
     def _outgrown_bytes(self) -> int:
-        """Returns the next size of a buffer that is full of one frame's beginning.
+        """Return the next size of a buffer that is full with a partial frame.
 
-        That is the frame's own if it is large, as such a buffer is not used again.
+        For a large frame this is the size of the frame, because such a buffer is not reused.
         """
         doubled = 2 * self._end
         if doubled <= RECEIVE_BUFFER_KEPT_BYTES_MAX:
@@ -300,14 +304,14 @@ class Connection:
         return min(doubled, _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0]))
 
     def _parse(self, requests: list[Request]) -> None:
-        """Appends every whole request and moves past it, up to one that isn't whole."""
+        """Append every whole request and advance past it, up to the first partial one."""
         self._parse_plain(requests)
         while self._end > self._start and (request := self._parse_one()) is not None:
             requests.append(request)
             self._parse_plain(requests)
 
     def _parse_plain(self, requests: list[Request]) -> None:
-        """Does what _parse does for plain requests, which are nearly all; stops at the first that is not plain."""
+        """Parse plain requests, which are nearly all requests, up to the first that is not plain."""
         buffer, view, at, end = self._buffer, self._view, self._start, self._end
         size_max, sequence = self.request_bytes_max, self._next_request
         known, known_text, known_bytes = self._client_id_bytes, self._client_id, len(self._client_id_bytes)
@@ -342,7 +346,7 @@ class Connection:
         self._client_id_bytes, self._client_id = known, known_text
 
     def _parse_one(self) -> Request | None:
-        """Returns the next request, plain or not, or None if it isn't whole.  Raises Malformed."""
+        """Return the next request, plain or not, or None if it is partial, or raise Malformed."""
         at = self._start
         if self._end - at < _SIZE_BYTES:
             return None
@@ -367,17 +371,17 @@ class Connection:
 
 
 class _HeaderEnd:
-    """What follows the correlation id, parsed as far as it goes."""
+    """The part of the header after the correlation id, parsed as far as possible."""
 
     def __init__(self, rest: memoryview) -> None:
         self.client_id: str | None = None
         self.rest = rest
 
     def parse(self, api_key: int, api_version: int) -> None:
-        """Parses the rest of a header.  Raises Malformed.
+        """Parse the rest of a header, or raise Malformed.
 
-        It does not raise for an API that nobody knows, nor for ApiVersions: its newest header may not be ours, and the
-        client is to be told so (KIP-511).  There the body is all that isn't understood.
+        Unknown APIs and ApiVersions do not raise an error: the newest header of ApiVersions may be unknown here, and
+        the client needs an answer that says so (KIP-511). For these, the body is everything that could not be parsed.
         """
         try:
             version = request_header_version(api_key, api_version)

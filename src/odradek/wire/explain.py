@@ -1,4 +1,4 @@
-"""What a message looks like in one version, for people: the layout as a grammar, and the code generated from it."""
+"""Description of a message in one version: its layout as a grammar, and the generated code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME_WIDTH = 42
 
 
 def catalog_text() -> str:
-    """Returns one line per API: number, name, versions, the first flexible one."""
+    """Return one line per API: number, name, versions, first flexible version."""
     lines = [f"{'key':>3}  {'API':<{_NAME_WIDTH}}{'versions':<10}flexible from"]
     for key, (request, _) in APIS.items():
         schema = schema_of(request)
@@ -27,7 +27,7 @@ def catalog_text() -> str:
 
 
 def classes_named(name: str) -> tuple[type, ...]:
-    """Finds both messages of an API, or the one message of that name, in any case.  Raises ValueError for others."""
+    """Return the messages of an API, or one message, by name, in any case; raise ValueError if unknown."""
     wanted = name.casefold()
     for key, pair in APIS.items():
         if key.title.casefold() == wanted:
@@ -39,7 +39,10 @@ def classes_named(name: str) -> tuple[type, ...]:
 
 
 def explain(name: str, version: int) -> str:
-    """Returns layout, reader and writer of an API's messages, or of one message.  Raises ValueError for a bad name."""
+    """Return layout, reader and writer of an API's messages or of one message.
+
+    Raise ValueError for an unknown name.
+    """
     return "\n\n".join(_explained(cls, version) for cls in classes_named(name))
 
 

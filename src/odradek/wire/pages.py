@@ -1,6 +1,7 @@
-"""A large buffer, taken straight from the system and given back: the allocator keeps much of what it gets back.
+"""A large buffer allocated from the system and returned to it.
 
-Not in a room that is compiled: a compiled class can not inherit from one that is written in C.
+The allocator would keep much of what is freed. This module is not compiled: a compiled class can't inherit from a class
+written in C.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""One request as the connection hands it on, with a parsed header and the body as bytes."""
+"""One request with a parsed header and an encoded body."""
 
 from __future__ import annotations
 
 
 class Request:
-    """One request.  `body` lies in the receive buffer: writable, and valid until the connection is given more bytes.
+    """One request.
 
-    `size` counts the whole frame with its length.  `sequence` is the place in the connection's order of answers.  Key
-    and version are what the peer said; nobody has looked yet whether they exist.
+    `body` is a writable view of the receive buffer, valid until the connection receives more data. `size` counts the
+    whole frame including its length. `sequence` is the position in the connection's order of answers. Key and version
+    are the peer's values and are not validated yet.
     """
 
     def __init__(  # noqa: PLR0917 (as many as a header has)

@@ -1,4 +1,4 @@
-"""An answer as the bytes of its frame, cut where file bytes go.
+"""Encoding of an answer frame, split at file slices.
 
 │ i32 length of the rest │ i32 correlation id │ 0 (no tagged fields; only header v1) │ body ...
 """
@@ -14,18 +14,19 @@ from odradek.wire.schema.compile import Writer, writer
 from odradek.wire.schema.primitives import Chunk, Splices
 from odradek.wire.schema.schema import schema_of
 
-COPIED_BYTES_MAX = 1024 * 1024  # A bytearray has room to grow, and what is sent needs none; but copying takes time.
+# A bytearray has spare capacity, which is wasted while the data waits to be sent. Copying avoids this but takes time.
+COPIED_BYTES_MAX = 1024 * 1024
 
 _pack_front = Struct(">ii").pack_into
-_ROOM_FOR_HEADER = (bytes(8), bytes(9))  # By header version; the ninth byte counts no tagged fields.
+_ROOM_FOR_HEADER = (bytes(8), bytes(9))  # By header version; the ninth byte is the number of tagged fields, 0.
 
 _WAYS: dict[tuple[type, int], tuple[Writer[object], bytes]] = {}
 
 
 def encode_response(request: Request, message: object) -> list[Chunk]:
-    """The frame of `message` as the answer to `request`, in the request's version.
+    """Encode the frame of `message` as the answer to `request`, in the request's version.
 
-    Raises ValueError for what the version can't carry.
+    Raise ValueError for values that the version can't represent.
     """
     version = request.api_version
     write, room = _WAYS.get((type(message), version)) or _way(type(message), version)
@@ -57,7 +58,7 @@ def cut(out: bytearray, splices: Splices) -> list[Chunk]:
     chunks: list[Chunk] = []
     start = 0
     for position, splice in splices:
-        chunks.append(bytes(out[start:position]))  # Never empty: at least a length lies between two splices.
+        chunks.append(bytes(out[start:position]))  # Never empty: at least a length is between two splices.
         if splice.size:
             chunks.append(splice)
         start = position

@@ -1,12 +1,12 @@
-"""Templates: a message cut at some fields, by which others that differ only there are recognized, or made.
+"""Templates: messages cut at some fields, to recognize or create messages that differ only there.
 
     │ piece │ field │ piece │ field │ ... │ piece │
 
-A field is named by its path, "topics.partitions.fetch_offset": that of every partition of every topic.  A path that the
-version does not have is left out.  A field is a number, or records together with their length.
+A path such as "topics.partitions.fetch_offset" names a field in every partition of every topic. Paths that the version
+does not have are omitted. A field is a number, or records together with their length.
 
-Fields are found by writing the message with all bits of the numbers clear, and with all set; the writer says itself
-where records go.
+The positions of numbers are found by writing the message with all their bits clear and with all set. The writer returns
+the positions of records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.wire.schema.schema import schema_of
 from odradek.wire.schema.varint import read_uvarint, uvarint
 
 NUMBERS = (INT16, INT32, INT64)
-REST_BYTES_MIN = 16  # Fewer bytes are no batch, and may be less than a length.
+REST_BYTES_MIN = 16  # Fewer bytes are not a batch, and may be less than a length.
 _SIZE_BYTES = 4
 _FRONT = "ii"  # Of an answer: the size of the rest, and the correlation id.
 _LENGTH = Struct(">i")
@@ -40,10 +40,10 @@ def _layout(cls: type, version: int) -> StructLayout:
 
 
 class Cut:
-    """The pieces of a message in one version, and the kinds of the fields between them."""
+    """The pieces of a message in one version, and the types of the fields between them."""
 
     def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
-        """Cuts the message at the fields of these paths; it is changed meanwhile, and afterwards as it was."""
+        """Cut the message at the fields of these paths; the message is modified temporarily."""
         shape = _layout(type(message), version)
         fields = list(_fields(shape, message, "", frozenset(paths)))
         written, found = _places(message, version, fields, 1 if shape.is_flexible else _LENGTH.size)
@@ -63,7 +63,7 @@ _Field = tuple[Any, str, Primitive]  # An attribute of a struct of the message.
 
 
 def _fields(shape: StructLayout, message: Any, path: str, paths: frozenset[str]) -> Iterator[_Field]:
-    """Yields the fields of these paths, in the order in which they are written."""
+    """Yield the fields of these paths in wire order."""
     for field in shape.fields:
         name = path + field.name
         if name in paths:
@@ -83,7 +83,7 @@ def _fields_within(
 
 
 class _NoRecords:
-    """A splice that shows where records would go."""
+    """A splice that marks the position of records."""
 
     size = 0
 
@@ -91,7 +91,7 @@ class _NoRecords:
 def _places(
     message: object, version: int, fields: list[_Field], length_bytes: int
 ) -> tuple[bytes, list[tuple[int, int]]]:
-    """Returns the message as written with zeros, and the position and size of each field in it."""
+    """Return the message with zeros in the fields, and the position and size of each field."""
     before = [getattr(owner, name) for owner, name, _ in fields]
     try:
         clear, _ = _written(message, version, fields, 0)
@@ -114,7 +114,7 @@ def _places(
 
 
 def _written(message: object, version: int, fields: list[_Field], number: int) -> tuple[bytes, list[int]]:
-    """Writes the message with `number` in all fields and without records; returns it, and where records would go."""
+    """Write the message with `number` in all fields; return it without records, and the record positions."""
     for owner, name, kind in fields:
         setattr(owner, name, _NoRecords() if kind is RECORDS else number)
     out, splices = bytearray(), cast("Splices", [])
@@ -123,7 +123,7 @@ def _written(message: object, version: int, fields: list[_Field], number: int) -
 
 
 class NumbersTemplate:
-    """The template of requests that differ in some numbers only: they have the same size, and the same key."""
+    """Template of requests that differ only in some numbers: they have the same size and the same key."""
 
     def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
         cut = Cut(message, version, paths)
@@ -141,20 +141,20 @@ class NumbersTemplate:
         self.own_key = int.from_bytes(text + last, "big")
 
     def is_like(self, other: NumbersTemplate) -> bool:
-        """True if both have their numbers in the same places, and nothing else need be the same."""
+        """Return whether both have their numbers at the same positions; other contents may differ."""
         return self.version == other.version and self.size == other.size and self._mask == other._mask
 
     def key(self, body: bytes) -> int:
-        """Returns the part of a body of this size that does not differ."""
+        """Return the constant part of a body of this size."""
         return int.from_bytes(body, "big") & self._mask
 
     def values(self, body: bytes) -> tuple[int, ...]:
-        """Returns the numbers of a body."""
+        """Return the numbers of a body."""
         return self._unpack(body)
 
 
 class RecordsTemplate:
-    """The template of requests that differ in their records only."""
+    """Template of requests that differ only in their records."""
 
     def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
         cut = Cut(message, version, paths)
@@ -166,11 +166,11 @@ class RecordsTemplate:
 
     @property
     def end_bytes(self) -> int:
-        """The size of what follows the last records."""
+        """Return the size of the part after the last records."""
         return len(self.rest[-1])
 
     def records(self, body: memoryview) -> list[memoryview] | None:
-        """Returns the records of a body with this beginning; None if the rest differs.  Raises Malformed."""
+        """Return the records of a body with this beginning, or None if the rest differs, or raise Malformed."""
         found, at, size = [], len(self.beginning), len(body)
         for piece in self.rest:
             start, end = self._next(body, at, size)
@@ -181,9 +181,9 @@ class RecordsTemplate:
         return found if at == size else None
 
     def only_records(self, body: memoryview, size: int) -> int:
-        """Returns where the records begin in a body of `size` bytes, of which only the front need be there.
+        """Return the start of the records in a body of `size` bytes, of which only the front may have arrived.
 
-        Returns 0 if there is more than one piece after them, or if they do not fill the body.  Raises Malformed.
+        Return 0 if there is more than one piece after them, or if they do not fill the body. Raise Malformed.
         """
         if len(self.rest) > 1:
             return 0
@@ -191,7 +191,7 @@ class RecordsTemplate:
         return start if end + self.end_bytes == size else 0
 
     def _next(self, body: memoryview, at: int, size: int) -> tuple[int, int]:
-        """Returns where the records begin and end whose length is at `at`; zeros if there is no room for any."""
+        """Return the start and end of the records whose length is at `at`; zeros if there is no room for any."""
         if size - at < REST_BYTES_MIN:
             return 0, 0
         if not self.is_flexible:
@@ -206,9 +206,9 @@ class RecordsTemplate:
 
 
 class AnswerTemplate:
-    """The template of an answer's frame, into which numbers and records are packed.
+    """Template of an answer frame, into which numbers and records are packed.
 
-    The numbers come in rows, a row being those without anything in between: as a rule one for each partition.
+    A row contains the numbers between two pieces, usually those of one partition.
     """
 
     def __init__(self, sample: object, version: int, paths: Sequence[str]) -> None:
@@ -227,7 +227,7 @@ class AnswerTemplate:
         self._row_size = max((len(row) for section in self._sections for row in section.kinds), default=0)
 
     def frame(self, correlation_id: int, rows: list[tuple[int, ...]]) -> bytes:
-        """Returns the frame of an answer without records."""
+        """Return the frame of an answer without records."""
         section, rows = self._sections[0], self._as_written(rows)
         if len(rows) == 1:
             return section.pack(self._size, correlation_id, section.pieces[0], *rows[0], section.last)
@@ -239,7 +239,7 @@ class AnswerTemplate:
         return section.pack(*numbers)
 
     def frame_with(self, correlation_id: int, rows: list[tuple[int, ...]], records: list[Splice]) -> list[Chunk]:
-        """Returns the frame of an answer with one row and records for each partition."""
+        """Return the frame of an answer with one row and records for each partition."""
         sections, rows = self._sections, self._as_written(rows)
         size = self._size
         lengths: list[bytes] = []
@@ -266,7 +266,7 @@ class AnswerTemplate:
         return chunks
 
     def _as_written(self, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Returns the rows, without each one's last number where the version does not have it."""
+        """Return the rows, without the last number of each if the version does not have it."""
         if not rows or len(rows[0]) == self._row_size:
             return rows
         return [row[: self._row_size] for row in rows]
@@ -291,7 +291,7 @@ class _Section:
             self.kinds[-1].append(kind)
 
     def finished(self) -> int:
-        """Completes the section after all was added; returns how many bytes it has."""
+        """Complete the section and return its size in bytes."""
         for piece, row in zip(self.pieces, self.kinds, strict=True):
             self._code += f"{len(piece)}s" + "".join(kind.code for kind in row)
         whole = Struct(f"{self._code}{len(self.last)}s")

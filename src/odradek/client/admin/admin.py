@@ -1,7 +1,8 @@
-"""Changes of topics: create, delete, grow.  They go to the controller; the questions in describe.py go to anybody.
+"""Changes of topics: creation, deletion and added partitions.
 
-Every function takes several resources and either answers for all of them or raises for the first that failed, with the
-broker's own words; what was asked of the others has then been done or not as the broker decided.
+These requests go to the controller; the queries of describe.py go to any broker. Every function takes several resources
+and either returns results for all of them or raises the first error with the broker's message. The broker decides which
+of the other changes take effect.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 
 T = TypeVar("T")
 
-BROKER_DEFAULT = -1  # As number of partitions or of replicas: what the broker is configured to (KIP-464, Kafka 2.4).
+BROKER_DEFAULT = -1  # The broker's configured default, as number of partitions or replicas (KIP-464, Kafka 2.4).
 CREATE_TOPICS_WITH_DEFAULTS = 4
 DELETE_TOPICS_WITH_IDS = 6
 MAY_BE_OURS = "it is there by now; an answer was lost before, so this request itself may have made it"
@@ -64,7 +65,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create.  With an assignment (partition to brokers), partitions and replicas are counted from it."""
+    """A topic to create; an assignment (partition to brokers) determines its partitions and replicas."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -75,7 +76,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """The topic that was created; numbers are -1 where the broker does not tell them (before Kafka 2.4)."""
+    """A created topic; numbers are -1 if the broker does not return them (before Kafka 2.4)."""
 
     name: str
     partitions: int
@@ -85,7 +86,10 @@ class CreatedTopic:
 def create_topics(
     cluster: Cluster, topics: Iterable[NewTopic], *, timeout_ms: int | None = None, validate_only: bool = False
 ) -> list[CreatedTopic]:
-    """Creates topics.  Raises ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ..."""
+    """Create topics and return them with their actual sizes.
+
+    Raise ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
+    """
     wanted = [creatable(topic) for topic in topics]
     request = CreateTopicsRequest(
         topics=wanted,
@@ -105,7 +109,7 @@ def create_topics(
 
 
 def refuse_defaults(controller: Connection, topics: Iterable[CreatableTopic]) -> None:
-    """Raises Unsupported where the broker has to be told numbers for which newer ones have a default."""
+    """Raise Unsupported if an older broker requires numbers for which newer brokers have defaults."""
     if controller.version(CreateTopicsRequest) >= CREATE_TOPICS_WITH_DEFAULTS:
         return
     for topic in topics:
@@ -129,7 +133,7 @@ def creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-    """Deletes topics.  Raises ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
+    """Delete topics; raise ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
     wanted = list(names)
     timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
 
@@ -141,7 +145,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | N
             request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
         for result in controller.call(request, DeleteTopicsResponse).responses:
             if is_repeated and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                continue  # The first time it was deleted; or it never was, and is not there either.
+                continue  # The first attempt deleted it, or it never existed.
             check(result.error_code, f"topic {result.name}", result.error_message)
 
     on_controller(cluster, ask)
@@ -149,7 +153,10 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | N
 
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
-    """Grow topics to these numbers of partitions.  Raises ErrorAnswer: INVALID_PARTITIONS for fewer than there are."""
+    """Increase topics to these numbers of partitions.
+
+    Raise ErrorAnswer: INVALID_PARTITIONS for a number below the current one.
+    """
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
         timeout_ms=cluster.config.request_timeout_ms,
@@ -166,9 +173,9 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_o
 
 
 def on_controller(cluster: Cluster, ask: Callable[[Connection, bool], T]) -> T:
-    """Asks the controller; where that moved or is away, the next one, until api_timeout_ms.
+    """Send a request to the controller, and to the next one after a move or failure, until api_timeout_ms.
 
-    `ask` is told whether an answer was lost before, so that what it asks for may be done already.
+    The second argument of `ask` is true if an earlier answer was lost, so that the change may already be done.
     """
     patience = Patience(cluster.config)
     is_repeated = False
@@ -176,9 +183,9 @@ def on_controller(cluster: Cluster, ask: Callable[[Connection, bool], T]) -> T:
         try:
             return ask(cluster.controller(), is_repeated)
         except ClientError as error:
-            cluster.metadata.controller = NO_BROKER  # Ask again who it is, whatever went wrong.
+            cluster.metadata.controller = NO_BROKER  # Look up the controller again after any error.
             cluster.ask_another()
             is_repeated = is_repeated or isinstance(error, ConnectionLost)
             if isinstance(error, ErrorAnswer) and error.code not in CONTROLLER_MOVED:
-                raise  # UNKNOWN_TOPIC_OR_PARTITION may pass for a fetch, but not for a deletion.
+                raise  # UNKNOWN_TOPIC_OR_PARTITION may be temporary for a fetch, but not for a deletion.
             patience.again(error)

@@ -1,6 +1,7 @@
-"""Configurations of topics and brokers: described, and changed key by key (IncrementalAlterConfigs, KIP-339).
+"""Configurations of topics and brokers: description and incremental changes.
 
-A broker's own configuration is known and changed by that broker alone; everything else by anybody.
+Changes use IncrementalAlterConfigs (KIP-339). Requests for a broker's own configuration go to that broker; all others
+go to any broker.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic, a broker, or with an empty name all brokers."""
+    """A topic, a broker, or all brokers if the name is empty."""
 
     type: int
     name: str
@@ -44,13 +45,13 @@ class Resource:
 
     @property
     def broker(self) -> int | None:
-        """Who must be asked; None for anybody."""
+        """Return the broker that must receive requests, or None for any broker."""
         return int(self.name) if self.type == BROKER_RESOURCE and self.name else None
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One operation on one key."""
+    """One operation on one configuration key."""
 
     key: str
     operation: int
@@ -66,7 +67,10 @@ def broker(broker_id: int | None) -> Resource:
 
 
 def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigEntry]:
-    """Returns every configuration of a topic or broker, defaults included; of all brokers what is set for them."""
+    """Return every configuration of a topic or broker, including defaults.
+
+    For all brokers, return only the configurations set for them.
+    """
     asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
 
     def ask(connection: Connection) -> list[ConfigEntry]:
@@ -78,7 +82,7 @@ def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigEntry]:
 
 
 def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *, validate_only: bool = False) -> None:
-    """Carries out all edits or none.  Raises ErrorAnswer: INVALID_CONFIG, INVALID_REQUEST, ..."""
+    """Apply all edits or none; raise ErrorAnswer: INVALID_CONFIG, INVALID_REQUEST, ..."""
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(

@@ -1,7 +1,7 @@
-"""Groups as their coordinators describe them: which there are, in which state, with which members; and their end.
+"""Listing, description and deletion of groups by their coordinators.
 
-A group is of the classic protocol (JoinGroup: the members agree through the broker) or of the consumer protocol
-(KIP-848: the broker assigns).  Each has an API of its own; one description serves both here.
+A group uses the classic protocol (JoinGroup: the members agree through the broker) or the consumer protocol (KIP-848:
+the broker assigns). Each protocol has its own API; one description covers both here.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroup
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 CLASSIC, CONSUMER = "classic", "consumer"
-CONSUMER_PROTOCOL = "consumer"  # The protocol type that consumers give; Kafka Connect, say, gives another.
+CONSUMER_PROTOCOL = "consumer"  # The protocol type of consumers; Kafka Connect, for example, uses a different one.
 DEAD = "Dead"
 INACTIVE = frozenset({"Empty", DEAD})
 
 VERSION_WITH_STATES, VERSION_WITH_TYPES = 4, 5
 
-# Of a group that the consumer protocol's API does not know; the classic one may.
+# Error codes for groups that the consumer protocol's API does not know but the classic API may.
 NOT_MODERN = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A listed group.  `state` is "" where the broker does not tell (before Kafka 2.6), `protocol` if it has none."""
+    """A listed group.
+
+    `state` is "" if the broker does not return it (before Kafka 2.6); `protocol` is "" if the group has none.
+    """
 
     group: str
     type: str
@@ -48,7 +51,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member.  Fields are None if the group's protocol does not have them, or is no consumers' protocol."""
+    """A group member; fields are None if the group's protocol does not have them or is not for consumers."""
 
     member_id: str
     instance_id: str | None
@@ -63,7 +66,7 @@ class MemberDescription:
 
 
 class Rebalance(NamedTuple):
-    """When a group rebalanced, which generation or epoch ended with it, and why."""
+    """A rebalance of a group: its time, the generation or epoch it ended, and its reason."""
 
     at_ms: int
     generation: int
@@ -72,7 +75,7 @@ class Rebalance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group as it is now."""
+    """The current state of one group."""
 
     group: str
     type: str
@@ -83,11 +86,11 @@ class GroupDescription:
     coordinator: Broker
     epoch: int | None = None
     assignment_epoch: int | None = None
-    rebalances: tuple[Rebalance, ...] = ()  # The last ones, the newest at the end; Apache Kafka tells of none.
+    rebalances: tuple[Rebalance, ...] = ()  # The last ones, newest at the end; Apache Kafka returns none.
 
     @property
     def is_active(self) -> bool:
-        """True if it has members, so that nobody else may commit for it."""
+        """Return whether the group has members, which prevents commits by non-members."""
         return bool(self.members) or self.state not in INACTIVE
 
 
@@ -98,9 +101,9 @@ def list_groups(
     types: Iterable[str] = (),
     failures: dict[int, ClientError] | None = None,
 ) -> list[ListedGroup]:
-    """Lists the groups of the cluster by name, of these states and types if any are given, in any case.
+    """List the groups of the cluster by name, optionally filtered by states and types in any case.
 
-    `failures` takes the brokers that stay away, whose groups are missing; without it their error is raised.
+    `failures` collects the errors of unavailable brokers, whose groups are missing; without it their error is raised.
     """
     wanted_states, wanted_types = list(states), list(types)
 
@@ -120,14 +123,14 @@ def list_groups(
 
     listed = on_every_broker(cluster, ask, failures)
     folded = {each.lower() for each in wanted_types}
-    # A group whose coordinator moves meanwhile may be told of by both.
+    # A group whose coordinator moves during the listing may be returned by both brokers.
     groups = {each.group: replace(each, coordinator=node) for node, those in listed.items() for each in those}
     chosen = (each for each in groups.values() if not folded or each.type.lower() in folded)
     return sorted(chosen, key=lambda each: each.group)
 
 
 def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription | ClientError]:
-    """Describes each group, or says why not: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, ..."""
+    """Return the description or error of each group: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, ..."""
 
     def ask(node: int, names: list[str]) -> dict[str, GroupDescription | ClientError]:
         connection, broker = cluster.connection(node), cluster.metadata.brokers[node]
@@ -199,7 +202,7 @@ def _classic(connection: Connection, broker: Broker, names: list[str]) -> dict[s
 def _classic_outcome(group: classic.DescribedGroup, broker: Broker) -> GroupDescription | ClientError:
     code = group.error_code
     if code == ErrorCode.NONE and group.group_state == DEAD:
-        code = ErrorCode.GROUP_ID_NOT_FOUND  # What it is called since version 6.
+        code = ErrorCode.GROUP_ID_NOT_FOUND  # The error code since version 6.
     if code != ErrorCode.NONE:
         return answer_error(code, f"group {group.group_id}", group.error_message)
     is_of_consumers = group.protocol_type in ("", CONSUMER_PROTOCOL)
@@ -236,7 +239,7 @@ def _classic_member(member: classic.DescribedGroupMember, is_of_consumers: bool)
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...] | None:
     if not data:
-        return ()  # While the group rebalances.
+        return ()  # During a rebalance.
     try:
         decoded = decode_assignment(data)
     except Refused:
@@ -256,7 +259,10 @@ def _partitions(topics: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicParti
 
 
 def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, ClientError | None]:
-    """Deletes groups; returns the error of each (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...), None where it is gone."""
+    """Delete groups and return the error of each, or None if it was deleted.
+
+    Errors are NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...
+    """
 
     def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
         answer = cluster.connection(node).call(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)

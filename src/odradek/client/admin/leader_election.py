@@ -1,4 +1,4 @@
-"""ElectLeaders: has the controller elect leaders of partitions."""
+"""ElectLeaders: leader elections by the controller."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Elections = Mapping[TopicPartition, ErrorAnswer | None]
 
 
 def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None, *, unclean: bool = False) -> Elections:
-    """Returns the partitions that were asked about, each with why it has no other leader now; None if it has.
+    """Elect leaders and return the error of each partition, or None if the election succeeded.
 
-    Without `partitions` it is about all, and those that need no election are left out.  `unclean`: partitions without
-    a leader are led by any replica, and lose what that one does not have.
+    Without `partitions` the request covers all partitions and omits those that need no election. With `unclean`, any
+    replica may become leader of a partition without one; records that this replica does not have are lost.
     """
     named = None
     if partitions is not None:

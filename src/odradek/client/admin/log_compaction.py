@@ -1,7 +1,7 @@
-"""CompactPartitions: has brokers compact logs now, and tells what that has won.
+"""CompactPartitions: immediate compaction of logs, with the space reclaimed.
 
-It is Odradek's own and ApiVersions does not tell of it, so each broker is first asked to compact nothing: one that does
-not know the request closes the connection.
+This API belongs to Odradek, and ApiVersions does not list it. Each broker therefore first receives an empty request; a
+broker that does not know the API closes the connection.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ VERSION = 0
 
 
 class Compacted(NamedTuple):
-    """What the compaction of one log has won.  Sizes in bytes."""
+    """The result of compacting one log; sizes are bytes."""
 
     bytes_before: int
     bytes_after: int
     removed_records: int
     compacted_to: int
-    held_back_by: str | None  # Why it did not go up to the log's end, if it did not.
+    held_back_by: str | None  # The reason that compaction stopped before the end of the log, if it did.
     duration_ms: int
 
 
 class NotCompacted(ClientError):
-    """Raised or returned for a log that could not be compacted; the broker's own sentence."""
+    """Error of a log that could not be compacted, with the broker's message."""
 
 
 Outcomes: TypeAlias = dict[TopicPartition, Compacted | ClientError]
 
 
 def compact_partitions(cluster: Cluster, partitions: Iterable[TopicPartition], timeout_ms: int) -> Outcomes:
-    """Compacts logs up to their ends and waits for it; returns what each has won, or why it was not compacted.
+    """Compact logs up to their ends and return the result or error of each.
 
-    Unsupported is the outcome at a broker that is no Odradek, KafkaUnavailable at one that is lost meanwhile.
+    The error is Unsupported for a broker that is not Odradek, and KafkaUnavailable for a broker that is lost during
+    compaction.
     """
     timeout_ms = min(timeout_ms, INT32_MAX - cluster.config.request_timeout_ms)
 

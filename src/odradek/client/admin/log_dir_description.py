@@ -1,4 +1,4 @@
-"""DescribeLogDirs: in which folder a broker keeps which log, and how large it is (KIP-113, Kafka 1.0)."""
+"""DescribeLogDirs: the log directory and size of each log on a broker (KIP-113, Kafka 1.0)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Replica(NamedTuple):
 
 
 def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Replica]:
-    """Returns where this broker has these logs; those that it does not have, or not online, are left out.
+    """Return the directories of this broker's logs, without missing and offline logs.
 
-    Raises ErrorAnswer if it may not be asked, Unsupported for a broker older than Kafka 1.0.
+    Raise ErrorAnswer if the request is not authorized, Unsupported for a broker older than Kafka 1.0.
     """
     wanted: dict[str, list[int]] = {}
     for each in partitions:
@@ -48,12 +48,12 @@ def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartiti
 
 
 def offline_log_dirs(cluster: Cluster, broker: int, timeout_ms: int) -> list[str]:
-    """Returns the folders that this broker can't use.
+    """Return the log directories that are offline on this broker.
 
-    Raises KafkaUnavailable if it does not answer in time, ErrorAnswer if it may not be asked, Unsupported for a broker
-    older than Kafka 1.0.
+    Raise KafkaUnavailable without an answer in time, ErrorAnswer if the request is not authorized, Unsupported for a
+    broker older than Kafka 1.0.
     """
-    request = DescribeLogDirsRequest(topics=[])  # Folders alone.
+    request = DescribeLogDirsRequest(topics=[])  # Directories only, without logs.
     answer = cluster.connection(broker).call(request, DescribeLogDirsResponse, timeout_ms=timeout_ms)
     if answer.error_code != ErrorCode.NONE:
         raise answer_error(answer.error_code, f"the folders of broker {broker}")

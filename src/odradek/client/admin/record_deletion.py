@@ -1,4 +1,4 @@
-"""DeleteRecords: has the leaders of partitions forget all records below an offset (KIP-107)."""
+"""DeleteRecords: deletion of all records below an offset by the partition leaders (KIP-107)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Outcomes: TypeAlias = dict[TopicPartition, int | ClientError]
 
 
 def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Outcomes:
-    """Deletes the records below an offset of each partition; returns where each begins now, or why it does not.
+    """Delete the records below an offset in each partition, and return the log start offsets or errors.
 
-    A retriable error is retried until api_timeout_ms: to ask twice does no harm.
+    Retriable errors are retried until api_timeout_ms; repeating the request is harmless.
     """
 
     def send(connection: Connection, partitions: list[TopicPartition]) -> Pending[DeleteRecordsResponse]:

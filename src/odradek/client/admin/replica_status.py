@@ -1,4 +1,4 @@
-"""What a cluster tells of the replicas of partitions: how many have to be in sync, and where the log of each ends."""
+"""Replica information of a cluster: required in-sync replicas, and the log end offset of each replica."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.wire.messages.list_offsets import (
 )
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-DEBUGGING = -2  # The replica id of who asks any replica, also one that follows, for the end of its own log.
+DEBUGGING = -2  # The replica id for querying any replica, including a follower, for its own log end offset.
 TOPICS_AT_ONCE = 500
 PARTITIONS_AT_ONCE = 5_000
 
@@ -48,9 +48,9 @@ def topic_overrides(connection: Connection, topics: Iterable[str]) -> dict[str, 
 def min_insync_replicas(
     connection: Connection, topics: Iterable[str], *, timeout_ms: int | None = None
 ) -> dict[str, int]:
-    """Returns min.insync.replicas of topics; those that may not be described are left out.
+    """Return min.insync.replicas of topics; topics that may not be described are omitted.
 
-    Raises KafkaUnavailable, NotKafka, Unsupported.
+    Raise KafkaUnavailable, NotKafka, Unsupported.
     """
     found: dict[str, int] = {}
     for names in _batched(list(topics), TOPICS_AT_ONCE):
@@ -71,9 +71,10 @@ def min_insync_replicas(
 def log_ends(
     connection: Connection, partitions: Sequence[TopicPartition], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, Offset]:
-    """Returns where the logs of these partitions end on this broker, leader or not, committed or not.
+    """Return the log end offsets of these partitions on this broker, as leader or follower.
 
-    Those that it can't tell are left out.  Raises KafkaUnavailable, NotKafka, Unsupported.
+    The offsets may be uncommitted. Partitions without a known offset are omitted. Raise KafkaUnavailable, NotKafka,
+    Unsupported.
     """
     found: dict[TopicPartition, Offset] = {}
     for asked in _batched(partitions, PARTITIONS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""A controller answers before other brokers have heard of what it did: wait until one of them has."""
+"""Waiting for another broker to learn of a change that the controller has already answered."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PATIENCE_MS = 10_000
 
 
 def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms: int = PATIENCE_MS) -> bool:
-    """Waits until a broker knows the topic with so many partitions or more, or with 0 knows that it is gone.
+    """Wait until a broker knows the topic with at least this many partitions, or, for 0, its deletion.
 
-    False if none does in time, or none answers: the change was made, but whoever asks next may not see it.
+    Return False if no broker does in time or none answers: the change was made, but the next request may not see it.
     """
     patience = Patience(cluster.config, timeout_ms)
     try:
@@ -25,7 +25,7 @@ def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms:
 
 
 def is_seen(cluster: Cluster, name: str, partitions: int) -> bool:
-    """Asks once.  Raises ClientError for an error that waiting does not help."""
+    """Check once; raise ClientError for an error that can't be retried."""
     try:
         (topic,) = describe_topics(cluster, [name])
     except ClientError as error:

@@ -1,8 +1,8 @@
-"""Transactions from outside (KIP-664): which there are, what they hold up, and how to end them.
+"""Administration of transactions (KIP-664): listing, description, and aborting of hanging ones.
 
-A transaction lives in two places: its coordinator knows the transactional id, and the leader of each partition the
-producer that wrote there.  One that only a leader knows of is hanging: nobody will ever end it, and readers of
-committed records wait at its first offset.
+A transaction is known in two places: its coordinator knows the transactional id, and each partition leader knows the
+producer that wrote there. A transaction that only a leader knows is hanging: it never ends, and readers of committed
+records wait at its first offset.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from odradek.wire.messages.write_txn_markers import (
 T = TypeVar("T")
 
 VERSION_WITH_DURATION, VERSION_WITH_PATTERN = 1, 2
-FENCING_TIMEOUT_MS = 1 * MINUTE_MS  # Of the transaction that never begins: it only takes the place of another.
+FENCING_TIMEOUT_MS = 1 * MINUTE_MS  # Timeout of a transaction that never begins; it only replaces another.
 IN_PROGRESS = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
@@ -62,7 +62,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transaction as its coordinator knows it; started_at_ms is -1 where none is in progress."""
+    """A transaction as known by its coordinator; started_at_ms is -1 if none is in progress."""
 
     transactional_id: str
     identity: Identity
@@ -79,7 +79,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer as a partition's leader remembers it; -1 for what it does not know."""
+    """A producer as known by a partition's leader; -1 for unknown values."""
 
     identity: Identity
     last_sequence: int
@@ -89,7 +89,7 @@ class ActiveProducer:
 
 
 class Hanging(NamedTuple):
-    """An open transaction of a partition that no coordinator is going to end."""
+    """An open transaction of a partition that no coordinator will end."""
 
     partition: TopicPartition
     producer: ActiveProducer
@@ -105,10 +105,10 @@ def list_transactions(
     pattern: str | None = None,
     failures: dict[int, ClientError] | None = None,
 ) -> list[ListedTransaction]:
-    """Lists the transactional ids that the brokers remember and that pass all filters.
+    """List the transactional ids known to the brokers that match all filters.
 
-    `longer_than_ms` is how long a transaction has been open, `pattern` the form of the id (RE2).  `failures` takes the
-    brokers that stay away, whose ids are missing; without it their error is raised.
+    `longer_than_ms` is the minimum time a transaction has been open, `pattern` a regular expression for the id (RE2).
+    `failures` collects the errors of unavailable brokers, whose ids are missing; without it their error is raised.
     """
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
     if longer_than_ms is not None:
@@ -139,7 +139,7 @@ def list_transactions(
 def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription | ClientError]:
-    """Describes each transactional id, or says why not: TRANSACTIONAL_ID_NOT_FOUND, ..."""
+    """Return the description or error of each transactional id: TRANSACTIONAL_ID_NOT_FOUND, ..."""
 
     def ask(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
@@ -174,9 +174,9 @@ def describe_producers(
     *,
     failures: dict[TopicPartition, ClientError] | None = None,
 ) -> dict[TopicPartition, list[ActiveProducer]]:
-    """The producers that each partition's leader remembers, by id; retried until api_timeout_ms.
+    """Return the producers known to each partition's leader, by id, with retries until api_timeout_ms.
 
-    `failures` takes the partitions of which none are told; without it the first error is raised.
+    `failures` collects the partitions without an answer; without it the first error is raised.
     """
     outcomes = ask_leaders(cluster, sorted(set(partitions)), _ask_producers, _told_producers)
     return sorted_out(outcomes, failures)
@@ -203,7 +203,7 @@ def _told_producers(
 
 
 def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Callable[[], T]) -> T:
-    """Asks the leaders until api_timeout_ms: whatever went wrong, others may lead by then."""
+    """Send requests to the leaders until api_timeout_ms, with new metadata after any error."""
 
     def attempt() -> T:
         cluster.learn(partitions)
@@ -226,11 +226,11 @@ def _producer(state: ProducerState) -> ActiveProducer:
     )
 
 
-# Ending them.
+# Aborting.
 
 
 def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
-    """Fences the producer, which aborts its open transaction; returns the identity that takes its place."""
+    """Fence the producer, which aborts its open transaction, and return its replacement's identity."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=FENCING_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
     )
@@ -244,9 +244,9 @@ def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
 
 
 def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveProducer) -> None:
-    """Writes an abort marker for a transaction of one partition, in the coordinator's place.
+    """Write an abort marker for a transaction of one partition in place of the coordinator.
 
-    Only for a hanging one: the coordinator of a live one would not know.
+    Use this only for a hanging transaction: the coordinator of a live one would not learn of it.
     """
     marker = WritableTxnMarker(
         producer_id=producer.identity.producer_id,
@@ -275,11 +275,14 @@ def find_hanging(
     now_ms: int | None = None,
     failures: dict[TopicPartition, ClientError] | None = None,
 ) -> list[Hanging]:
-    """Finds transactions of these partitions, without a word for so long, that no coordinator holds open.
+    """Find inactive transactions of these partitions that no coordinator keeps open.
 
-    older_than_ms: no less than any producer's transaction timeout; a younger one may still be ended in order.
-    `failures` takes the partitions that could not be looked at; without it the first error is raised.
-    Raises ClientError where a coordinator does not tell: what it holds must not be taken for hanging.
+    older_than_ms: the minimum inactivity, at least the transaction timeout of any producer; a younger transaction may
+    still be ended normally.
+
+    failures: collects the partitions that could not be examined; without it the first error is raised.
+
+    Raise ClientError if a coordinator does not answer: its transactions must not be taken for hanging.
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     suspects = [
@@ -305,7 +308,7 @@ def _is_held(
     transactional_id: str | None,
     described: Mapping[str, TransactionDescription | ClientError],
 ) -> bool:
-    """True if a coordinator has this partition in a transaction that it is going to end."""
+    """Return whether a coordinator has this partition in a transaction that it is going to end."""
     held = described.get(transactional_id) if transactional_id is not None else None
     if isinstance(held, ErrorAnswer) and held.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return False

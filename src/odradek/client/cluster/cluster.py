@@ -1,10 +1,10 @@
-"""A cluster as a client sees it: who its brokers are, who leads which partition, and one connection to each of them.
+"""A client's view of a cluster: brokers, partition leaders, and one connection to each broker.
 
-Two kinds of patience.  connect() tries every bootstrap server once and says at once when nothing answers: right for a
-person at a terminal.  Everything after it (and everything without it, in a Spark task) retries what is retriable, with
-new metadata and backoff, until api_timeout_ms: a broker that restarts is waited for.
+There are two retry policies. connect() tries every bootstrap server once and fails immediately if none answers, which
+suits a person at a terminal. Every other call (and Spark tasks, which do not connect first) retries retriable errors
+with new metadata and backoff until api_timeout_ms, and so survives a broker restart.
 
-Not thread-safe, and not picklable: pickle the ClientConfig and make a Cluster where it is used.
+A Cluster is neither thread-safe nor picklable: pickle the ClientConfig and create a Cluster in the receiving process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 
-BOOTSTRAP = NO_BROKER  # The connection to whoever answered first, before its broker id is known.
+BOOTSTRAP = NO_BROKER  # The connection to the first bootstrap server that answered, before its broker id is known.
 
 
 class Cluster:
-    """Connections and metadata of one cluster.  A context manager; close() closes every connection it handed out."""
+    """Connections and metadata of one cluster.
+
+    It is a context manager; close() closes every connection it returned.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -37,8 +40,8 @@ class Cluster:
         self._connections: dict[int, Connection] = {}
         self._dedicated: list[Connection] = []
         self._refreshed_at: dict[str, float] = {}
-        self._entrance: Address | None = None  # Where the BOOTSTRAP connection leads to.
-        self._answered: Address | None = None  # Who answered the last question that any broker may answer.
+        self._entrance: Address | None = None  # The address of the BOOTSTRAP connection.
+        self._answered: Address | None = None  # The broker that answered the last request to any broker.
         self._avoided: Address | None = None
 
     def __enter__(self) -> Self:
@@ -56,17 +59,20 @@ class Cluster:
         self._dedicated.clear()
 
     def connect(self) -> Self:
-        """Reach any bootstrap server, once.  Raises KafkaUnavailable, NotKafka or TlsRefused, that of the first."""
+        """Connect to any bootstrap server, without retries.
+
+        Raise KafkaUnavailable, NotKafka or TlsRefused, the error of the first server.
+        """
         self.refresh([])
         return self
 
     # Metadata.
 
     def refresh(self, topics: Iterable[str] | None, *, may_create: bool = False) -> list[Topic]:
-        """Ask once for these topics (None: all of them), from any broker that answers.
+        """Request these topics (None: all topics) once, from any broker that answers.
 
-        A topic the cluster does not know comes back with its error.  may_create lets the broker create it, if
-        auto.create.topics.enable is set there.
+        An unknown topic is returned with its error. may_create lets the broker create it if auto.create.topics.enable
+        is set there.
         """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
@@ -77,13 +83,14 @@ class Cluster:
         return found
 
     def topics(self) -> list[Topic]:
-        """Every topic of the cluster, by name, retried until api_timeout_ms."""
+        """Return every topic of the cluster by name, with retries until api_timeout_ms."""
         return sorted(self.retry(lambda: self.refresh(None)), key=lambda topic: topic.name)
 
     def topic(self, name: str, *, timeout_ms: int | None = None, may_create: bool = False) -> Topic:
-        """One topic, from the cache while it is younger than metadata_max_age_ms.
+        """Return one topic, from the cache if the entry is younger than metadata_max_age_ms.
 
-        Waits for it to exist and be led until timeout_ms (default api_timeout_ms; 0 asks once).  Raises UnknownTopic.
+        Wait for the topic to exist and have leaders until timeout_ms (default api_timeout_ms; 0 means one attempt).
+        Raise UnknownTopic.
         """
         known = self.metadata.topics.get(name)
         if known is not None and known.error == ErrorCode.NONE and not self._is_stale(name):
@@ -98,7 +105,7 @@ class Cluster:
         return self.retry(ask, timeout_ms=timeout_ms)
 
     def partitions(self, names: Iterable[str], *, timeout_ms: int | None = None) -> list[TopicPartition]:
-        """Every partition of these topics, by topic and number."""
+        """Return every partition of these topics, by topic and number."""
         return [
             TopicPartition(TopicName(name), partition.index)
             for name in names
@@ -106,7 +113,10 @@ class Cluster:
         ]
 
     def partition(self, wanted: TopicPartition) -> Partition:
-        """The cached state of one partition.  Raises UnknownTopic, or another ErrorAnswer, if it has none to use."""
+        """Return the cached state of one partition.
+
+        Raise UnknownTopic or another ErrorAnswer if there is no usable state.
+        """
         topic = self.metadata.topics.get(wanted.topic)
         partition = topic.partition(wanted.partition) if topic else None
         if topic is not None and topic.error != ErrorCode.NONE:
@@ -116,48 +126,51 @@ class Cluster:
         return partition
 
     def leader(self, wanted: TopicPartition) -> int:
-        """The broker that leads a partition now, as far as is known.  Raises an ErrorAnswer when nobody does."""
+        """Return the leader of a partition as far as known; raise an ErrorAnswer if there is none."""
         leader = self.partition(wanted).leader
         if leader not in self.metadata.brokers:
             raise answer_error(ErrorCode.LEADER_NOT_AVAILABLE, str(wanted))
         return leader
 
     def learn(self, partitions: Iterable[TopicPartition], *, may_create: bool = False) -> None:
-        """Have metadata of the topics of these partitions: asks for those that are missing, stale or in error."""
+        """Refresh the metadata of partitions whose topics are missing, stale or have errors."""
         missing = {partition.topic for partition in partitions if self._needs_refresh(partition)}
         if missing:
             self.refresh(sorted(missing), may_create=may_create)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The next learn() asks for the topics of these partitions again: one of them was not where it should be."""
+        """Drop the cached topics of these partitions after a partition was not at its expected leader.
+
+        The next learn() requests these topics again.
+        """
         self.metadata.forget({partition.topic for partition in partitions})
         self.ask_another()
 
     def ask_another(self) -> None:
-        """Has the next question for any broker go to another one: what the last one said did not help.
+        """Send the next request for any broker to a different broker.
 
-        A broker that is cut off from its cluster goes on telling clients what was true before.
+        A broker that is partitioned from its cluster continues to return outdated metadata.
         """
         self._avoided = self._answered
 
     # Connections.
 
     def connection(self, node: int) -> Connection:
-        """The shared connection to one broker."""
+        """Return the shared connection to one broker."""
         connection = self._connections.get(node)
         if connection is None or not connection.is_open:
             connection = self._connections[node] = self._connect(node)
         return connection
 
     def dedicated(self, node: int) -> Connection:
-        """A new connection to one broker, for requests that keep the broker waiting (long polls)."""
+        """Open a new connection to one broker, for requests that wait at the broker (long polls)."""
         connection = self._connect(node)
         self._dedicated = [open_one for open_one in self._dedicated if open_one.is_open]
         self._dedicated.append(connection)
         return connection
 
     def controller(self) -> Connection:
-        """The connection for changes of topics; asks who the controller is if that is not known."""
+        """Return the connection to the controller, after looking it up if it is unknown."""
         if self.metadata.controller not in self.metadata.brokers:
             self.refresh([])
         if self.metadata.controller not in self.metadata.brokers:
@@ -165,11 +178,14 @@ class Cluster:
         return self.connection(self.metadata.controller)
 
     def call_any(self, ask: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
-        """Ask any broker, retried until timeout_ms (default api_timeout_ms; 0 asks once)."""
+        """Send a request to any broker, with retries until timeout_ms.
+
+        timeout_ms defaults to api_timeout_ms; 0 means one attempt.
+        """
         return self.retry(lambda: self._any_broker(ask), timeout_ms=timeout_ms)
 
     def retry(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
-        """Repeat what fails with a retriable error, with backoff, until timeout_ms (default api_timeout_ms)."""
+        """Repeat an attempt after retriable errors, with backoff, until timeout_ms (default api_timeout_ms)."""
         patience = Patience(self.config, timeout_ms)
         while True:
             try:
@@ -178,7 +194,7 @@ class Cluster:
                 patience.again(error)
 
     def _any_broker(self, ask: Callable[[Connection], T]) -> T:
-        """The first answer, from an open connection, a known broker, or a bootstrap server, in this order."""
+        """Return the first answer of an open connection, a known broker or a bootstrap server, in this order."""
         failure: ClientError | None = None
         for address, opened in self._reachable():
             try:
@@ -203,7 +219,8 @@ class Cluster:
         known = {broker.address for broker in self.metadata.brokers.values()}
         rest = [to_address(address) for address in self.config.addresses if address not in known]
         found = [to_node(node) for node in connected + others] + rest
-        return sorted(found, key=lambda one: one[0] is not None and one[0] == self._avoided)  # It is asked last.
+        # The avoided broker comes last.
+        return sorted(found, key=lambda one: one[0] is not None and one[0] == self._avoided)
 
     def _bootstrap(self, address: Address) -> Connection:
         self._connections.pop(BOOTSTRAP, None)

@@ -1,8 +1,8 @@
-"""Coordinators: the broker that keeps a group or a transactional id.  Found by name, and found again when it moved.
+"""Coordinators: brokers responsible for groups and transactional ids, looked up again after a move.
 
-Two ways to ask.  on_coordinators() is for a question about many names: one request to each broker that keeps some of
-them, and an outcome for each name.  A Coordinator belongs to one name for a long time; its connection is its own, since
-JoinGroup keeps a connection busy for minutes.
+There are two kinds of access. on_coordinators() handles many names with one request to each broker, and returns an
+outcome for each name. A Coordinator serves one name for a long time over its own connection, because JoinGroup occupies
+a connection for minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 
 
 class KeyType(IntEnum):
-    """The kind of name that a coordinator keeps."""
+    """The kind of name that a coordinator is responsible for."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -48,12 +48,12 @@ class KeyType(IntEnum):
 
 
 def has_moved(error: ClientError) -> bool:
-    """True if the next broker to ask may be another one."""
+    """Return whether the coordinator may be a different broker now."""
     return isinstance(error, KafkaUnavailable) or (isinstance(error, ErrorAnswer) and error.code in MOVED)
 
 
 def find_coordinators(cluster: Cluster, kind: KeyType, keys: Iterable[str]) -> dict[str, int | ClientError]:
-    """Asks once for the broker of each name; a name whose answer has an error gets that error."""
+    """Look up the broker of each name once; a name with an error in the answer gets that error."""
     wanted = list(keys)
     found = cluster.call_any(lambda connection: _ask(connection, kind, wanted), timeout_ms=0)
     return {key: _node(cluster, kind, key, found.get(key)) for key in wanted}
@@ -104,9 +104,10 @@ def on_coordinators(
     *,
     timeout_ms: int | None = None,
 ) -> dict[str, T | ClientError]:
-    """Ask each name's coordinator; what is retriable is asked again until timeout_ms (default api_timeout_ms).
+    """Send requests to each name's coordinator; retry retriable errors until timeout_ms.
 
-    `ask` gets a broker's id and names that it keeps; it answers for every one of them, or raises for all.
+    The default of timeout_ms is api_timeout_ms. `ask` gets a broker's id and the names it coordinates. It returns an
+    outcome for every name, or raises an error for all of them.
     """
     wanted = list(dict.fromkeys(keys))
     outcomes: dict[str, T | ClientError] = {}
@@ -153,7 +154,7 @@ def _round(
 
 
 def on_coordinator(cluster: Cluster, kind: KeyType, key: str, ask: Callable[[Connection], T]) -> T:
-    """Asks the coordinator of one name, as on_coordinators() does.  Raises the error that stopped it."""
+    """Send a request to the coordinator of one name, as on_coordinators() does, and raise its error."""
     outcome = on_coordinators(cluster, kind, [key], lambda node, _: {key: ask(cluster.connection(node))})[key]
     if isinstance(outcome, ClientError):
         raise outcome
@@ -163,10 +164,10 @@ def on_coordinator(cluster: Cluster, kind: KeyType, key: str, ask: Callable[[Con
 def on_every_broker(
     cluster: Cluster, ask: Callable[[Connection], list[T]], failures: dict[int, ClientError] | None = None
 ) -> dict[int, list[T]]:
-    """Asks all brokers, since each coordinates some; returns what each says, by id.
+    """Send a request to all brokers, each of which coordinates some names, and return the results by id.
 
-    Retried as a whole: what a broker that is gone has coordinated is another's by then, which was asked before.  What a
-    broker that stays away keeps from us goes into `failures`; without that its error is raised.
+    A retry repeats all requests: after a broker failure, its names may belong to a broker that was queried before.
+    Errors of brokers that stay unavailable go into `failures`; without `failures` the first one is raised.
     """
     patience = Patience(cluster.config)
     while True:
@@ -196,7 +197,7 @@ def _asked_once(cluster: Cluster, ask: Callable[[Connection], list[T]]) -> dict[
 
 
 class Coordinator:
-    """The coordinator of one name, over a connection of its own."""
+    """The coordinator of one name, with its own connection."""
 
     def __init__(self, cluster: Cluster, kind: KeyType, key: str) -> None:
         self._cluster = cluster
@@ -205,7 +206,7 @@ class Coordinator:
         self._connection: Connection | None = None
 
     def connection(self) -> Connection:
-        """Returns the connection to the coordinator, looked for once if it is not known.  Raises ClientError."""
+        """Return the connection to the coordinator, looked up once if unknown, or raise ClientError."""
         if self._connection is None or not self._connection.is_open:
             node = find_coordinators(self._cluster, self._kind, [self._key])[self._key]
             if isinstance(node, ClientError):
@@ -214,14 +215,14 @@ class Coordinator:
         return self._connection
 
     def forget(self) -> None:
-        """Has the next call look for the coordinator again; an answer that is still awaited is given up."""
+        """Drop the connection and any pending answer, so that the next call looks up the coordinator again."""
         self._cluster.ask_another()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def call(self, ask: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
-        """Ask until it answers with no retriable error, or until timeout_ms (default api_timeout_ms)."""
+        """Send a request with retries of retriable errors until timeout_ms (default api_timeout_ms)."""
         patience = Patience(self._cluster.config, timeout_ms)
         while True:
             try:

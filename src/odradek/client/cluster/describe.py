@@ -1,4 +1,4 @@
-"""Questions about a cluster, answered by any broker: topics with their partitions, configurations, brokers."""
+"""Queries that any broker answers: topics with their partitions, configurations, brokers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DYNAMIC_TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration of a resource; value is None for secrets."""
+    """One configuration of a resource; the value of a secret is None."""
 
     name: str
     value: str | None
@@ -48,7 +48,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as its brokers see it."""
+    """The cluster as described by its brokers."""
 
     cluster_id: str | None
     controller: int
@@ -56,7 +56,10 @@ class ClusterDescription:
 
 
 def describe_topic_configs(cluster: Cluster, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
-    """Every configuration of each topic, defaults included; is_set_on_topic tells the topic's own."""
+    """Return every configuration of each topic, including defaults.
+
+    is_set_on_topic marks the topic's own configurations.
+    """
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
@@ -75,13 +78,13 @@ def describe_topic_configs(cluster: Cluster, names: Iterable[str]) -> dict[str, 
 
 def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
     source = config.config_source
-    if source < 0:  # Before Kafka 1.1 only whether it is the default is known.
+    if source < 0:  # Before Kafka 1.1, brokers only return whether the value is the default.
         source = DEFAULT_CONFIG if config.is_default else DYNAMIC_TOPIC_CONFIG
     return ConfigEntry(config.name, config.value, source, config.read_only, config.is_sensitive)
 
 
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
-    """Describes the cluster, with DescribeCluster (KIP-700, Kafka 2.8), else with Metadata."""
+    """Describe the cluster with DescribeCluster (KIP-700, Kafka 2.8), or with Metadata on older brokers."""
 
     def ask(connection: Connection) -> ClusterDescription:
         try:
@@ -103,9 +106,10 @@ def from_metadata(connection: Connection) -> ClusterDescription:
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
-    """Returns these topics as they are now, in the order asked for; asks once.  Raises UnknownTopic.
+    """Return the current state of these topics, in the order of `names`, or raise UnknownTopic.
 
-    With DescribeTopicPartitions (KIP-966, Kafka 3.8), which knows eligible leader replicas too, else with Metadata.
+    The request is DescribeTopicPartitions (KIP-966, Kafka 3.8), which includes eligible leader replicas, or Metadata on
+    older brokers.
     """
 
     def ask(connection: Connection) -> dict[str, Topic]:
@@ -123,7 +127,10 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
 
 
 def by_pages(connection: Connection, names: Sequence[str]) -> dict[str, Topic]:
-    """Asks page by page: a page holds about 2,000 partitions and may end within a topic, where the next one begins."""
+    """Request topics page by page.
+
+    A page holds about 2,000 partitions. It may end within a topic; the next page continues there.
+    """
     topics: dict[str, Topic] = {}
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(set(names))])
     while True:
@@ -162,6 +169,6 @@ def described_partition(answer: DescribeTopicPartitionsResponsePartition) -> Par
 
 
 def check(code: int, what: str, detail: str | None) -> None:
-    """Raises the typed error for a code other than 0."""
+    """Raise the typed error for a code other than 0."""
     if code != ErrorCode.NONE:
         raise answer_error(code, what, detail)

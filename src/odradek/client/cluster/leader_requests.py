@@ -1,6 +1,6 @@
-"""Questions about partitions, each to the broker that leads it: one request a leader, all sent before one is answered.
+"""Requests to partition leaders: one per leader, all sent before the first answer is read.
 
-What fails is an outcome of its partition, so that one broker that is away does not keep back what the others say.
+A failure is an outcome of its partition, so an unavailable broker does not delay the results of others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.client.connection.retry import Patience, is_retriable
 R = TypeVar("R")
 T = TypeVar("T")
 
-# A leader is elected within a second once its broker is missed; after that, only a broker that comes back can lead.
+# A new leader is elected within a second after its broker fails. Later, only a returning broker can lead.
 LEADERLESS_MS_MAX = 3 * SECOND_MS
 
 Send = Callable[[Connection, list[TopicPartition]], Pending[R]]
@@ -36,10 +36,10 @@ def ask_leaders(
     leaderless_ms: int | None = LEADERLESS_MS_MAX,
     is_strict: bool = False,
 ) -> dict[TopicPartition, T | ClientError]:
-    """Returns an outcome for each partition; what is retriable is asked again until timeout_ms (api_timeout_ms).
+    """Return an outcome for each partition, with retries until timeout_ms (default api_timeout_ms).
 
-    A partition that nobody leads is waited for until leaderless_ms, None for as long as the others.  With is_strict the
-    first error that no waiting helps against ends it, and others may be left with errors that are retriable.
+    A partition without a leader is retried until leaderless_ms, or as long as the others for None. With is_strict the
+    first error that can't be retried ends the call, and other outcomes may still be retriable errors.
     """
     wanted = list(partitions)
     outcomes: dict[TopicPartition, T | ClientError] = {}
@@ -69,7 +69,7 @@ def _is_leaderless(error: ClientError) -> bool:
 def _round(
     cluster: Cluster, partitions: list[TopicPartition], send: Send[R], take: Take[R, T]
 ) -> dict[TopicPartition, T | ClientError]:
-    """Asks once."""
+    """Send one round of requests."""
     try:
         cluster.learn(partitions)
     except ClientError as error:
@@ -96,7 +96,7 @@ def _round(
 def group_by_leader(
     cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError]
 ) -> dict[int, list[TopicPartition]]:
-    """Groups partitions by the broker that leads them, in their order; those that nobody leads go into `failures`."""
+    """Group partitions by leader, in their order; put partitions without a leader into `failures`."""
     groups: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
         try:
@@ -109,8 +109,9 @@ def group_by_leader(
 def sorted_out(
     outcomes: Mapping[TopicPartition, T | ClientError], failures: dict[TopicPartition, ClientError] | None
 ) -> dict[TopicPartition, T]:
-    """Returns what succeeded; the rest goes into `failures`.  Without that, raises an error no waiting helps against,
-    else the first.
+    """Return the successful outcomes and put the errors into `failures`.
+
+    Without `failures`, raise an error: preferably one that can't be retried, otherwise the first.
     """
     failed = {each: one for each, one in outcomes.items() if isinstance(one, ClientError)}
     if failed and failures is None:

@@ -1,4 +1,4 @@
-"""What a cluster says of itself, as values: brokers, topics, partitions and who leads them."""
+"""Cluster metadata as values: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.wire.messages.metadata import MetadataResponse, MetadataResponsePar
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker, as other machines reach it."""
+    """One broker with its advertised address."""
 
     id: int
     host: str
@@ -31,7 +31,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition; leader is -1 when nobody leads it."""
+    """One partition; leader is -1 if there is none."""
 
     index: int
     leader: int
@@ -40,12 +40,15 @@ class Partition:
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
     error: ErrorCode = ErrorCode.NONE
-    eligible_leader_replicas: tuple[int, ...] | None = None  # KIP-966; None where the broker does not tell.
+    eligible_leader_replicas: tuple[int, ...] | None = None  # KIP-966; None if the broker does not return it.
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic; with an error it has no partitions.  id is zero where the broker has none (before Kafka 2.8)."""
+    """One topic; with an error it has no partitions.
+
+    id is zero if the broker does not return one (before Kafka 2.8).
+    """
 
     name: str
     id: Uuid = ZERO_UUID
@@ -54,7 +57,7 @@ class Topic:
     error: ErrorCode = ErrorCode.NONE
 
     def partition(self, index: int) -> Partition | None:
-        """Returns the partition, or None.  Partitions are sorted and, but for a broken answer, without gaps."""
+        """Return the partition or None; partitions are sorted, without gaps except in a broken answer."""
         if 0 <= index < len(self.partitions) and self.partitions[index].index == index:
             return self.partitions[index]
         return next((partition for partition in self.partitions if partition.index == index), None)
@@ -62,7 +65,7 @@ class Topic:
 
 @dataclass(slots=True)
 class Metadata:
-    """The latest answers put together; topics nobody asked for are not in it."""
+    """The latest answers combined; topics that were never requested are absent."""
 
     cluster_id: str | None = None
     controller: int = NO_BROKER
@@ -70,7 +73,7 @@ class Metadata:
     topics: dict[str, Topic] = field(default_factory=dict)
 
     def merge(self, answer: MetadataResponse) -> list[Topic]:
-        """Takes an answer over; returns the topics in it, in its order."""
+        """Merge an answer and return its topics in order."""
         self.cluster_id = answer.cluster_id
         self.controller = answer.controller_id
         self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}

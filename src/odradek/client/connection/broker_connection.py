@@ -1,11 +1,11 @@
-"""One connection to one broker: requests out, answers in, in the order in which they were asked.
+"""One connection to one broker, with requests and answers in the same order.
 
     send(request) -> Pending      any number may be outstanding (pipelining)
-    Pending.result()              receives answers until this one is there
+    Pending.result()              receives answers until this one has arrived
 
-The first exchange is ApiVersions (KIP-35, KIP-511): each later request goes out in the newest version both sides know.
-The socket never blocks by itself; every wait is a poll with a deadline.  A peer that is silent past its deadline loses
-the connection, since an answer that comes after its asker gave up would be taken for the next one's.
+The first exchange is ApiVersions (KIP-35, KIP-511). Later requests use the newest version that both sides know. The
+socket never blocks; every wait is a poll with a deadline. If a peer is silent past the deadline, the connection is
+closed, because a late answer would be taken for the answer to the next request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What answers ApiVersions with more is no Kafka; "HTTP" read as a length is 1.2 GB.
+# A larger answer to ApiVersions does not come from Kafka; "HTTP" read as a length is 1.2 GB.
 FIRST_RESPONSE_BYTES_MAX = 1 * MIB
 SOFTWARE_NAME = "odradek"
 
@@ -51,7 +51,7 @@ _ERROR_CODE = Struct(">h")
 
 
 class Awaited:
-    """An answer that is on its way, whatever its type."""
+    """A pending answer of any type."""
 
     __slots__ = ("correlation_id", "deadline", "frame", "lost")
 
@@ -63,7 +63,7 @@ class Awaited:
 
 
 class Pending(Awaited, Generic[T]):
-    """An answer of type T that is on its way."""
+    """A pending answer of type T."""
 
     __slots__ = ("_connection", "_response", "version")
 
@@ -76,9 +76,9 @@ class Pending(Awaited, Generic[T]):
         self.version = version
 
     def result(self) -> T:
-        """The answer, once.
+        """Wait for the answer and return it; call this only once.
 
-        Raises ConnectionLost if it broke or its deadline passed, TlsRefused, NotKafka for garbage.
+        Raise ConnectionLost after a disconnect or the deadline, TlsRefused, or NotKafka for invalid data.
         """
         while self.frame is None:
             if self.lost is not None:
@@ -93,11 +93,11 @@ class Pending(Awaited, Generic[T]):
 
 
 class Connection:
-    """Connected and negotiated when the constructor returns.
+    """A connected and negotiated connection to a broker.
 
-    Under TLS the broker's certificate has to name `host_name`, which is the address's host unless it is given.
+    Under TLS the broker's certificate must contain `host_name`, by default the host of the address.
 
-    Raises KafkaUnavailable, NotKafka, TlsRefused, and ConfigurationError for certificates that can't be read.
+    The constructor raises KafkaUnavailable, NotKafka, TlsRefused, and ConfigurationError for unreadable certificates.
     """
 
     def __init__(self, address: Address, config: ClientConfig, host_name: str | None = None) -> None:
@@ -111,7 +111,8 @@ class Connection:
         self._socket = self._secure or connect(address, config.connect_timeout_ms)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
-        self.features: dict[str, int] = {}  # What the cluster has agreed on (KIP-584), e.g. transaction.version.
+        # Finalized features of the cluster (KIP-584), for example transaction.version.
+        self.features: dict[str, int] = {}
         try:
             self.apis = self._negotiate()
         except BaseException:
@@ -128,16 +129,16 @@ class Connection:
 
     @property
     def tls_version(self) -> str | None:
-        """TLSv1.3, say; None in plain text."""
+        """Return the TLS version, for example TLSv1.3, or None in plain text."""
         return None if self._secure is None else self._secure.version
 
     @property
     def has_received(self) -> bool:
-        """True if there is something to receive though poll() sees nothing."""
+        """Return whether there is data to receive that poll() does not report."""
         return self._secure is not None and self._secure.has_received
 
     def version(self, request: type[object]) -> int:
-        """The newest version of this request that both sides know; raises Unsupported if there is none."""
+        """Return the newest version of this request that both sides know; raise Unsupported if there is none."""
         return version_for(request, self.apis, self.where)
 
     def send(
@@ -149,9 +150,10 @@ class Connection:
         timeout_ms: int | None = None,
         is_answered: bool = True,
     ) -> Pending[T]:
-        """Send without waiting for the answer.  timeout_ms counts from now, and defaults to request_timeout_ms.
+        """Send a request without waiting for the answer.
 
-        Raises Unsendable, and UnicodeEncodeError for a text with half a surrogate pair.
+        timeout_ms counts from now and defaults to request_timeout_ms. Raise Unsendable, and UnicodeEncodeError for text
+        with an unpaired surrogate.
         """
         if version is None:
             version = self.version(type(request))
@@ -163,7 +165,7 @@ class Connection:
         try:
             self._transmit(chunks, deadline)
         except BaseException:
-            self.close()  # Ctrl-C, say: half a request is out, and the next one would be taken for its end.
+            self.close()  # For example after Ctrl-C: the next request would be taken for the rest of this one.
             raise
         if is_answered:
             self._pending.append(pending)
@@ -172,15 +174,15 @@ class Connection:
     def call(
         self, request: object, response: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Send and wait for the answer."""
+        """Send a request and wait for the answer."""
         return self.send(request, response, version=version, timeout_ms=timeout_ms).result()
 
     def receive(self, deadline: float) -> None:
-        """Receive one whole answer and hand it to the request it belongs to."""
+        """Receive one complete answer and pass it to its request."""
         try:
             self._receive(deadline)
         except BaseException:
-            self.close()  # Ctrl-C, say: what is left of this answer would be taken for the next one.
+            self.close()  # For example after Ctrl-C: the rest of this answer would be taken for the next one.
             raise
 
     def _receive(self, deadline: float) -> None:
@@ -254,7 +256,7 @@ class Connection:
             self._pending.popleft().lost = reason
 
     def _negotiate(self) -> dict[int, ApiRange]:
-        """ApiVersions v3, and v0 if the broker does not know it: it then answers error 35, always in format 0."""
+        """Send ApiVersions v3, and v0 if the broker answers error 35 (in format 0) to v3."""
         from odradek import __version__
 
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
@@ -263,9 +265,10 @@ class Connection:
         try:
             self.receive(pending.deadline)
         except ConnectionLost as lost:
-            # A TLS listener, or a broker before ApiVersions; but a broker that is being killed looks the same.
+            # The cause may be a TLS listener or a broker without ApiVersions. A broker that is being killed looks the
+            # same.
             hint = "is this a plaintext listener of Kafka 0.10 or newer?"
-            if self._secure is not None:  # A refusal that was lost on its way, say.
+            if self._secure is not None:  # For example a TLS rejection that was lost in transit.
                 hint = "does the broker trust the certificate of this client, and is it Kafka 0.10 or newer?"
             raise ConnectionLost(f"{lost}; {hint}") from lost
         if pending.frame is not None and is_unsupported_version(pending.frame):
@@ -278,7 +281,10 @@ class Connection:
 
 
 def is_unsupported_version(frame: memoryview) -> bool:
-    """The error code of an ApiVersions answer: right behind the correlation id, in every version of it."""
+    """Return whether an ApiVersions answer has the error UNSUPPORTED_VERSION.
+
+    The error code follows the correlation id in every version.
+    """
     return len(frame) >= 6 and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -288,8 +294,9 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
     except OSError as error:
         raise KafkaUnavailable(f"nothing answers at {text_of(address)}: {reason_of(error)}") from error
     if connected.getsockname() == connected.getpeername():
-        # Who asks often enough for a local port where nobody listens is once given that port, and meets itself (TCP's
-        # simultaneous open); it would also keep the broker from coming back.
+        # Repeated connection attempts to a local port without a listener may get that same port as source port and
+        # connect to themselves (TCP simultaneous open). Such a connection would also prevent the broker from binding
+        # the port.
         connected.close()
         raise KafkaUnavailable(f"nothing answers at {text_of(address)}: connection refused")
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -298,8 +305,8 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
 
 
 def secured(address: Address, config: ClientConfig, where: str, host_name: str | None) -> SecureStream:
-    """The same under TLS.  Raises as the constructor of Connection does."""
-    from odradek.client.connection.socket_streams import SecureStream  # A client in plain text needs no ssl.
+    """Open a TLS connection; raise the errors of Connection's constructor."""
+    from odradek.client.connection.socket_streams import SecureStream  # A plain-text client does not need ssl.
 
     assert config.tls is not None, "only then there is TLS"
     plain = connect(address, config.connect_timeout_ms)
@@ -312,7 +319,7 @@ def text_of(address: Address) -> str:
 
 
 def reason_of(error: OSError) -> str:
-    """The system's own words, in lower case: `connection refused`."""
+    """Return the system's error text in lower case, for example `connection refused`."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text = error.strerror or str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""How a client reaches a cluster and how much it takes at once: one frozen, picklable value, in Kafka's own terms.
+"""The configuration of a client as one frozen, picklable value, in Kafka's terms.
 
-The command line fills it by hand; Spark through from_options, where names are Kafka's client configurations behind
-`kafka.`.  Options of security that can't be kept to are refused rather than ignored; other options of Kafka's clients
-that mean nothing here (group timeouts, metrics reporters, ...) are ignored, as Kafka does, with a line in the log.
+The command line fills it directly. Spark uses from_options, whose names are Kafka's client configurations with the
+prefix `kafka.`. Unsupported security options are rejected. Other options of Kafka's clients without meaning here (group
+timeouts, metrics reporters, ...) are ignored with a log message, as in Kafka.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Times are milliseconds, sizes bytes; defaults are those of Kafka's Java clients unless a comment says why not."""
+    """Settings of a client; times are milliseconds, sizes are bytes.
+
+    The defaults are those of Kafka's Java clients unless a comment gives a reason.
+    """
 
     bootstrap_servers: str
     client_id: str = "odradek"
@@ -44,14 +47,15 @@ class ClientConfig:
     fetch_max_bytes: int = 50 * MIB
     max_partition_fetch_bytes: int = 1 * MIB
     isolation_level: int = READ_UNCOMMITTED
-    # Kafka's producer sends 16 KiB batches; the loops here cost per batch, and 512 KiB stays below max.message.bytes.
+    # Kafka's producer sends batches of 16 KiB. The loops here cost per batch, and 512 KiB is below max.message.bytes.
     batch_bytes: int = 512 * KIB
-    # Answers larger than this are taken for a confused peer; one fetch may exceed fetch_max_bytes by one batch.
+    # A larger answer is treated as invalid. One fetch may exceed fetch_max_bytes by one batch.
     response_bytes_max: int = 1024 * MIB - 1
-    tls: TlsConfig | None = None  # None: in plain text.  Stores are read where a connection is made.
+    tls: TlsConfig | None = None  # None means plain text. Stores are read when a connection is opened.
 
     def __post_init__(self) -> None:
-        addresses(self.bootstrap_servers)  # An address that cannot be parsed is the caller's mistake: say so here.
+        # An address that can't be parsed is the caller's error, which is raised here.
+        addresses(self.bootstrap_servers)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -59,9 +63,10 @@ class ClientConfig:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], prefix: str = "kafka.") -> ClientConfig:
-        """Kafka's client configurations as text, e.g. {"kafka.bootstrap.servers": "a:9092"}; names in any case.
+        """Parse Kafka's client configurations as text, for example {"kafka.bootstrap.servers": "a:9092"}.
 
-        Options without the prefix are not looked at.  Raises ConfigurationError with the option's name.
+        Names are case-insensitive. Options without the prefix are ignored. Raise ConfigurationError with the option's
+        name.
         """
         values: dict[str, str | int | TlsConfig | None] = {}
         given = {name.lower()[len(prefix) :]: text for name, text in options.items() if name.lower().startswith(prefix)}
@@ -70,16 +75,17 @@ class ClientConfig:
                 field, parse = OPTIONS[name]
                 values[field] = parse(prefix + name, text)
             elif not name.startswith(SECURITY):
-                meant = did_you_mean(name, OPTIONS, 0.85, prefix)  # Kafka has keys that are as like ours as that.
+                # Other Kafka keys are this similar to supported keys.
+                meant = did_you_mean(name, OPTIONS, 0.85, prefix)
                 _log.warning("option %s has no effect on this client%s", prefix + name, meant)
         values["tls"] = tls_of(given, prefix)
         if not values.get("bootstrap_servers"):
             raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: give it as host:port[,host:port]")
-        return cls(**values)  # type: ignore[arg-type]  # OPTIONS pairs every field with the parser of its type.
+        return cls(**values)  # type: ignore[arg-type]  # OPTIONS maps every option to a parser of the field type.
 
 
 def addresses(bootstrap_servers: str) -> tuple[Address, ...]:
-    """Parse `host:port[,host:port...]`; IPv6 hosts stand in brackets."""
+    """Parse `host:port[,host:port...]`, with IPv6 hosts in brackets."""
     parts = [part.strip() for part in bootstrap_servers.split(",") if part.strip()]
     if not parts:
         raise ConfigurationError("no bootstrap server given: give host:port[,host:port]")
@@ -88,7 +94,7 @@ def addresses(bootstrap_servers: str) -> tuple[Address, ...]:
 
 def address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
-    host = host.rpartition("//")[2]  # Kafka's clients take PLAINTEXT://host:port too.
+    host = host.rpartition("//")[2]  # Kafka's clients also accept PLAINTEXT://host:port.
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -127,7 +133,7 @@ SECURITY = ("security.protocol", "sasl.", "ssl.")
 
 
 def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
-    """What the options say of security; None is plain text.  What can't be kept to is refused."""
+    """Return the TLS configuration of the options, or None for plain text; reject unsupported options."""
     protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in ("PLAINTEXT", "SSL"):
         raise ConfigurationError(

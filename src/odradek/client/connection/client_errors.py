@@ -1,8 +1,8 @@
-"""What can go wrong between this client and a cluster, each with the sentence a person needs.
+"""Errors between this client and a cluster, each with a message for the user.
 
-Every class pickles (a Spark executor sends its exceptions to the driver) and every text says what, where, and, where
-it helps, what to do.  An error *code* of the protocol is an ErrorAnswer or one of its subclasses; an unreachable or
-silent peer is a KafkaUnavailable; a peer that is too old is Unsupported.
+Every class pickles, because Spark executors send their exceptions to the driver. Every message says what failed, where
+and, if useful, what to do. A protocol error code becomes an ErrorAnswer or a subclass; an unreachable or silent peer is
+a KafkaUnavailable; a peer that is too old is Unsupported.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from odradek.base.errors import RETRIABLE, ErrorCode, error_code
 
 
 class ClientError(Exception):
-    """Anything that stops a request for good.  str() of it is one sentence."""
+    """Base of all errors that end a request; str() returns one sentence."""
 
 
 class ConfigurationError(ClientError, ValueError):
-    """An option that is missing, malformed, or not supported by this client."""
+    """A missing, malformed or unsupported client option."""
 
 
 class KafkaUnavailable(ClientError):
-    """Nothing answers, or nothing answered in time."""
+    """No answer, or no answer in time."""
 
 
 class ConnectionLost(KafkaUnavailable):
-    """The peer closed the connection, or was silent past its deadline, while answers were outstanding."""
+    """Connection that was closed by the peer, or silent past its deadline, with answers outstanding."""
 
 
 class NotKafka(ClientError):
-    """Something answers at that address, but not in Kafka's protocol."""
+    """Peer that does not use Kafka's protocol."""
 
 
 class TlsRefused(ClientError):
-    """The two sides share no way to speak TLS, or one does not trust the other's certificate: trying again is vain."""
+    """Failed TLS negotiation, or an untrusted certificate; a retry can't succeed."""
 
 
 class Unsupported(ClientError):
-    """The broker does not know an API, or no version of it that this client speaks."""
+    """API or version that the broker does not support."""
 
 
 class Unsendable(ClientError, ValueError):
-    """No version of the protocol that both sides speak can carry this: a name that is too long, say."""
+    """Request that no protocol version of both sides can represent, for example a name that is too long."""
 
 
 class ErrorAnswer(ClientError):
-    """A broker answered with an error code of the protocol."""
+    """Answer of a broker with a protocol error code."""
 
     def __init__(self, code: int, what: str, detail: str | None = None) -> None:
         super().__init__(code, what, detail)
@@ -60,16 +60,19 @@ class ErrorAnswer(ClientError):
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later, after new metadata."""
+        """Return whether the same request may succeed later, after a metadata refresh."""
         return self.code in RETRIABLE
 
 
 class UnknownTopic(ErrorAnswer):
-    """The cluster has no such topic or partition, and did not get it while this client waited."""
+    """Topic or partition that the cluster does not have, or did not get while this client waited."""
 
 
 class OffsetOutOfRange(ErrorAnswer):
-    """The offset is below the log start (retention removed it) or above the log end (the log was cut or re-created)."""
+    """Offset outside the log.
+
+    It is below the log start (retention removed it) or above the log end (the log was truncated or recreated).
+    """
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
@@ -82,18 +85,18 @@ class OffsetOutOfRange(ErrorAnswer):
 
 
 class TopicRecreated(ClientError):
-    """The topic was deleted and created again (its id changed) while it was being read."""
+    """Topic that was deleted and recreated (with a new id) while it was being read."""
 
 
 def answer_error(code: int, what: str, detail: str | None = None) -> ErrorAnswer:
-    """The typed error for a code other than 0; `what` names the topic, partition or resource it is about."""
+    """Return the typed error for a code other than 0; `what` names the topic, partition or resource."""
     kind = UnknownTopic if code in UNKNOWN_TOPIC_CODES else ErrorAnswer
     return kind(code, what, detail)
 
 
 UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
-# Only where Kafka's own text does not tell a person what to do; all others show the broker's text, or the code's name.
+# Only for codes whose Kafka text does not say what to do. All others use the broker's text or the name of the code.
 MEANINGS: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the cluster has no such topic or partition",
     ErrorCode.UNKNOWN_TOPIC_ID: "the cluster has no topic with this id, it was deleted or created again",

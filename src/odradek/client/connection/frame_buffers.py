@@ -1,8 +1,8 @@
-"""Buffers for received frames, used again as soon as nobody looks at them any more.
+"""Reusable buffers for received frames.
 
-A fetch answer of a megabyte into a new buffer costs a page fault for each of its 256 pages; into a used one, none.  A
-caller may keep a view of an answer for as long as it likes: a bytearray refuses to be resized while a view of it
-exists, so a buffer in use shows itself, and the next frame gets another one.
+Reading a fetch answer of a megabyte into a new buffer costs a page fault for each of its 256 pages; a used buffer costs
+none. A caller may keep a view of an answer indefinitely. A bytearray can't be resized while it has a view, so a buffer
+in use is detected and the next frame gets a different one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from odradek.base.buffers import is_free
 from odradek.base.units import KIB, MIB
 
-KEPT_BUFFERS_MAX = 3  # One being received, one being decoded, one to spare.
+KEPT_BUFFERS_MAX = 3  # One being received, one being decoded, one spare.
 KEPT_BYTES_MAX = 64 * MIB
 SMALLEST_BYTES = 64 * KIB
 
@@ -24,7 +24,7 @@ class Frames:
         self._kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """Returns exactly `size` writable bytes with undefined content; the buffer is free again when the view dies."""
+        """Return `size` writable bytes with undefined content; the buffer is free again without views."""
         for buffer in self._kept:
             if len(buffer) >= size and is_free(buffer):
                 return memoryview(buffer)[:size]
@@ -36,7 +36,7 @@ class Frames:
         self._kept.append(buffer)
         self._kept.sort(key=len)
         while len(self._kept) > KEPT_BUFFERS_MAX or (len(self._kept) > 1 and self._bytes() > KEPT_BYTES_MAX):
-            # The smallest that is not this one: sizes settle at what this connection really receives.
+            # Remove the smallest other buffer, so that the sizes converge to those this connection receives.
             self._kept.pop(1 if self._kept[0] is buffer else 0)
 
     def _bytes(self) -> int:

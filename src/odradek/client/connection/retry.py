@@ -1,4 +1,4 @@
-"""One operation's patience: how long it may go on, and how long to wait before it tries again."""
+"""Time limit of an operation and the backoff between its attempts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from odradek.base.errors import ErrorCode
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, KafkaUnavailable
 
-MARKERS_MS = 10  # The transaction before only wants its markers written, which takes a few milliseconds.
-JITTER = 0.2  # A cluster that comes back should not meet all its clients in the same millisecond.
+MARKERS_MS = 10  # The preceding transaction is only waiting for its markers, which takes a few milliseconds.
+JITTER = 0.2  # Prevents all clients from contacting a recovered cluster in the same millisecond.
 
 
 def is_retriable(error: ClientError) -> bool:
-    """True if the same request may succeed later: the broker is away, or says so itself."""
+    """Return whether the request may succeed later: the error code is retriable or the broker unavailable."""
     if isinstance(error, ErrorAnswer):
         return error.retriable
     return isinstance(error, KafkaUnavailable)
 
 
 class Backoff:
-    """Exponential, with jitter: retry_backoff_ms, twice that, ... retry_backoff_max_ms."""
+    """Exponential backoff with jitter: retry_backoff_ms, twice that, ... retry_backoff_max_ms."""
 
     __slots__ = ("_attempts", "_config")
 
@@ -46,13 +46,13 @@ class Patience:
         self._backoff = Backoff(config)
 
     def again(self, error: ClientError) -> None:
-        """Waits before the next try; raises the error if it is not retriable or no time is left."""
+        """Wait before the next attempt; raise the error if it is not retriable or no time is left."""
         if not is_retriable(error):
             raise error
         self.wait(error)
 
     def allows(self, error: ClientError) -> bool:
-        """Waits before the next try; False if the error is not retriable or no time is left."""
+        """Wait before the next attempt; return False if the error is not retriable or no time is left."""
         try:
             self.again(error)
         except ClientError:
@@ -60,7 +60,7 @@ class Patience:
         return True
 
     def wait(self, error: ClientError) -> None:
-        """Waits as again() does, but for any error."""
+        """Wait like again(), but for any error."""
         wait = self._backoff.next_ms() / 1000
         if isinstance(error, ErrorAnswer) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
             wait = min(wait, MARKERS_MS / 1000)

@@ -1,7 +1,7 @@
-"""What a connection needs of its socket, and a socket under TLS with that face.
+"""The socket interface that a connection needs, and its implementation under TLS.
 
-A socket of Python's ssl that does not block says which way it waits for, which need not be the way it was asked for.
-It also holds bytes that are decrypted and not asked for, which no poll knows of.
+A non-blocking SSL socket in Python reports which event it waits for, which may differ from the requested direction. It
+may also contain decrypted bytes that poll() does not report.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFIGURATIONS_KEPT_MAX = 16
 
 
 class Stream(Protocol):
-    """A socket that does not block, plain or under TLS."""
+    """A non-blocking socket, plain or under TLS."""
 
     def fileno(self) -> int: ...
 
@@ -36,7 +36,7 @@ class Stream(Protocol):
 
 
 class WouldBlock(BlockingIOError):
-    """Raised when a call has to be repeated after one of these events of poll()."""
+    """Error of a call that must be repeated after one of these events of poll()."""
 
     def __init__(self, events: int) -> None:
         super().__init__()
@@ -44,10 +44,10 @@ class WouldBlock(BlockingIOError):
 
 
 class SecureStream:
-    """TLS on a connected socket, with the handshake done when the constructor returns.
+    """TLS on a connected socket, with the handshake completed by the constructor.
 
-    Raises TlsRefused for what only a change of configuration can mend; ConnectionLost, and OSError later, for the rest;
-    ConfigurationError for a store that can't be read.
+    Raise TlsRefused for errors that require a change of configuration; ConnectionLost, and OSError later, for others;
+    ConfigurationError for an unreadable store.
     """
 
     def __init__(self, plain: socket.socket, config: TlsConfig, host_name: str, where: str, timeout_ms: int) -> None:
@@ -71,7 +71,7 @@ class SecureStream:
 
     @property
     def has_received(self) -> bool:
-        """True if there is something to receive that poll() does not see."""
+        """Return whether there is data to receive that poll() does not report."""
         return self._tls.pending() > 0
 
     def send(self, data: memoryview, /) -> int:
@@ -88,7 +88,7 @@ class SecureStream:
 
     def close(self) -> None:
         if self._tls.fileno() >= 0:
-            with suppress(OSError, ValueError):  # It sends the last word and does not wait for the other's.
+            with suppress(OSError, ValueError):  # It sends the close alert and does not wait for the peer's.
                 self._tls.unwrap()
         self._tls.close()
 
@@ -141,5 +141,5 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT_MAX)
 def _contexts(config: TlsConfig) -> Contexts:
-    """Returns the same contexts to all connections of a process: a context takes milliseconds to make."""
+    """Return the same contexts to all connections of a process: creating a context takes milliseconds."""
     return Contexts(config, client_context)

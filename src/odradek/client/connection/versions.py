@@ -1,4 +1,4 @@
-"""Which version of a request goes out: the newest that both sides know, and that this client means to use."""
+"""The version of a request: the newest that both sides know and this client uses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from odradek.wire.schema.schema import schema_of
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 
-# Below these the answer, or the records in it, would be of another kind (KIP-98, Kafka 0.11).  Others: any version.
+# Below these versions the answer, or its records, would have a different format (KIP-98, Kafka 0.11). Other APIs: any
+# version.
 LOWEST = {PRODUCE: 3, FETCH: 4, LIST_OFFSETS: 1, METADATA: 4}
 
 
 class ApiRange(NamedTuple):
-    """The versions of one API that a broker has, both inclusive."""
+    """The versions of one API that a broker supports, both inclusive."""
 
     lowest: int
     highest: int
 
 
 def version_for(request: type, apis: Mapping[int, ApiRange], where: str) -> int:
-    """Returns the version to send.  Raises Unsupported with the broker, the API, and what each side has."""
+    """Return the version to send.
+
+    Raise Unsupported with the broker, the API, and the versions of each side.
+    """
     schema = schema_of(request)
     assert schema.api_key is not None, "only whole requests are sent"
     name = schema.name.removesuffix("Request")

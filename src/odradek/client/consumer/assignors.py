@@ -1,9 +1,9 @@
-"""How the leader of a classic group deals out partitions: as Kafka's clients do, so that any of them may be leader.
+"""Partition assignors of classic group leaders, compatible with Kafka's clients.
 
-range        each topic by itself: its partitions in runs, the first members getting one more where it does not divide
-roundrobin   the partitions of all topics one by one, past members that do not subscribe to the topic
+range        each topic separately: contiguous partitions, one more for the first members if there is a remainder
+roundrobin   the partitions of all topics in turn, skipping members that do not subscribe to the topic
 
-Members come in Kafka's order: those with an instance id first, by it, then the others by member id.
+Members are sorted as in Kafka: first those with an instance id, by that id, then the others by member id.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.base.units import TopicName, TopicPartition
 
 
 class Subscriber(NamedTuple):
-    """A member and the topics that it wants."""
+    """A member and its subscribed topics."""
 
     member_id: str
     instance_id: str | None
@@ -31,7 +31,7 @@ def _in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
 
 
 def assign_range(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Assignment:
-    """Assigns each topic by itself; `partitions` counts those of each topic that exists."""
+    """Assign each topic separately; `partitions` maps each existing topic to its number of partitions."""
     ordered = _in_order(members)
     assigned: Assignment = {each.member_id: [] for each in ordered}
     for topic, count in sorted(partitions.items()):
@@ -62,5 +62,5 @@ def assign_roundrobin(members: Iterable[Subscriber], partitions: Mapping[str, in
     return assigned
 
 
-# In the order of preference that the group hears.
+# In the order of preference that is sent to the group.
 ASSIGNORS: dict[str, Assignor] = {"range": assign_range, "roundrobin": assign_roundrobin}

@@ -1,4 +1,4 @@
-"""The Fetch request and answer in terms of partitions.  Versions before 13 name topics, later ones give their ids."""
+"""The Fetch request and answer by partition; versions before 13 use topic names, later ones topic ids."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ VERSION_WITH_TOPIC_IDS = 13
 def fetch_request(
     config: ClientConfig, positions: Mapping[TopicPartition, int], topic_ids: Mapping[TopicName, Uuid]
 ) -> FetchRequest:
-    """A sessionless fetch.  Carries both names and ids: each version writes its own and leaves the other out."""
+    """Build a sessionless fetch request.
+
+    It contains both names and ids; each version writes only its own kind.
+    """
     topics: list[FetchTopic] = []
     for partition, offset in positions.items():
-        # Adjacent partitions of one topic share an entry; the order of the partitions is the broker's order of service.
+        # Adjacent partitions of a topic share an entry, because the broker serves partitions in request order.
         if not topics or topics[-1].topic != partition.topic:
             topics.append(FetchTopic(topic=partition.topic, topic_id=topic_ids[partition.topic], partitions=[]))
         topics[-1].partitions.append(
@@ -40,7 +43,7 @@ def fetch_request(
 def answers_of(
     answer: FetchResponse, asked: Mapping[TopicPartition, int], topic_ids: Mapping[str, Uuid]
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Yields each partition of the answer that was asked for."""
+    """Yield each requested partition in the answer."""
     names = {bytes(topic_id): name for name, topic_id in topic_ids.items()}
     for topic in answer.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")

@@ -1,7 +1,7 @@
-"""The answer of a fetch for one partition, and the walk over its batches without touching a record.
+"""A fetch answer for one partition, and iteration over its batches without decoding records.
 
-The bytes are a view of the answer's frame: whole batches, the first of which may begin before the offset asked for
-(its reader skips those records), and possibly the beginning of one more, which is ignored.
+The bytes are a view of the answer's frame. They contain whole batches and possibly a partial batch at the end, which is
+ignored. The first batch may start before the fetch offset; its reader skips the earlier records.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ABORT_MARKER = 0
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A partition's answer.  Offsets are of the moment the broker answered; -1 where its Fetch does not tell them."""
+    """A partition's answer; offsets are as of the answer, -1 if the Fetch version does not include them."""
 
     partition: TopicPartition
-    fetch_offset: int  # What was asked for: records below it are to be skipped.
-    next_offset: int  # The offset to ask for next.
+    fetch_offset: int  # The requested offset; records below it are to be skipped.
+    next_offset: int  # The offset of the next request.
     records: memoryview  # Whole batches only.
     high_watermark: int
     last_stable_offset: int
@@ -40,16 +40,16 @@ class Fetched:
     aborted: tuple[AbortedTransaction, ...] = ()  # Only with read_committed.
 
     def batches(self) -> Iterator[Batch]:
-        """The batches whose records a reader may see: no control batches, none of an aborted transaction."""
+        """Return the batches visible to a reader, without control batches and aborted transactions."""
         if not self.aborted:
             return (batch for batch in iter_batches(self.records) if not batch.is_control)
         return committed_batches(self.records, self.aborted)
 
 
 def whole_batches(records: memoryview, partition: TopicPartition) -> tuple[int, int]:
-    """Returns (bytes of whole batches, offset after the last of them); the offset is -1 if there is none.
+    """Return (bytes of whole batches, offset after the last one); the offset is -1 without a batch.
 
-    Raises ErrorAnswer CORRUPT_MESSAGE for an impossible length, before anybody follows it.
+    Raise ErrorAnswer CORRUPT_MESSAGE for an impossible length, before it is used.
     """
     position, end, last = 0, len(records), -1
     while position + LOG_OVERHEAD_BYTES <= end:
@@ -64,9 +64,9 @@ def whole_batches(records: memoryview, partition: TopicPartition) -> tuple[int, 
 
 
 def next_offset(batch: memoryview) -> int:
-    """Returns the offset after a batch of format 2 or a message of formats 0 and 1.
+    """Return the offset after a batch of format 2 or a message of formats 0 and 1.
 
-    The offset of such a message is its last record's.
+    The offset of such a message is that of its last record.
     """
     base_offset, _ = _OFFSET_AND_LENGTH.unpack_from(batch)
     if batch[MAGIC_POSITION] < MAGIC or len(batch) < HEADER_BYTES:
@@ -76,7 +76,10 @@ def next_offset(batch: memoryview) -> int:
 
 
 def committed_batches(records: memoryview, aborted: tuple[AbortedTransaction, ...]) -> Iterator[Batch]:
-    """Yields batches without those of aborted transactions: from their first offset to the abort marker (KIP-98)."""
+    """Yield batches except those of aborted transactions.
+
+    A transaction's batches are skipped from its first offset to its abort marker (KIP-98).
+    """
     waiting = [(first_offset, producer_id) for producer_id, first_offset in aborted]
     heapify(waiting)
     aborting: set[int] = set()
@@ -91,7 +94,7 @@ def committed_batches(records: memoryview, aborted: tuple[AbortedTransaction, ..
 
 
 def is_abort_marker(batch: Batch) -> bool:
-    """True for the control batch that ends a transaction by aborting it; its one record's key says so.
+    """Return whether a control batch aborts a transaction, by the key of its only record.
 
     │ varint length │ i8 attributes │ varint timestamp delta │ varint offset delta │ varint key length │ i16 version │
     │ i16 type: 0 abort, 1 commit │

@@ -1,15 +1,16 @@
-"""Fetching: raw batches of many partitions, with the next request on its way while the last answer is being decoded.
+"""Fetching of raw batches from many partitions, with the next request sent during decoding.
 
     fetcher = Fetcher(cluster, {TopicPartition("t", 0): 0}, until={TopicPartition("t", 0): 1_000_000})
     while not fetcher.is_done:
         for fetched in fetcher.poll(timeout_ms=1000):
-            ...                       # by now the broker is already sending what comes next
+            ...                       # The broker is already sending the next answer.
 
-No thread does this: before poll() returns, the next request has been sent, and its answer waits in the socket's buffer.
-So at most one answer a leader is on the wire and one with the caller; fetch_max_bytes bounds both.  Requests to one
-leader carry all its partitions, those that brought data last going last, so that none starves behind a busy one.
+This needs no thread: poll() sends the next request before it returns, and the answer waits in the socket's buffer. At
+most one answer per leader is on the wire and one with the caller; fetch_max_bytes bounds both. A request to a leader
+contains all its partitions, with those that returned data most recently at the end, so that a busy partition does not
+starve the others.
 
-Fetch sessions (KIP-227) are not used: they save bytes for thousands of idle partitions and cost a state to keep.
+Fetch sessions (KIP-227) are not used: they save bytes for thousands of idle partitions but require additional state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Fetched", "Fetcher", "ListedO
 
 @dataclass(slots=True)
 class _Lane:
-    """The connection to one leader, and the partitions last asked for there."""
+    """The connection to one leader, and the partitions of the last request to it."""
 
     connection: Connection
     pending: Pending[FetchResponse]
@@ -46,7 +47,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class _Failing:
-    """A partition that answers with retriable errors."""
+    """State of a partition with retriable errors."""
 
     since: float
     retry_at: float
@@ -54,7 +55,10 @@ class _Failing:
 
 
 class Fetcher:
-    """Reads partitions from given offsets on.  Not thread-safe; close() it, or the cluster, when done."""
+    """Reader of partitions from given offsets on.
+
+    It is not thread-safe. Close it or the cluster at the end.
+    """
 
     def __init__(
         self,
@@ -64,8 +68,11 @@ class Fetcher:
         until: Mapping[TopicPartition, int] | None = None,
         topic_ids: Mapping[str, Uuid] | None = None,
     ) -> None:
-        """until: the offset at which a partition is done (absent: never).  topic_ids: what the topics' ids have to be;
-        without it, the first id seen is the one that has to stay.
+        """Create a fetcher that starts at `positions`.
+
+        until: the offset at which a partition is done; a partition without one is never done.
+
+        topic_ids: the expected ids of the topics; by default, the first id seen must not change.
         """
         self._cluster = cluster
         self._positions = dict(positions)
@@ -77,15 +84,15 @@ class Fetcher:
 
     @property
     def is_done(self) -> bool:
-        """True if every partition is read up to its `until`, and no error waits to be raised."""
+        """Return whether every partition is read up to its `until` and no error is left to raise."""
         return not self._errors and not any(map(self._is_wanted, self._positions))
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset after the last batch that poll() returned."""
+        """Return the offset after the last batch that poll() returned."""
         return self._positions[partition]
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from this offset; also adds a partition."""
+        """Continue at this offset, or add a partition."""
         self._positions[partition] = offset
         self._failing.pop(partition, None)
 
@@ -95,10 +102,11 @@ class Fetcher:
         self._failing.pop(partition, None)
 
     def poll(self, timeout_ms: int) -> list[Fetched]:
-        """What arrived, or [] when nothing did in time.
+        """Return the data that arrived, or [] if none arrived in time.
 
-        Raises OffsetOutOfRange (seek() and go on), TopicRecreated, UnknownTopic or another ErrorAnswer, and
-        KafkaUnavailable if a leader stays away for api_timeout_ms.  What arrived with an error is returned first.
+        Raise OffsetOutOfRange (call seek() to continue), TopicRecreated, UnknownTopic or another ErrorAnswer, or
+        KafkaUnavailable if a leader stays unavailable for api_timeout_ms. Data that arrived with an error is returned
+        first.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
@@ -117,13 +125,13 @@ class Fetcher:
             lane.connection.close()
         self._lanes.clear()
 
-    # What to ask, and whom.
+    # Requests.
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         return self._positions[partition] < self._until.get(partition, INT64_MAX)
 
     def _send(self) -> None:
-        """One request to each leader that owes no answer and has partitions to be read."""
+        """Send one request to each leader without a pending answer that has partitions to read."""
         asked = {partition for lane in self._lanes.values() for partition in lane.asked}
         now = time.monotonic()
         due = [
@@ -147,7 +155,7 @@ class Fetcher:
                     self._send_to(leader, partitions)
                 except ClientError as error:
                     failures |= dict.fromkeys(partitions, error)
-        # Only now, as the topics are forgotten with it, which other leaders are still to be asked for.
+        # Must come after the loop: it also drops the topic metadata, which is needed to find the other leaders.
         for partition, failure in failures.items():
             self._failed([partition], failure)
 
@@ -167,7 +175,7 @@ class Fetcher:
         self._lanes[leader] = _Lane(connection, pending, asked)
 
     def _pinned_id(self, topic: str) -> Uuid:
-        """The topic's id, which has to stay the same.  Raises TopicRecreated."""
+        """Return the topic's id and check that it did not change, or raise TopicRecreated."""
         known = self._cluster.metadata.topics[topic].id
         pinned = self._topic_ids.get(topic, ZERO_UUID)
         if ZERO_UUID not in (pinned, known) and pinned != known:
@@ -175,10 +183,10 @@ class Fetcher:
         self._topic_ids[topic] = known if pinned == ZERO_UUID else pinned
         return known
 
-    # What comes back.
+    # Answers.
 
     def _wait(self, deadline: float) -> list[int]:
-        """The leaders whose answers begin to arrive, or whose time is over; [] when the deadline comes first."""
+        """Return the leaders whose answers arrive or are overdue; [] if the deadline comes first."""
         poller = select.poll()
         until = deadline
         leaders: dict[int, int] = {}
@@ -191,7 +199,7 @@ class Fetcher:
             poller.register(lane.connection.fileno(), select.POLLIN)
             until = min(until, lane.pending.deadline)
         now = time.monotonic()
-        # A retry that is due already waits for its leader's answer to others, not for the clock.
+        # An overdue retry waits for its leader's answer to the other partitions, not for the clock.
         until = min([until, *(failing.retry_at for failing in self._failing.values() if failing.retry_at > now)])
         wait_ms = max(0.0, (until - now) * 1000)
         ready = [leaders[number] for number, _ in poller.poll(wait_ms + 1 if wait_ms else 0)]
@@ -213,7 +221,7 @@ class Fetcher:
         arrived = []
         for partition, data in answers_of(answer, asked, self._topic_ids):
             if self._positions.get(partition) != asked[partition]:
-                continue  # seek() or remove() came in between.
+                continue  # seek() or remove() was called in the meantime.
             try:
                 fetched = self._fetched(partition, asked[partition], data)
             except ClientError as error:
@@ -235,8 +243,8 @@ class Fetcher:
         records = data.records
         size, following = whole_batches(records, partition)
         if following <= offset:
-            return None  # Only the beginning of a batch: this partition comes first in a later request.
-        del self._positions[partition]  # To the end of the order in which partitions are asked for.
+            return None  # Only a partial batch: this partition comes first in a later request.
+        del self._positions[partition]  # Moves the partition to the end of the request order.
         self._positions[partition] = following
         aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
         return Fetched(
@@ -250,10 +258,10 @@ class Fetcher:
             aborted,
         )
 
-    # What goes wrong.
+    # Errors.
 
     def _failed(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
-        """Retriable errors are retried with new metadata until api_timeout_ms; others wait for the next poll()."""
+        """Retry retriable errors with new metadata until api_timeout_ms; keep others for the next poll()."""
         now = time.monotonic()
         is_over = not is_retriable(error)
         partitions = [partition for partition in partitions if partition in self._positions]

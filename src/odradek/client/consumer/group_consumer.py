@@ -1,16 +1,17 @@
-"""Reading topics as a member of a group: a GroupMember says which partitions, a Fetcher reads them.
+"""Consumption of topics as a group member: a GroupMember gets the assignment, a Fetcher reads it.
 
     consumer = GroupConsumer(cluster, member, start=lambda partitions: {...})
     while not consumer.is_done:
         for fetched in consumer.poll(1_000):
             if consumer.owns(fetched.partition):
-                ...                                          # keep_alive() now and then, if this takes long.
+                ...                                          # Call keep_alive() regularly if this takes long.
                 consumer.processed(fetched.partition, fetched.next_offset)
         consumer.commit()
     consumer.close()
 
-At least once: what was processed and not yet committed when a partition went to another member is read again there.
-Between poll() and processed() the group may rebalance; owns() tells whether what poll() brought is still ours.
+Delivery is at least once: records that were processed but not committed before a partition moved to a different member
+are read again there. The group may rebalance between poll() and processed(); owns() returns whether a polled partition
+still belongs to this member.
 """
 
 from __future__ import annotations
@@ -34,11 +35,17 @@ Start = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
 
 
 class GroupConsumer:
-    """Not thread-safe.  A context manager: leaving it commits and leaves the group."""
+    """Consumer in a group; not thread-safe.
+
+    It is a context manager: leaving it commits and leaves the group.
+    """
 
     def __init__(self, cluster: Cluster, member: GroupMember, *, start: Start, follows: bool = True) -> None:
-        """start: where to begin in partitions that the group never committed, or whose committed offset is gone.
-        Without `follows` each partition is done where it ended when this member got it.
+        """Create a consumer without reading anything yet.
+
+        start: returns the initial offsets of partitions without a valid committed offset.
+
+        follows: without it, each partition is done at the log end at the time of its assignment.
         """
         self._cluster = cluster
         self._member = member
@@ -49,8 +56,8 @@ class GroupConsumer:
         self._committed: dict[TopicPartition, int] = {}
         self._handed_out: set[TopicPartition] = set()
         self._fetcher = Fetcher(cluster, {})
-        self._taken = NOBODY  # The membership under which this member got the partitions that the fetcher reads.
-        self._is_behind = True  # The group has assigned partitions that are not all taken over.
+        self._taken = NOBODY  # The membership with which the partitions of the fetcher were assigned.
+        self._is_behind = True  # The assignment contains partitions that the fetcher does not read yet.
 
     def __enter__(self) -> Self:
         return self
@@ -61,25 +68,25 @@ class GroupConsumer:
         if kind is None:
             self.close()
         else:
-            with suppress(ClientError):  # What went wrong first is what to tell.
+            with suppress(ClientError):  # The first error is the one to report.
                 self.close()
 
     @property
     def is_done(self) -> bool:
-        """True if this member's partitions are read to their ends, and none is followed."""
+        """Return whether all partitions are read to their ends and none is followed."""
         return not self._is_behind and not self._follows and self._fetcher.is_done
 
     @property
     def until(self) -> Mapping[TopicPartition, int]:
-        """Maps each partition to the offset where it is done; a partition that is followed has none."""
+        """Return the end offset of each partition; a followed partition has none."""
         return self._until
 
     def owns(self, partition: TopicPartition) -> bool:
-        """True if the records that the last poll() brought of the partition are this member's to process."""
+        """Return whether the records of the partition from the last poll() are this member's to process."""
         return partition in self._handed_out
 
     def poll(self, timeout_ms: int) -> list[Fetched]:
-        """Returns what arrived; [] when nothing did in time, or while there is nothing to read."""
+        """Return the data that arrived, or [] if none arrived in time or there is nothing to read."""
         self._handed_out = set()
         self.keep_alive()
         wait_ms = int(min(timeout_ms, self._member.heartbeat_due_ms() + 1))
@@ -96,25 +103,25 @@ class GroupConsumer:
         return arrived
 
     def keep_alive(self) -> None:
-        """Stays in the group or joins it again; takes over the partitions that it assigns."""
+        """Stay in the group or rejoin it, and take over the assigned partitions."""
         if self._member.keep_alive():
             self._is_behind = True
         if self._is_behind:
             self._take_over()
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
-        """Notes that all records before this offset are processed; ignores a partition that is not ours any more."""
+        """Record that all records before this offset are processed; ignore partitions of other members."""
         if self.owns(partition):
             self._processed[partition] = offset
 
     def commit(self) -> None:
-        """Commits what was processed since the last time; does nothing if the group has rebalanced meanwhile."""
+        """Commit the offsets processed since the last commit; do nothing after a rebalance."""
         due = {each: offset for each, offset in self._processed.items() if self._committed.get(each) != offset}
         if self._member.commit({each: Committed(offset) for each, offset in due.items()}):
             self._committed |= due
 
     def close(self) -> None:
-        """Commits, and leaves the group."""
+        """Commit and leave the group."""
         try:
             self.commit()
         finally:
@@ -124,10 +131,10 @@ class GroupConsumer:
     # Rebalances.
 
     def _take_over(self) -> None:
-        """Takes over the assignment.
+        """Take over the assignment.
 
-        A partition that was ours in the generation right before, and is again, goes on where it is, as nobody else had
-        it; the others go on where they were committed.
+        A partition that this member also owned in the preceding generation continues at its position, because no other
+        member owned it in between. Other partitions continue at their committed offsets.
         """
         owned, member = self._member.assignment, Membership(self._member.generation, self._member.member_id)
         is_same = member.member_id == self._taken.member_id
@@ -135,7 +142,7 @@ class GroupConsumer:
         kept = [each for each in owned if is_next and each in self._processed]
         positions = {each: self._fetcher.position(each) for each in kept}
         gained = [each for each in owned if each not in positions]
-        # Before anything is asked, which may fail: what went to others must not be committed by us.
+        # Must come before the requests, which may fail: offsets of lost partitions must not be committed.
         self._committed = {each: offset for each, offset in self._committed.items() if each in kept}
         self._processed = {each: self._processed[each] for each in kept}
         self._handed_out &= set(kept)
@@ -147,7 +154,10 @@ class GroupConsumer:
         self._taken, self._is_behind = member, False
 
     def _beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the committed offsets, and where to begin without one; only the latter are still to be committed."""
+        """Return the committed offsets and, for partitions without one, the start offsets.
+
+        Only start offsets still need to be committed.
+        """
         if not partitions:
             return {}
         group = self._member.group
@@ -169,7 +179,7 @@ class GroupConsumer:
         return {each: at.offset for each, at in list_offsets(self._cluster, dict.fromkeys(partitions, LATEST)).items()}
 
     def _begin_again(self, error: OffsetOutOfRange) -> None:
-        """Begins anew in a partition whose committed offset is gone: by retention, or as the topic was made again."""
+        """Restart a partition whose committed offset was deleted by retention or by recreating the topic."""
         gone = TopicPartition(TopicName(error.topic), error.partition)
         for partition, offset in self._start([gone]).items():
             self._fetcher.seek(partition, offset)

@@ -1,16 +1,16 @@
-"""A member of a consumer group of the classic protocol: joins, stays alive, commits, leaves.
+"""A member of a consumer group of the classic protocol: joins, sends heartbeats, commits, leaves.
 
     member = GroupMember(cluster, "billing", ["orders"])
     while ...:
-        if member.keep_alive():        # Joins, heartbeats when one is due, and joins again when the group rebalances.
+        if member.keep_alive():        # Joins, sends due heartbeats, and rejoins after a rebalance.
             ...                        # member.assignment is new.
         ...                            # For less than the session timeout.
         member.commit({partition: Committed(offset)})
     member.leave()
 
-There is no thread: whoever waits for something else calls keep_alive() meanwhile, once a second or so.  Assignment is
-eager (KIP-429 calls it so): all partitions are given up when the group rebalances, and dealt out anew.  The member that
-the broker makes leader assigns, with one of assignors.ASSIGNORS, and asks for a rebalance when a topic has grown.
+There is no thread: a caller that waits for other events calls keep_alive() about once a second. Assignment is eager (in
+the terms of KIP-429): a rebalance revokes and reassigns all partitions. The member elected leader by the broker assigns
+partitions with an assignor from assignors.ASSIGNORS, and requests a rebalance when partitions are added to a topic.
 """
 
 from __future__ import annotations
@@ -35,22 +35,25 @@ from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-SESSION_TIMEOUT_MS = 45 * SECOND_MS  # This and the next two: the defaults of Kafka's consumers.
+SESSION_TIMEOUT_MS = 45 * SECOND_MS  # The defaults of Kafka's consumers, like the next two values.
 REBALANCE_TIMEOUT_MS = 5 * MINUTE_MS
 HEARTBEAT_INTERVAL_MS = 3 * SECOND_MS
-JOIN_SLACK_MS = 5 * SECOND_MS  # The broker answers a join when the rebalance timeout is over, not before.
+JOIN_SLACK_MS = 5 * SECOND_MS  # The broker answers a join only after the rebalance timeout.
 LEAVE_TIMEOUT_MS = 5 * SECOND_MS
-VERSION_WITH_INSTANCES = 5  # Of JoinGroup.
+VERSION_WITH_INSTANCES = 5  # Version of JoinGroup.
 LEAVE_BY_IDENTITY = 3
 
-# The group has gone on without us: come again, as who we are...
+# The group has rebalanced without this member, which rejoins with the same member id.
 COME_AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-# ... or as somebody new, since it has forgotten us.
+# The group has removed this member, which rejoins as a new one.
 FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class GroupMember:
-    """Not thread-safe.  Raises ClientErrors that no waiting helps against: FENCED_INSTANCE_ID, authorization, ..."""
+    """Member of a group; not thread-safe.
+
+    Methods raise ClientErrors that can't be retried: FENCED_INSTANCE_ID, authorization, ...
+    """
 
     def __init__(
         self,
@@ -63,8 +66,10 @@ class GroupMember:
         rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
         heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
     ) -> None:
-        """instance_id makes the membership static (KIP-345): leave() then only stops, and who comes back within the
-        session timeout gets the same partitions without a rebalance.
+        """Create a member without joining.
+
+        instance_id makes the membership static (KIP-345): leave() then sends nothing, and a member that returns within
+        the session timeout gets the same partitions without a rebalance.
         """
         self.group = group
         self.assignment: tuple[TopicPartition, ...] = ()
@@ -79,13 +84,13 @@ class GroupMember:
         self._is_leader = False
         self._reason = "consumer starts"
         self._heartbeat_at = 0.0
-        self._failing: Patience | None = None  # Since a heartbeat failed.
+        self._failing: Patience | None = None  # The time limit since the first failed heartbeat.
         self._partition_counts: dict[str, int] = {}
         self._counted_at = 0.0
 
     @property
     def generation(self) -> int:
-        """The group's generation when this member joined last; -1 before, and after it was thrown out."""
+        """Return the group's generation at the last join; -1 before it, and after removal from the group."""
         return self._member.generation
 
     @property
@@ -93,11 +98,11 @@ class GroupMember:
         return self._member.member_id
 
     def heartbeat_due_ms(self) -> float:
-        """Returns how long the caller may do something else."""
+        """Return the time until the next heartbeat in milliseconds."""
         return max(0.0, (self._heartbeat_at - time.monotonic()) * 1000)
 
     def keep_alive(self) -> bool:
-        """Does what is due.  True if this member joined again, so that its assignment may be another one."""
+        """Send a due heartbeat or rejoin; return whether the assignment may have changed by a rejoin."""
         if self._is_joined and not self.heartbeat_due_ms():
             self._heartbeat()
         if self._is_joined and self._is_leader and self._has_topic_grown():
@@ -108,11 +113,14 @@ class GroupMember:
         return True
 
     def commit(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
-        """Commits; False if the group has rebalanced without this member, which keep_alive() lets join again."""
+        """Commit offsets; return False if the group rebalanced without this member.
+
+        In that case, keep_alive() rejoins.
+        """
         if not offsets:
             return True
         if not self._is_joined:
-            return False  # A join that was given up half-way: the partitions may be others' by now.
+            return False  # After an interrupted join, the partitions may already belong to other members.
         try:
             self.coordinator.call(lambda connection: commit(connection, self.group, offsets, self._member))
         except ErrorAnswer as error:
@@ -123,9 +131,12 @@ class GroupMember:
         return True
 
     def leave(self, reason: str = "consumer ends") -> None:
-        """Leaves, so that the others have the partitions at once.  If nobody answers, the session just runs out."""
+        """Leave the group, so that its partitions are reassigned immediately.
+
+        Without an answer, the session expires later.
+        """
         if not self._is_joined:
-            self.coordinator.forget()  # A join that was given up keeps its connection busy.
+            self.coordinator.forget()  # An interrupted join keeps its connection busy.
         self._is_joined, self.assignment = False, ()
         if self._member.member_id and self._member.instance_id is None:
             with suppress(ClientError):
@@ -133,7 +144,7 @@ class GroupMember:
         self._member = Membership(instance_id=self._member.instance_id)
         self.coordinator.forget()
 
-    # Staying.
+    # Heartbeats.
 
     def _heartbeat(self) -> None:
         member = self._member
@@ -158,7 +169,7 @@ class GroupMember:
         if has_moved(error):
             self.coordinator.forget()
         self._failing = self._failing or Patience(self._cluster.config)
-        self._failing.again(error)  # The next keep_alive() tries again.
+        self._failing.again(error)  # The next keep_alive() retries.
 
     def _answered(self) -> None:
         self._heartbeat_at = time.monotonic() + self._heartbeat_interval_ms / 1000
@@ -173,7 +184,7 @@ class GroupMember:
         self._is_joined, self._reason = False, reason
 
     def _has_topic_grown(self) -> bool:
-        """True if a topic that this leader assigned has grown; looks as often as metadata is refreshed."""
+        """Return whether a topic assigned by this leader has grown, checked every metadata_max_age_ms."""
         config, now = self._cluster.config, time.monotonic()
         if (now - self._counted_at) * 1000 < config.metadata_max_age_ms:
             return False
@@ -198,7 +209,7 @@ class GroupMember:
                 if isinstance(error, ErrorAnswer) and error.code in COME_AGAIN | FORGOTTEN:
                     self._gone_on(error)
                     time.sleep(backoff.next_ms() / 1000)
-                    patience = Patience(self._cluster.config)  # The group lives; only its members come and go.
+                    patience = Patience(self._cluster.config)  # The group is active; only its membership changes.
                     continue
                 if has_moved(error):
                     self.coordinator.forget()
@@ -228,7 +239,7 @@ class GroupMember:
         return self._rebalance_timeout_ms + JOIN_SLACK_MS
 
     def _ask_to_join(self) -> JoinGroupResponse:
-        """Joins; twice where the broker wants to give out the member id first (KIP-394)."""
+        """Join the group; repeat the request if the broker assigns a member id first (KIP-394)."""
         answer = self._send_join()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = self._member._replace(member_id=answer.member_id)
@@ -256,12 +267,12 @@ class GroupMember:
     def _assigned_by_us(self, joined: JoinGroupResponse) -> dict[str, list[TopicPartition]]:
         members = subscribers(joined.members)
         self._count_partitions(sorted(set().union(*(each.topics for each in members))))
-        if joined.skip_assignment:  # A static leader that came back (KIP-814): what it assigned before still holds.
+        if joined.skip_assignment:  # A static leader that returned (KIP-814): its earlier assignment is still valid.
             return {}
         return ASSIGNORS[joined.protocol_name or ""](members, self._partition_counts)
 
     def _count_partitions(self, topics: list[str]) -> None:
-        """Counts the topics' partitions; one that does not exist has none, as it may come later."""
+        """Count the topics' partitions; a topic that does not exist yet has none."""
         found = self._cluster.retry(lambda: self._cluster.refresh(topics))
         self._partition_counts = {each.name: len(each.partitions) for each in found}
         self._counted_at = time.monotonic()

@@ -1,6 +1,6 @@
-"""What members of a classic group tell each other, in JoinGroup and SyncGroup: subscriptions and assignments.
+"""Subscriptions and assignments that classic group members exchange in JoinGroup and SyncGroup.
 
-Subscriptions go out in their first format: who assigns eagerly has nothing else to say, and everybody reads it.
+Subscriptions use the first format: eager assignment needs no other fields, and every client can read it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FORMAT = 0
 
 
 def protocols(topics: Sequence[str]) -> list[JoinGroupRequestProtocol]:
-    """Returns the same subscription for each assignor."""
+    """Return the same subscription for each assignor."""
     subscription = spoken.encode_subscription(spoken.ConsumerProtocolSubscription(topics=list(topics)), FORMAT)
     return [JoinGroupRequestProtocol(name=name, metadata=subscription) for name in ASSIGNORS]
 
 
 def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
-    """Returns the members' subscriptions.  Raises ClientError for one that can't be read."""
+    """Return the members' subscriptions; raise ClientError for an unreadable one."""
     return [
         Subscriber(each.member_id, each.group_instance_id, frozenset(subscribed(each.member_id, bytes(each.metadata))))
         for each in members
@@ -53,7 +53,7 @@ def share(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Returns the partitions assigned to a member; the leader may have given none.  Raises ClientError."""
+    """Return the partitions assigned to a member, possibly none, or raise ClientError."""
     if not data:
         return ()
     try:

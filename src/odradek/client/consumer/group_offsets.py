@@ -1,6 +1,7 @@
-"""What groups have committed: read, written and deleted from outside, without being a member.
+"""Committed offsets of groups, read, written and deleted without being a member.
 
-The broker takes a commit from outside only while the group has no members: UNKNOWN_MEMBER_ID otherwise.
+The broker accepts a commit from a non-member only if the group has no members; otherwise the error is
+UNKNOWN_MEMBER_ID.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
-# Later versions name topics by id; but a group remembers topics that are gone, whose names nobody can tell any more.
+# Later versions use topic ids, but a group may have offsets of deleted topics, whose names are then unknown.
 COMMIT_VERSION_MAX = FETCH_VERSION_MAX = 9
 FETCH_MANY_GROUPS, FETCH_STABLE = 8, 7
 
@@ -46,7 +47,7 @@ Wanted = Mapping[str, Sequence[TopicPartition] | None]
 
 
 class Committed(NamedTuple):
-    """A committed offset: the one of the next record to read."""
+    """A committed offset, which is the offset of the next record to read."""
 
     offset: int
     leader_epoch: int = -1
@@ -54,7 +55,7 @@ class Committed(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """The member on whose behalf an offset is committed; nobody unless given."""
+    """The member that commits an offset; the default is no member."""
 
     generation: int = -1
     member_id: str = ""
@@ -81,10 +82,11 @@ def fetch_offsets(
     require_stable: bool = False,
     failures: dict[str, ClientError] | None = None,
 ) -> dict[str, dict[TopicPartition, Committed]]:
-    """Returns what each group has committed, of these partitions or (None) of all; what it never committed is left out.
+    """Return the committed offsets of each group, for these partitions or (None) for all.
 
-    require_stable waits for transactions that are about to commit offsets (KIP-447), where the broker can.
-    `failures` takes the groups whose coordinator does not tell; without it the first error is raised.
+    Partitions without a committed offset are omitted. require_stable waits for transactions that commit offsets
+    (KIP-447) if the broker supports it. `failures` collects the groups whose coordinator does not answer; without it
+    the first error is raised.
     """
     outcomes = on_coordinators(
         cluster,
@@ -108,7 +110,7 @@ def fetch_offsets(
 def fetched(
     connection: Connection, wanted: Wanted, require_stable: bool
 ) -> dict[str, dict[TopicPartition, Committed] | ClientError]:
-    """Asks once, at the coordinator of all of these groups."""
+    """Request the offsets once, from the coordinator of all of these groups."""
     version = min(connection.version(OffsetFetchRequest), FETCH_VERSION_MAX)
     is_stable = require_stable and version >= FETCH_STABLE
     if version < FETCH_MANY_GROUPS:
@@ -174,7 +176,7 @@ def _committed(
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-    """Write a group's progress from outside.  Raises the first error."""
+    """Commit a group's offsets as a non-member; raise the first error."""
     if offsets:
         on_coordinator(cluster, KeyType.GROUP, group, lambda connection: commit(connection, group, offsets))
 
@@ -185,7 +187,7 @@ def commit(
     offsets: Mapping[TopicPartition, Committed],
     membership: Membership = NOBODY,
 ) -> None:
-    """Commits once, at the group's coordinator.  Raises the first error; the others are committed all the same."""
+    """Commit once at the group's coordinator; raise the first error after committing the others."""
     version = min(connection.version(OffsetCommitRequest), COMMIT_VERSION_MAX)
     request = OffsetCommitRequest(
         group_id=group,
@@ -201,7 +203,7 @@ def commit(
 
 
 def check_committed(group: str, answer: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
-    """Raises the first error of a commit's answer."""
+    """Raise the first error of a commit's answer."""
     for topic in answer.topics:
         for part in topic.partitions:
             check(part.error_code, f"commit of {topic.name}-{part.partition_index} in group {group}", None)
@@ -222,7 +224,10 @@ def _commit_part(partition: TopicPartition, committed: Committed) -> OffsetCommi
 def delete_offsets(
     cluster: Cluster, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, ClientError | None]:
-    """Deletes a group's offsets; an error for each partition it still subscribes to.  Raises for the whole group."""
+    """Delete a group's offsets and return an error for each partition still subscribed to.
+
+    Raise an error that concerns the whole group.
+    """
     request = OffsetDeleteRequest(
         group_id=group,
         topics=[

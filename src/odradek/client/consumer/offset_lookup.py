@@ -1,4 +1,4 @@
-"""ListOffsets: where a partition starts, where it ends, and which offset a time has; for many partitions at once."""
+"""ListOffsets: the start offset, end offset or offset by timestamp of many partitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-LATEST = -1  # The end: the high watermark, or with read_committed the last stable offset.
+LATEST = -1  # The high watermark, or the last stable offset with read_committed.
 EARLIEST = -2
 MAX_TIMESTAMP = -3  # The record with the largest timestamp (KIP-734, from version 7).
 VERSIONS_FROM = {MAX_TIMESTAMP: 7}
 
 
 class ListedOffset(NamedTuple):
-    """offset is -1 when no record has the time asked for, or a later one; timestamp is -1 where it was not asked."""
+    """A listed offset.
+
+    offset is -1 if no record has the requested or a later timestamp; timestamp is -1 if none was requested.
+    """
 
     offset: int
     timestamp: int
@@ -39,12 +42,13 @@ def list_offsets(
     timeout_ms: int | None = None,
     failures: dict[TopicPartition, ClientError] | None = None,
 ) -> dict[TopicPartition, ListedOffset]:
-    """Returns the offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP or a time.
+    """Return the offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP or a timestamp.
 
-    A time is in milliseconds, its offset that of the first record at or after it.  One request goes to each leader, all
-    before the first answer is read; a retriable error is retried until timeout_ms (default api_timeout_ms).
+    A timestamp is in milliseconds; the result is the offset of the first record at or after it. One request goes to
+    each leader, all before the first answer is read. Retriable errors are retried until timeout_ms (default
+    api_timeout_ms).
 
-    `failures` takes the partitions that have no outcome by then, and earlier those that nobody leads; without it the
+    `failures` collects the partitions without an outcome by then, and sooner those without a leader; without it the
     first error is raised.
     """
 

@@ -1,7 +1,7 @@
-"""Encodes a list of records as a batch: by the compiled kernel, or one by one where they have headers.
+"""Encoding of a list of records as a batch, by the compiled kernel or, with headers, one by one.
 
-The kernel wants columns as Arrow lays them out: n + 1 int32 offsets, the bytes back to back, a validity bit each.  To
-make them of a list costs 0.4 µs a record; to write the record in Python would cost 6.
+The kernel requires columns in Arrow's layout: n + 1 int32 offsets, the bytes back to back, and a validity bit each.
+Building them from a list costs 0.4 µs per record; writing the record in Python would cost 6 µs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _NO_CELLS = Cells(memoryview(array("i", [0])), b"", None, 0, 0)
 
 
 def encode_records(records: Sequence[RecordIn], codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
-    """Encodes records (key, value, headers, timestamp in ms) as one batch.  Raises ValueError without a record."""
+    """Encode records (key, value, headers, timestamp in ms) as one batch.
+
+    Raise ValueError without a record.
+    """
     if not records or any(record[2] for record in records):
         return encode_batch(records, codec, level=level)
     keys, values, _, timestamps = zip(*records, strict=True)
@@ -48,6 +51,6 @@ def cells(contents: Sequence[Buffer | None]) -> Cells:
 
 
 def validity_of(contents: Sequence[Buffer | None]) -> bytes:
-    """Returns a bit for each, the lowest first; 1 for what is not null."""
+    """Return the validity bits, lowest first; 1 means not null."""
     bits = int("".join("0" if content is None else "1" for content in reversed(contents)), 2)
     return bits.to_bytes((len(contents) + 7) // 8, "little")

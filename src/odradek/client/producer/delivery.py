@@ -1,10 +1,10 @@
-"""Producing whole batches: at least once, each partition's batches in order.
+"""Production of whole batches: at least once, in order within each partition.
 
     Delivery(cluster, {partition: batch, ...})    sends one request to each leader, and returns
-    .finish()                                     waits for the answers, and repeats what can be repeated
+    .finish()                                     waits for the answers, and retries
 
-A caller encodes its next batches between the two.  Only one Delivery may be unfinished if order within a partition
-matters: a retry must not overtake what was sent after it.  A retry whose first answer was lost writes twice, unless
+A caller encodes its next batches between the two calls. If order within a partition matters, only one Delivery may be
+unfinished: a retry must not be overtaken by later batches. A retry after a lost answer writes a batch twice, unless
 Sequences number the batches: then each is written once.
 """
 
@@ -39,7 +39,7 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 
 
 class Produced(NamedTuple):
-    """Where a batch landed.  -1 for what the broker does not tell (all of it with acks=0)."""
+    """The location of a written batch; -1 for values that the broker does not return (all with acks=0)."""
 
     base_offset: int
     log_append_time: int = -1
@@ -56,14 +56,14 @@ def produce(
 ) -> dict[TopicPartition, Produced]:
     """Write one batch (format 2, base offset 0) to each partition.
 
-    Retries until timeout_ms (default delivery_timeout_ms).  A batch the broker finds too large goes out in halves.
-    Raises the first error that cannot be retried; other partitions of the call may have been written then.
+    Errors are retried until timeout_ms (default delivery_timeout_ms). A batch that is too large for the broker is sent
+    in halves. Raise the first error that can't be retried; other partitions of the call may have been written then.
     """
     return Delivery(cluster, batches, acks=acks, timeout_ms=timeout_ms, sequences=sequences).finish()
 
 
 class Delivery:
-    """Batches on their way, one to each partition."""
+    """Batches in flight, one to each partition."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Delivery:
         timeout_ms: int | None = None,
         sequences: Sequences | None = None,
     ) -> None:
-        """With sequences the bytes of the batches are changed, and acks has to be ACKS_ALL."""
+        """Send the batches; with sequences, the batches are modified, and acks must be ACKS_ALL."""
         assert sequences is None or acks == ACKS_ALL, "what not all replicas have can't be written once"
         config = cluster.config
         self._cluster = cluster
@@ -87,11 +87,12 @@ class Delivery:
         self._produced: dict[TopicPartition, Produced] = {}
         self._failures: dict[TopicPartition, ClientError] = {}
         self._asked: list[tuple[list[TopicPartition], Pending[ProduceResponse]]] = []
-        self._names: dict[bytes, TopicName] = {}  # By id: the cluster may forget a topic before the answer is here.
+        # By id: the cluster may drop a topic from its metadata before the answer arrives.
+        self._names: dict[bytes, TopicName] = {}
         self._send()
 
     def finish(self) -> dict[TopicPartition, Produced]:
-        """Waits for the answers and repeats what can be repeated; returns where every batch landed."""
+        """Wait for the answers, retry if possible, and return the location of every batch."""
         try:
             while True:
                 self._receive()
@@ -102,7 +103,8 @@ class Delivery:
         except BaseException:
             if self._sequences is not None:
                 for partition in self._unwritten:
-                    self._sequences.renew(partition)  # It may be written or not: later batches count anew.
+                    # The batch may or may not be written: later batches need a new epoch.
+                    self._sequences.renew(partition)
             raise
 
     def _send(self) -> None:
@@ -160,7 +162,8 @@ class Delivery:
             for part in topic.partition_responses:
                 partition = TopicPartition(TopicName(name), part.index)
                 if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._sequences is not None:
-                    self._written([(partition, Produced(-1))])  # So long ago that the broker forgot where.
+                    # Written so long ago that the broker no longer knows the offset.
+                    self._written([(partition, Produced(-1))])
                 elif part.error_code != ErrorCode.NONE:
                     self._failures[partition] = answer_error(part.error_code, str(partition), reason_of(part))
                 else:
@@ -173,7 +176,7 @@ class Delivery:
                 self._produced[partition] = where
 
     def _split_too_large(self) -> None:
-        """Writes batches of several records that are too large for their topic in halves, one after the other."""
+        """Write the halves of batches that are too large for their topic, one after the other."""
         for partition, error in list(self._failures.items()):
             if not (isinstance(error, ErrorAnswer) and error.code in TOO_LARGE):
                 continue
@@ -204,7 +207,7 @@ class Delivery:
         return is_retriable(error) or (self._sequences is not None and self._sequences.may_renew(error))
 
     def _renumber(self) -> None:
-        """Gives new numbers to batches that the broker refused for theirs."""
+        """Renumber batches that the broker rejected because of their sequence numbers."""
         for partition, error in self._failures.items():
             if self._sequences is not None and self._sequences.may_renew(error):
                 self._sequences.renew(partition)
@@ -225,7 +228,7 @@ def topic_data(
 
 
 def reason_of(part: PartitionProduceResponse) -> str | None:
-    """What the broker says of the batch and of its first bad record (KIP-467)."""
+    """Return the broker's message about the batch and its first invalid record (KIP-467)."""
     first = part.record_errors[0] if part.record_errors else None
     if first is not None and first.batch_index_error_message:
         return f"record {first.batch_index} of the batch: {first.batch_index_error_message}"
@@ -233,7 +236,7 @@ def reason_of(part: PartitionProduceResponse) -> str | None:
 
 
 def halves_of(batch: Buffer) -> list[bytearray]:
-    """The records of a batch in two batches, without producer id; [] for a batch of one."""
+    """Return the records of a batch as two batches without producer id, or [] for a single record."""
     whole = Batch.trusted(batch)
     if whole.records_count < 2:
         return []

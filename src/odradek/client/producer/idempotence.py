@@ -1,14 +1,14 @@
-"""Idempotence: every batch of a producer is numbered, so that the broker writes it once however often it is sent.
+"""Idempotence: numbered batches, which the broker writes once even if they are sent repeatedly.
 
-A partition's batches carry the producer's id and epoch and the sequence of their first record (KIP-98).  The numbers
-are put in when a batch is sent for the first time: they lie under the checksum, which is then taken once more, 20 µs
-for half a megabyte.  What is sent again has the same bytes.
+A partition's batches contain the producer's id and epoch and the sequence of their first record (KIP-98). The numbers
+are set when a batch is sent for the first time. The checksum covers them and is recomputed, which takes 20 µs for half
+a megabyte. A retry sends the same bytes.
 
-│ 17 │ u32 │ CRC-32C of all below                 │
+│ 17 │ u32 │ CRC-32C of all below                   │
 │ 21 │ i16 │ attributes, with the transactional bit │
-│ 43 │ i64 │ producer id                          │
-│ 51 │ i16 │ producer epoch                       │
-│ 53 │ i32 │ base sequence                        │
+│ 43 │ i64 │ producer id                            │
+│ 51 │ i16 │ producer epoch                         │
+│ 53 │ i32 │ base sequence                          │
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _CRC = Struct(">I")
 _ATTRIBUTES, _ATTRIBUTES_POSITION = Struct(">h"), 21
 _PRODUCER, _PRODUCER_POSITION = Struct(">qhi"), 43
 
-# The broker does not know these numbers any more, or never did: its memory of this producer is gone or was cut.
+# The broker does not know these numbers: its state of this producer was removed or truncated, or never existed.
 RENEWABLE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class Identity(NamedTuple):
-    """A producer as brokers know it.  The text is the one in which Kafka's clients keep a prepared transaction."""
+    """A producer's id and epoch; its text form is that of prepared transactions in Kafka's clients."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -49,23 +49,24 @@ class Identity(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Identity:
-        """Raises ValueError."""
+        """Parse the text form, or raise ValueError."""
         producer_id, _, epoch = text.partition(":")
         return cls(int(producer_id), int(epoch))
 
 
 @dataclass(slots=True)
 class _Numbering:
-    """The numbers of one partition; its identity may be newer than another partition's."""
+    """The sequence state of one partition; its identity may be newer than another partition's."""
 
     identity: Identity
     next: int = 0
 
 
 class Sequences:
-    """The numbers of one producer's batches.  One batch of a partition may be unanswered at a time.
+    """The sequence numbers of one producer's batches.
 
-    `another` is asked for the identity that follows one without epochs left; it may raise ClientError.
+    One batch of a partition may be unanswered at a time. `another` returns the next identity after the epochs of one
+    are used up; it may raise ClientError.
     """
 
     transactional_id: str | None = None
@@ -77,11 +78,11 @@ class Sequences:
 
     @property
     def produce_version_max(self) -> int:
-        """The newest version of Produce to use; later ones may make a batch part of a transaction."""
+        """Return the newest version of Produce to use; later ones may add a batch to a transaction."""
         return INT16_MAX
 
     def stamped(self, partition: TopicPartition, batch: Buffer) -> Buffer:
-        """Returns the batch with the partition's next numbers, changed in place if its bytes can be."""
+        """Return the batch with the partition's next numbers, modified in place if it is writable."""
         numbering = self._partitions.get(partition)
         if numbering is None:
             numbering = self._partitions[partition] = _Numbering(self.identity)
@@ -92,16 +93,16 @@ class Sequences:
         return numbers
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Called before anything is sent to these partitions.  Raises what stands in the way."""
+        """Prepare for sending to these partitions; raise an error that prevents it."""
 
     def may_renew(self, error: ClientError) -> bool:
-        """True if the batch is not written, and can be sent under new numbers."""
+        """Return whether the batch is not written and can be sent with new numbers."""
         return isinstance(error, ErrorAnswer) and error.code in RENEWABLE
 
     def renew(self, partition: TopicPartition) -> None:
-        """Counts from 0 under the next epoch, as Kafka's clients do (KIP-360): earlier batches are fenced off.
+        """Restart at 0 with the next epoch, which fences earlier batches, as Kafka's clients do (KIP-360).
 
-        Also called after giving up on a batch that may or may not have been written.
+        This also happens after giving up on a batch that may or may not have been written.
         """
         numbering = self._partitions.get(partition)
         if numbering is not None:
@@ -109,17 +110,17 @@ class Sequences:
             numbering.next = 0
 
     def rewind(self, partition: TopicPartition, batch: Buffer) -> None:
-        """Gives the numbers of a batch that was refused for good to the batch that takes its place."""
+        """Reuse the numbers of a batch that was finally rejected for its replacement."""
         self._partitions[partition].next = BatchHeader(batch).base_sequence
 
     def restart(self, identity: Identity) -> None:
-        """Has all partitions count from 0 under this identity."""
+        """Restart all partitions at 0 with this identity."""
         self.identity = identity
         self._partitions.clear()
 
 
 def stamp(batch: Buffer, identity: Identity, sequence: int, *, is_transactional: bool = False) -> Buffer:
-    """Puts a producer's numbers into a batch of format 2; returns a copy where its bytes can't be changed."""
+    """Write a producer's numbers into a batch of format 2; return a copy if it is read-only."""
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         batch = bytearray(batch)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)
@@ -131,7 +132,7 @@ def stamp(batch: Buffer, identity: Identity, sequence: int, *, is_transactional:
 
 
 def idempotent(cluster: Cluster) -> Sequences | None:
-    """Gets a producer id from any broker; returns None where brokers give out none, or none to us."""
+    """Get a producer id from any broker; return None if brokers assign none, or none to this client."""
 
     def ask(connection: Connection) -> Identity:
         answer = connection.call(

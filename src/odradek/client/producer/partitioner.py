@@ -1,7 +1,8 @@
-"""Which partition a record goes to when nobody says: as Kafka's default partitioner does, so that producers agree.
+"""The partition of a record without an explicit one, as in Kafka's default partitioner.
 
-With a key: murmur2 of the key, modulo the number of partitions, so equal keys stay in order.  Without: one partition
-for a whole batch, then another (KIP-480): full batches, and an even spread over time.
+With a key, it is murmur2 of the key modulo the number of partitions, so equal keys stay in order. Without a key, a
+whole batch goes to one partition, the next batch to a different one (KIP-480). Batches are thus full, and the load is
+even over time.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ def partition_of_key(key: bytes, partitions: int) -> int:
 
 
 class Sticky:
-    """The partition for records without a key is `current`; turn() after each full batch.
+    """The partition for records without a key is `current`; call turn() after each full batch.
 
-    A partition that is not `led` is chosen only where none is: what goes there waits for a leader.
+    A partition without a leader is chosen only if no partition has one, because its records wait for a leader.
     """
 
     __slots__ = ("_is_led", "_partitions", "current")
@@ -33,7 +34,7 @@ class Sticky:
             self.turn()
 
     def turn(self) -> None:
-        # Any other one: each producer goes its own way, so they do not move in step.
+        # The choice is random, so that producers do not move in step.
         if self._partitions == 1:
             return
         chosen = (self.current + random.randrange(1, self._partitions)) % self._partitions

@@ -1,7 +1,7 @@
-"""From single records to batches on their way: chooses partitions, fills batches, keeps one Delivery in flight.
+"""Production of single records: chooses partitions, fills batches, and keeps one Delivery in flight.
 
-A batch leaves when it is full, on flush(), or when the next one of its partition is full; there is no timer and no
-thread, so a caller whose records come slowly calls flush() when it has waited long enough.
+A full batch is sent when full batches amount to REQUEST_BYTES, when the next batch of its partition is full, or on
+flush(). There is no timer and no thread, so a caller with infrequent records calls flush() after its maximum delay.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from odradek.client.producer.partitioner import Sticky, partition_of_key
 from odradek.record.builder import RecordIn
 from odradek.record.compression import Codec
 
-REQUEST_BYTES = 1 * MIB  # max.request.size of Kafka's producer; what is ready beyond it goes out.
-RECORD_OVERHEAD_BYTES = 16  # Lengths, deltas and attributes of one record, generously.
+REQUEST_BYTES = 1 * MIB  # max.request.size of Kafka's producer; full batches of this total size are sent.
+RECORD_OVERHEAD_BYTES = 16  # Upper estimate of lengths, deltas and attributes of one record.
 
 
 @dataclass(slots=True)
 class _Filling:
-    """A batch that still takes records."""
+    """A batch that accepts more records."""
 
     records: list[RecordIn] = field(default_factory=list)
     size: int = 0
 
 
 class _Topic:
-    """The batches of a topic that still take records, by partition, and where records without a key go."""
+    """The open batches of a topic by partition, and the partitioner of records without a key."""
 
     __slots__ = ("fillings", "name", "sticky")
 
@@ -49,7 +49,10 @@ class _Topic:
 
 
 class Producer:
-    """Not thread-safe.  A context manager: leaving it flushes, unless an exception is on its way."""
+    """Producer of records; not thread-safe.
+
+    It is a context manager: leaving it flushes, unless an exception is raised.
+    """
 
     def __init__(
         self,
@@ -61,8 +64,11 @@ class Producer:
         may_create: bool = True,
         sequences: Sequences | None = None,
     ) -> None:
-        """may_create: a topic that does not exist may be created by the broker, if it is configured to.
-        sequences: see sequences.idempotent(); what is sent is then written once, and acks has to be ACKS_ALL.
+        """Create a producer without connecting.
+
+        may_create: lets the broker create a missing topic, if its configuration allows that.
+
+        sequences: makes writes idempotent, see sequences.idempotent(); acks must then be ACKS_ALL.
         """
         self._cluster = cluster
         self._acks = acks
@@ -91,7 +97,7 @@ class Producer:
 
     @property
     def is_empty(self) -> bool:
-        """True if everything sent was written."""
+        """Return whether everything sent is written."""
         return self.records_written == self.records_sent
 
     def send(
@@ -104,7 +110,10 @@ class Producer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> None:
-        """Take one record; timestamp in milliseconds, default now.  Raises what an earlier delivery ran into."""
+        """Add one record; raise the error of an earlier delivery.
+
+        The timestamp is in milliseconds, by default the current time.
+        """
         state = self._topics.get(topic) or self._learned(topic)
         at = self._partition_of(state, key, partition)
         filling = state.fillings[at]
@@ -113,7 +122,7 @@ class Producer:
             size += sum(2 * len(name) + len(content or b"") + 4 for name, content in headers)
         if filling.records and filling.size + size > self._batch_bytes:
             self._close_batch(state, at)
-            # Once more, since a record without a key goes elsewhere now.
+            # Repeated because a record without a key now goes to a different partition.
             self.send(topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition)
             return
         filling.records.append((key, value, headers, now_ms() if timestamp is None else timestamp))
@@ -121,8 +130,9 @@ class Producer:
         self.records_sent += 1
 
     def send_batch(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
-        """Take a batch of format 2 that was encoded elsewhere.  Its bytes must stay as they are until flush(), and are
-        changed here where sequences number them.
+        """Add an encoded batch of format 2.
+
+        The bytes must not change until flush(), and are modified here if sequences number them.
         """
         self.records_sent += records
         self._make_ready(partition, batch, records)
@@ -137,7 +147,7 @@ class Producer:
             self._ship()
 
     def flush(self) -> None:
-        """Return when everything sent so far was written, as far as acks asks.  Raises the error that prevented it."""
+        """Wait until everything sent so far is written as required by acks; raise the error otherwise."""
         for state in self._topics.values():
             for at, filling in enumerate(state.fillings):
                 if filling.records:
@@ -147,7 +157,7 @@ class Producer:
         self._settle()
 
     def discard(self) -> None:
-        """Forget what was sent and is not written yet; what is on its way may still be written."""
+        """Discard all unwritten records; batches in flight may still be written."""
         for state in self._topics.values():
             state.fillings = [_Filling() for _ in state.fillings]
         self._ready, self._ready_bytes, self._ready_records = {}, 0, 0
@@ -156,7 +166,7 @@ class Producer:
         self.records_sent = self.records_written
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; waits for it to exist, and lets it be created if that is allowed."""
+        """Return the number of a topic's partitions, after waiting for the topic or creating it if allowed."""
         return len((self._topics.get(topic) or self._learned(topic)).fillings)
 
     def _learned(self, topic: str) -> _Topic:
@@ -165,7 +175,7 @@ class Producer:
         return state
 
     def _is_led(self, topic: str, partition: int) -> bool:
-        """True if a broker leads the partition, or if that is not known now."""
+        """Return whether the partition has a leader, or True if that is unknown."""
         metadata = self._cluster.metadata
         known = metadata.topics[topic].partition(partition) if topic in metadata.topics else None
         return known is None or known.leader in metadata.brokers
@@ -175,7 +185,7 @@ class Producer:
         if partition is None:
             return state.sticky.current if key is None else partition_of_key(key, len(state.fillings))
         if not 0 <= partition < len(state.fillings):
-            # Known here, so neither asked nor waited for.
+            # The partition count is known here, so no request is necessary.
             detail = f"{state.name}-{partition}, of {len(state.fillings)} partitions"
             raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
         return partition

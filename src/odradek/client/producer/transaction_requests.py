@@ -1,4 +1,4 @@
-"""The requests of a transactional producer to its coordinator, in both generations of the transaction protocol."""
+"""Requests of a transactional producer to its coordinator, in both versions of the protocol."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ T = TypeVar("T")
 NO_PRODUCER = Identity()
 TWO_PHASE_VERSION, RENEWING_VERSION = 6, 3
 FENCING_VERSION = 3
-ADD_PARTITIONS_VERSION_MAX = 3  # Later ones are for brokers.
+ADD_PARTITIONS_VERSION_MAX = 3  # Later versions are for brokers.
 
-# By whether transactions have epochs of their own.  Later versions of TxnOffsetCommit name topics by id.
+# By the use of an epoch per transaction. Later versions of TxnOffsetCommit use topic ids.
 PRODUCE_VERSION_MAX = {False: 11, True: INT16_MAX}
 END_VERSION_MAX = {False: 4, True: 5}
 COMMIT_VERSION_MAX = {False: 4, True: 5}
 
 
 class TransactionRequests:
-    """The requests of one transactional id, each repeated while its error is retriable, and its transaction's state."""
+    """The requests of one transactional id, with retries of retriable errors, and its transaction's state."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, *, two_phase: bool) -> None:
         self.transactional_id = transactional_id
@@ -62,14 +62,14 @@ class TransactionRequests:
     # The producer.
 
     def init(self, *, keep_prepared: bool = False) -> Identity | None:
-        """Fences earlier producers; returns the prepared transaction if one was found and is to be kept."""
+        """Fence earlier producers; return a prepared transaction that was found and is to be kept."""
         answer = self._init(NO_PRODUCER, keep_prepared)
         ongoing = Identity(answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         self.is_begun = ongoing != NO_PRODUCER
         return ongoing if self.is_begun else None
 
     def renew(self) -> None:
-        """Takes the next epoch of this very producer (KIP-360).  Raises PRODUCER_FENCED if there is a newer one."""
+        """Get the next epoch of this producer (KIP-360); raise PRODUCER_FENCED if there is a newer producer."""
         self._init(self.identity, False)
 
     def _init(self, current: Identity, keep_prepared: bool) -> InitProducerIdResponse:
@@ -79,7 +79,8 @@ class TransactionRequests:
                 raise Unsupported(f"{connection.where} does not support two-phase commit")
             self.can_renew = version >= RENEWING_VERSION
             if current != NO_PRODUCER and not self.can_renew:
-                # Without the identity it would take us for the newest producer, and fence the one that is.
+                # Without the identity, the broker would treat this producer as the newest one and fence the current
+                # one.
                 raise Unsupported(f"{connection.where} cannot renew a producer: it is older than Kafka 2.5")
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -109,7 +110,7 @@ class TransactionRequests:
     # Within a transaction.
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Adds each partition to the transaction once, where writing to it does not do that."""
+        """Add each partition to the transaction once, if writing to it does not add it."""
         missing = [each for each in partitions if each not in self._announced]
         if missing and not self.has_epochs:
             self._coordinator.call(lambda connection: self._add_partitions(connection, missing))
@@ -130,7 +131,7 @@ class TransactionRequests:
         answer = connection.call(request, AddPartitionsToTxnResponse, version=version)
         results = [each for topic in answer.results_by_topic_v3_and_below for each in topic.results_by_partition]
         codes = [each.partition_error_code for each in results if each.partition_error_code != ErrorCode.NONE]
-        # One bad partition makes the others OPERATION_NOT_ATTEMPTED, which tells nobody anything.
+        # One invalid partition gives the others OPERATION_NOT_ATTEMPTED, which is not informative.
         codes.sort(key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)
         if codes:
             raise answer_error(codes[0], self._name)
@@ -175,10 +176,10 @@ class TransactionRequests:
         )
         check_committed(group, connection.call(request, TxnOffsetCommitResponse, version=version))
 
-    # Its end.
+    # End of the transaction.
 
     def end(self, *, commit: bool) -> None:
-        """Ends the transaction; asks nothing if the coordinator knows of none."""
+        """End the transaction; send no request if the coordinator does not know of it."""
         if self.is_begun:
             answer = self._coordinator.call(lambda connection: self._end(connection, commit))
             if answer.producer_id >= 0:
@@ -208,11 +209,14 @@ def _part(partition: TopicPartition, committed: Committed) -> TxnOffsetCommitReq
 
 
 class TransactionSequences(Sequences):
-    """The numbers of a transaction's batches.  They are never renewed on the way: the transaction is aborted."""
+    """The sequence numbers of a transaction's batches.
+
+    They are never renewed within a transaction, which is aborted instead.
+    """
 
     def __init__(self, requests: TransactionRequests) -> None:
         super().__init__(requests.identity, lambda: requests.identity)
-        self.has_gap = False  # Numbers were given to batches that may not be written.
+        self.has_gap = False  # Numbers were assigned to batches that may not be written.
         self._requests = requests
         self.transactional_id = requests.transactional_id
 

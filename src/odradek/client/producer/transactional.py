@@ -1,21 +1,22 @@
-"""Transactions: records to many partitions, and the offsets of groups, that count together or not at all.
+"""Transactions: atomic writes of records to many partitions and of group offsets.
 
     producer = TransactionalProducer(cluster, "billing-1")   # Fences earlier producers of this transactional id.
-    with producer.transaction():                             # Commits; aborts when an exception is on its way.
+    with producer.transaction():                             # Commits; aborts if an exception is raised.
         producer.send("invoices", b"...")
         producer.send_offsets("billing", {partition: Committed(offset)}, membership)
 
-Two-phase commit (KIP-939), for whoever keeps a log of decisions elsewhere:
+Two-phase commit (KIP-939), for callers that keep a log of decisions elsewhere:
 
     producer = TransactionalProducer(cluster, "sink-1", two_phase=True, keep_prepared=True)
-    producer.complete(decided)         # What an earlier process had prepared: committed if it is the one decided on.
+    producer.complete(decided)         # Commits the transaction prepared earlier if it is the decided one.
     producer.begin(); producer.send(...)
-    decided = producer.prepare()       # Nothing can expire or abort it now but this transactional id.
-    ...                                # Write `decided` down: that is the decision.
+    decided = producer.prepare()       # From now on, only this transactional id can abort it.
+    ...                                # Write `decided` to the log: this is the decision.
     producer.commit()
 
-With transaction.version 2 (KIP-890) partitions join a transaction by being written to, and each transaction has an
-epoch of its own; before, partitions are announced, and the epoch changes only after an error.  Both are spoken here.
+With transaction.version 2 (KIP-890) a write adds its partition to the transaction, and each transaction has its own
+epoch. Before, partitions are added by a request, and the epoch changes only after an error. Both protocols are
+supported.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ T = TypeVar("T")
 
 TRANSACTION_TIMEOUT_MS = 1 * MINUTE_MS
 
-# Another producer has taken over, or only the transaction's time was over (KIP-588): InitProducerId tells which.
+# Another producer took over, or the transaction only timed out (KIP-588); InitProducerId distinguishes the two.
 EPOCH_IS_OLD = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-# The coordinator has forgotten a transactional id that was idle for long: there is nothing left to abort.
+# The coordinator has removed a transactional id that was idle for long, so there is nothing left to abort.
 ID_IS_FORGOTTEN = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class State(Enum):
-    """The state of a transactional producer, which says which calls it takes."""
+    """The state of a transactional producer, which determines the permitted calls."""
 
     READY = "ready"
     OPEN = "in a transaction"
@@ -62,11 +63,14 @@ MAY_ABORT = (State.OPEN, State.FAILED, State.PREPARED)
 
 
 class WrongState(ClientError):
-    """Raised for a call that this state does not take: a mistake of the caller."""
+    """Error of a call that is not permitted in this state, a mistake of the caller."""
 
 
 class TransactionalProducer:
-    """One transactional id.  Not thread-safe.  After a ClientError within a transaction only abort() leads on."""
+    """Producer with one transactional id; not thread-safe.
+
+    After a ClientError within a transaction, only abort() is permitted.
+    """
 
     def __init__(
         self,
@@ -79,11 +83,12 @@ class TransactionalProducer:
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> None:
-        """Waits for a transaction of an earlier producer to be aborted; with keep_prepared it is kept, see `prepared`.
+        """Fence earlier producers and wait until their transaction is aborted, or kept with keep_prepared.
 
-        timeout_ms: when the coordinator aborts a transaction by itself; with two_phase it never does.
-        Raises ErrorAnswer: INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED; Unsupported for
-        two_phase where the broker does not have it.
+        timeout_ms: the time after which the coordinator aborts a transaction; with two_phase it never does.
+
+        Raise ErrorAnswer: INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED; Unsupported if the broker
+        does not support two_phase. A kept transaction is in `prepared`.
         """
         self.prepared: Identity | None = None
         self._requests = TransactionRequests(cluster, transactional_id, timeout_ms, two_phase=two_phase)
@@ -101,13 +106,14 @@ class TransactionalProducer:
 
     @property
     def identity(self) -> Identity:
-        """The producer id and epoch of the transaction, or of the next one."""
+        """Return the producer id and epoch of the transaction, or of the next one."""
         return self._requests.identity
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """begin(), then commit(); or abort(), when an exception is on its way.  What is prepared is not aborted: the
-        decision may be written down already, see complete().
+        """Begin a transaction, then commit it, or abort it after an exception.
+
+        A prepared transaction is not aborted, because the decision may already be recorded, see complete().
         """
         self.begin()
         try:
@@ -132,7 +138,7 @@ class TransactionalProducer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> None:
-        """As Producer.send()."""
+        """Send a record as Producer.send() does."""
         self._expect(State.OPEN)
         try:
             self._producer.send(topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition)
@@ -141,11 +147,11 @@ class TransactionalProducer:
             raise
 
     def send_batch(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
-        """As Producer.send_batch()."""
+        """Send a batch as Producer.send_batch() does."""
         self._within(lambda: self._producer.send_batch(partition, batch, records))
 
     def flush(self) -> None:
-        """Return when everything sent so far is written, though not committed."""
+        """Wait until everything sent so far is written, though not committed."""
         self._within(self._producer.flush)
 
     def partitions(self, topic: str) -> int:
@@ -154,22 +160,26 @@ class TransactionalProducer:
     def send_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Committed], membership: Membership = NOBODY
     ) -> None:
-        """Commit a group's offsets with the transaction; as a member of it, so that a member it lost is fenced
-        (KIP-447).
+        """Commit a group's offsets with the transaction.
+
+        With a membership, a member that the group has removed is fenced (KIP-447).
         """
         self._within(lambda: self._requests.commit_offsets(group, offsets, membership))
 
     def prepare(self) -> Identity:
-        """Flushes; returns the transaction's name for the log of decisions; only commit() or abort() may follow."""
+        """Flush and return the transaction's identity for the log of decisions.
+
+        Only commit() or abort() may follow.
+        """
         self._within(self._producer.flush)
         self._state = State.PREPARED
         self.prepared = self.identity
         return self.prepared
 
     def complete(self, decided: Identity | None) -> bool:
-        """Commits what is prepared if it is the one decided on, else aborts it.
+        """Commit the prepared transaction if it is the decided one, otherwise abort it.
 
-        True if it was committed; nothing happens when nothing is prepared.
+        Return whether it was committed; without a prepared transaction, do nothing.
         """
         if self._state is State.READY:
             return False
@@ -179,8 +189,9 @@ class TransactionalProducer:
         return is_decided
 
     def commit(self) -> None:
-        """Flush, and make everything since begin() visible.  Where this raises KafkaUnavailable, nobody knows whether
-        it did: call it again.
+        """Flush, and commit everything since begin().
+
+        After KafkaUnavailable, the outcome is unknown: call commit() again.
         """
         self._expect(*MAY_COMMIT)
         if self._state is State.OPEN:
@@ -196,9 +207,9 @@ class TransactionalProducer:
         self._state, self.prepared = State.READY, None
 
     def abort(self) -> None:
-        """Aborts everything since begin().
+        """Abort everything since begin().
 
-        Raises PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before Kafka 2.7) if another producer has taken over.
+        Raise PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before Kafka 2.7) if another producer has taken over.
         """
         self._expect(*MAY_ABORT)
         self._state = State.FAILED
@@ -209,7 +220,7 @@ class TransactionalProducer:
             self._end_refused(error)
         else:
             if not self._requests.has_epochs and self._requests.can_renew:
-                self._renew()  # What failed may have left a gap in the sequences: begin at 0 under another epoch.
+                self._renew()  # A failure may have left a gap in the sequences: restart at 0 with a new epoch.
         is_worn_out = self._sequences.has_gap and not self._requests.can_renew
         if self._requests.can_renew:
             self._sequences.restart(self._requests.identity)
@@ -225,12 +236,12 @@ class TransactionalProducer:
         self._expect(State.OPEN)
         try:
             return action()
-        except BaseException:  # Whatever it was, Ctrl-C too: a record may be missing.
+        except BaseException:  # After any exception, including Ctrl-C, a record may be missing.
             self._state = State.FAILED
             raise
 
     def _end_refused(self, error: ErrorAnswer) -> None:
-        """Goes on under another epoch if the old one is why an abort was refused; raises any other error."""
+        """Renew the epoch if the old one caused the rejection of an abort; raise any other error."""
         if error.code not in EPOCH_IS_OLD | ID_IS_FORGOTTEN:
             raise error
         if self._requests.can_renew:

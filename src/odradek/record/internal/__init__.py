@@ -1,4 +1,4 @@
-"""What brokers write down for themselves: the records of __consumer_offsets and __transaction_state.
+"""Records of the brokers' internal topics, __consumer_offsets and __transaction_state.
 
-One class for a key and one for its value, with the schema machinery of wire/; `codec` turns them into bytes and back.
+Each key and each value has one class, built on the schema machinery of wire/. `codec` converts them to and from bytes.
 """

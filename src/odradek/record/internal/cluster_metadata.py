@@ -1,4 +1,4 @@
-"""Records of __cluster_metadata, the metadata log of Apache Kafka 4: those that tell of topics.
+"""Topic records of __cluster_metadata, the metadata log of Apache Kafka 4.
 
 value  │ frame, 1 │ type of the record │ version │ the record, flexible │   all three numbers are unsigned varints
 """
@@ -12,8 +12,8 @@ from odradek.wire.schema.primitives import Buffer, Int8, Int32, Str, UuidField
 from odradek.wire.schema.schema import field, message, schema_of, since
 
 FRAME = 1
-TOPIC, BROKER = 2, 4  # What a ConfigRecord configures.
-NO_LEADER_CHANGE = -2  # In a PartitionChangeRecord; any other leader begins an epoch, and so does none.
+TOPIC, BROKER = 2, 4  # The resource types of a ConfigRecord.
+NO_LEADER_CHANGE = -2  # In a PartitionChangeRecord, any other leader, including no leader, starts a new epoch.
 _VARINT_BYTES_MAX = 5
 
 
@@ -73,7 +73,10 @@ _CLASSES = {schema_of(cls).api_key: cls for cls in RECORDS}
 
 
 def decode_metadata(value: Buffer) -> object | None:
-    """Decodes a record's value; returns None for a record that tells of no topic.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decode a record's value, or return None for a record that does not describe topics.
+
+    Raise Refused(CORRUPT_MESSAGE).
+    """
     frame, at = _number(value, 0)
     if frame != FRAME:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a metadata record in frame {frame}, which isn't known")
@@ -92,7 +95,7 @@ def decode_metadata(value: Buffer) -> object | None:
 
 
 def _number(data: Buffer, at: int) -> tuple[int, int]:
-    """Reads an unsigned varint; returns it and the place behind it."""
+    """Read an unsigned varint and return it with the position after it."""
     number = 0
     for place, byte in enumerate(data[at : at + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << 7 * place

@@ -1,11 +1,11 @@
-"""A group of the consumer protocol (KIP-848), as records of __consumer_offsets: one for each thing that changes alone.
+"""A group of the consumer protocol (KIP-848) as records of __consumer_offsets, one for each part.
 
-The group's epoch moves with what its members subscribe to; the target assignment follows it, and each member's current
-assignment follows the target.  The partition metadata is what the first brokers with this protocol kept; since Apache
-Kafka 4.1 the group's own record has a hash of it instead.
+The group epoch changes with the members' subscriptions. The target assignment follows the group epoch, and each
+member's current assignment follows the target. The first brokers with this protocol wrote the partition metadata; since
+Apache Kafka 4.1 the group's own record contains a hash of it instead.
 
-A member without classic_member_metadata speaks the consumer protocol.  None has to be said: Apache Kafka reads a value
-that leaves the field out as empty metadata, and so does this.  The same goes for assignment_epochs.
+A member without classic_member_metadata uses the consumer protocol. None must be written explicitly: Apache Kafka reads
+a missing field as empty metadata, and so does this module. The same applies to assignment_epochs.
 """
 
 from odradek.wire.schema.primitives import Bytes, Int8, Int32, Int64, Str, UuidField

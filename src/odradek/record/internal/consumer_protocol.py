@@ -1,12 +1,12 @@
-"""What consumers of the classic protocol tell each other through the broker: subscriptions and assignments.
+"""Messages that classic protocol consumers exchange through the broker: subscriptions and assignments.
 
-To the broker these bytes are opaque but in a few places: whether a topic is still subscribed to, and a group that
-changes between the classic and the consumer protocol.
+These bytes are opaque to the broker with two exceptions: checking whether a topic still has subscribers, and converting
+a group between the classic and the consumer protocol.
 
 │ i16 version │ the message in that version │
 
-A version newer than all known is read as the newest, and what it adds is left out.  Subscription v1: owned_partitions
-(KIP-429).  v2: generation_id (KIP-792).  v3: rack_id (KIP-881).  The assignment never changed.
+A version newer than the newest known is read as the newest known, without its added fields. Subscription v1:
+owned_partitions (KIP-429). v2: generation_id (KIP-792). v3: rack_id (KIP-881). The assignment has never changed.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class ConsumerProtocolAssignment:
 
 
 def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Decodes a subscription.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decode a subscription, or raise Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolSubscription, data)
 
 
 def decode_topics(data: Buffer) -> list[str]:
-    """Decodes the topics of a subscription of any version as version 0.  Raises Refused(CORRUPT_MESSAGE).
+    """Decode the topics of a subscription of any version as version 0, or raise Refused(CORRUPT_MESSAGE).
 
-    Some clients write a newer version and leave out what it adds; Apache Kafka looks no further either.
+    Some clients write a newer version without its added fields; Apache Kafka reads no further either.
     """
     return _decoded(ConsumerProtocolSubscription, data, newest=0).topics
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """Decodes an assignment.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decode an assignment, or raise Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolAssignment, data)
 
 

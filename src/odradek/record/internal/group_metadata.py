@@ -1,7 +1,7 @@
-"""A group of the classic protocol, as a record of __consumer_offsets: all its members in one value.
+"""A group of the classic protocol as a record of __consumer_offsets, with all members in one value.
 
-v1: rebalance_timeout.  v2: current_state_timestamp (KIP-211).  v3: group_instance_id (KIP-345).  v4: flexible; Apache
-Kafka reads it, but writes v3.  A group without members has neither protocol nor leader.
+v1: rebalance_timeout. v2: current_state_timestamp (KIP-211). v3: group_instance_id (KIP-345). v4: flexible; Apache
+Kafka reads it but writes v3. A group without members has neither protocol nor leader.
 """
 
 from odradek.wire.schema.primitives import Bytes, Int32, Int64, Str

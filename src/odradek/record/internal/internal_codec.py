@@ -1,11 +1,11 @@
-"""Keys and values of the internal topics, to bytes and back.
+"""Conversion of internal topics' keys and values to and from bytes.
 
-key    │ i16 type of the record    │ key, in the only version it has │
-value  │ i16 version of the schema │ value                           │   or null: what the key names is gone
+key    │ i16 type of the record    │ key, in its only version │
+value  │ i16 version of the schema │ value                    │   or null: a tombstone that deletes the key
 
-Types are numbered for each topic: 0 is a legacy offset in one and a transactional id in the other.  A type that isn't
-here (of share groups, say, or of a newer broker) is passed over by whoever reads the topic, as Apache Kafka does; a
-value in a newer version of a known type is refused.
+Types are numbered per topic: 0 is a legacy offset in one topic and a transactional id in the other. Readers skip
+unknown types (for example of share groups or newer brokers), as Apache Kafka does. A newer version of a known value
+type is rejected.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ _TRANSACTION_KEYS = {_TYPE_OF[key]: key for key in TRANSACTION_RECORDS}
 
 
 def compile_writers(keys: Iterable[type]) -> None:
-    """Compiles the writers of these keys and of their values in version 0, 1 ms each, ahead of the first record."""
+    """Compile the writers of these keys and their version 0 values before the first record, 1 ms each."""
     for key in keys:
         compiled.writer(key, 0)
         compiled.writer(_VALUE_OF[key], 0)
 
 
 def key_prefix(cls: type) -> bytes:
-    """Returns what the keys of this class begin with, and no others of their topic."""
+    """Return the prefix that only keys of this class have in their topic."""
     return pack(">h", _TYPE_OF[cls])
 
 
 def encode(key: object, value: object | None, value_version: int) -> tuple[bytes, bytes | None]:
-    """Encodes a record; None as value is a tombstone.
+    """Encode a record; a value of None is a tombstone.
 
-    Raises Refused(INVALID_REQUEST) for a text that is too long to be written: reading a peer's broken UTF-8 makes it
-    three times as long.  ValueError for anything else that the version can't carry.
+    Raise Refused(INVALID_REQUEST) for text that is too long: invalid UTF-8 from a peer triples in length when it is
+    read. Raise ValueError for anything else that the version can't represent.
     """
     assert value is None or _VALUE_OF[type(key)] is type(value), (key, value)
     encoded = pack(">h", _TYPE_OF[type(key)]) + _encode(key, 0)
@@ -87,9 +87,9 @@ def encode(key: object, value: object | None, value_version: int) -> tuple[bytes
 
 
 def decode_key(data: Buffer) -> object | None:
-    """Decodes the key of a record of __consumer_offsets; returns None for a type that isn't known here.
+    """Decode the key of a record of __consumer_offsets; return None for an unknown type.
 
-    A legacy key is read into an OffsetCommitKey.  Raises Refused(CORRUPT_MESSAGE).
+    A legacy key is returned as an OffsetCommitKey. Raise Refused(CORRUPT_MESSAGE).
     """
     key = _decode_key(data, _GROUP_KEYS)
     if isinstance(key, LegacyOffsetCommitKey):
@@ -98,9 +98,9 @@ def decode_key(data: Buffer) -> object | None:
 
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
-    """Decodes the key of a record of __transaction_state; returns None for a type that isn't known here.
+    """Decode the key of a record of __transaction_state; return None for an unknown type.
 
-    Raises Refused(CORRUPT_MESSAGE).
+    Raise Refused(CORRUPT_MESSAGE).
     """
     key = _decode_key(data, _TRANSACTION_KEYS)
     assert key is None or isinstance(key, TransactionLogKey)
@@ -108,7 +108,7 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
 
 
 def decode_value(key: object, data: Buffer) -> object:
-    """Decodes the value of a record with this key, of either topic.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decode the value of a record with this key, of either topic, or raise Refused(CORRUPT_MESSAGE)."""
     cls = _VALUE_OF[type(key)]
     version = _prefix(cls.__name__, data)
     if version not in schema_of(cls).versions:

@@ -1,7 +1,7 @@
-"""Committed offsets, as records of __consumer_offsets.
+"""Committed offsets as records of __consumer_offsets.
 
-The legacy key and value are what the oldest brokers wrote.  Value v1: expire_timestamp, for a commit that asks for a
-retention, gone in v2 (KIP-211).  v3: leader_epoch (KIP-320).  v4: flexible, topic_id; what Apache Kafka 4.3 writes.
+The oldest brokers wrote the legacy key and value. Value v1: expire_timestamp, for a commit with a retention time,
+removed in v2 (KIP-211). v3: leader_epoch (KIP-320). v4: flexible, topic_id; Apache Kafka 4.3 writes this version.
 """
 
 from odradek.base.uuids import ZERO_UUID

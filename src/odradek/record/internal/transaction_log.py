@@ -1,7 +1,7 @@
-"""The state of a transactional id, as a record of __transaction_state.
+"""The state of a transactional id as a record of __transaction_state.
 
-v1: flexible, written from transaction.version 1 on; the producer ids and the epoch around the present ones (KIP-890).
-transaction_partitions is null as long as there is nothing to tell.
+v1: flexible, written from transaction.version 1 on, with the previous and next producer ids and the next epoch
+(KIP-890). transaction_partitions is null while the transaction has no partitions.
 """
 
 from odradek.wire.schema.primitives import Int8, Int16, Int32, Int64, Str

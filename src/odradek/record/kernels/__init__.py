@@ -1,6 +1,6 @@
-"""The few loops that run once per record, compiled by Cython where there is a C compiler.
+"""The few loops that run once per record, compiled by Cython if a C compiler is available.
 
-Each module is plain Python and runs as such, slowly; the .pxd beside it gives its names C types.  `_*.py` are not
-compiled: `_copy` is what C's memcpy stands in for, `_shim` what stands in for Cython where it is not installed.
-Nothing here makes an object per record, and no byte is read before its position was held against the end.
+Each module is plain Python and also runs interpreted, slowly. Its .pxd file gives the names C types. Modules named
+`_*.py` are not compiled: `_copy` replaces C's memcpy, and `_shim` replaces Cython if it is not installed. No loop
+creates an object per record, and every position is checked against the end before it is read.
 """

@@ -1,4 +1,4 @@
-"""The interpreted twin of _checksum.pxd, which has the checksum of record batches in C."""
+"""The interpreted twin of _checksum.pxd, which computes the checksum of record batches in C."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 def prepare_checksums() -> None:
-    """To be called before any checksum; C makes its tables."""
+    """Prepare the tables that the C implementation needs; call this before any checksum."""
 
 
 def checksum(data: Bytes, start: int, size: int) -> int:
-    """Returns the CRC-32C of data[start : start + size]; the caller has checked both ends."""
+    """Return the CRC-32C of data[start : start + size]; the caller has checked both bounds."""
     return crc32c(memoryview(data)[start : start + size])

@@ -8,12 +8,12 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 def copy_bytes(target: memoryview, position: int, source: Bytes, start: int, size: int) -> None:
-    """source[start : start + size] to target[position:]; the caller has checked both ends."""
+    """Copy source[start : start + size] to target[position:]; the caller has checked both bounds."""
     target[position : position + size] = source[start : start + size]
 
 
 def wrap64(value: int) -> int:
-    """A signed 64-bit integer by dropping higher bits, as adding does in C and in Java."""
+    """Return a signed 64-bit integer without the higher bits, like an addition in C or Java."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -26,4 +26,4 @@ def low64(value: int) -> int:
 
 
 def prefetch(words: memoryview, at: int) -> None:
-    """Has words[at] fetched from memory before it is asked for; nothing to do where an interpreter takes longer."""
+    """Prefetch words[at] from memory; a no-op here, because the interpreter takes longer than the access."""

@@ -1,4 +1,4 @@
-"""What the kernels use of the `cython` module, for machines that have it neither at build nor at run time."""
+"""Replacements for the parts of the `cython` module used by the kernels, for systems without Cython."""
 
 from contextlib import nullcontext
 

@@ -1,15 +1,15 @@
-"""The loops of log compaction that run once per record: the last offset of each key, and which records stay.
+"""The per-record loops of log compaction: the last offset of each key, and the retained records.
 
-As Kafka's SkimpyOffsetMap, the map takes 24 bytes for a key, however long the key is.  Two keys of one digest would
-cost one of them its last record, so the digest is SipHash-2-4 with 128 bits under a secret seed: nobody can choose keys
-that meet, as one can with the MD5 of Kafka, and it takes a fraction of the time.
+Like Kafka's SkimpyOffsetMap, the map uses 24 bytes for a key of any length. A digest collision would lose the last
+record of a key. The digest is therefore SipHash-2-4 with 128 bits under a secret seed. Nobody can construct colliding
+keys, as is possible with Kafka's MD5, and SipHash takes a fraction of the time.
 
 │ u64 │ low half of the digest; 0: the slot is free │
 │ u64 │ high half                                   │
 │ u64 │ offset                                      │
 
-Slots are probed one after the other, and what is further from its home goes first (Robin Hood hashing): so the search
-for a key that is not there ends early, too, and stays within a few cache lines in a map that is nine tenths full.
+Slots are probed linearly, and the entry further from its home slot comes first (Robin Hood hashing). The search for a
+missing key therefore also ends early, within a few cache lines even if nine tenths of the slots are used.
 
 The bytes of a record are drawn in records.py.
 """
@@ -37,16 +37,17 @@ SLOT_BYTES = 24
 SLOTS_MAX = (1 << 32) - 1  # A slot is chosen by 32 bits.
 SEED_BYTES = 16
 RECORD_BYTES_MIN = 7
-RESTAMPED_BYTES_MAX = 13  # What a record may gain: a delta of 10 bytes for one of 1, and a length of 5 for one of 1.
-# The words in which SipHash begins.
+# Maximum growth of a record: a delta of 10 bytes instead of 1, and a length of 5 bytes instead of 1.
+RESTAMPED_BYTES_MAX = 13
+# The initial constants of SipHash.
 SIP_A = 0x736F_6D65_7073_6575
 SIP_B = 0x646F_7261_6E64_6F6D
 SIP_C = 0x6C79_6765_6E65_7261
 SIP_D = 0x7465_6462_7974_6573
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -INT64_MAX - 1
-# So many records are read, and their slots asked for, before the first of them is looked up: memory takes as long as
-# all the rest.  Without it, in a map of 50 MiB, 0.7 times as many records.
+# Number of records that are read, and whose slots are prefetched, before the first lookup. Memory access takes as long
+# as all the other work. Without prefetching, the throughput in a map of 50 MiB is 0.7 times as high.
 GROUP = 16
 
 _ALL = -1
@@ -55,22 +56,23 @@ BAD = -2
 
 
 class BadRecords(ValueError):
-    """Raised for a batch with malformed records."""
+    """Error for a batch with malformed records."""
 
 
 class Reader:
-    """Reads records in groups, with the digests of their keys.  A read beyond `end` sets `failed` and gives 0.
+    """Reader of records in groups, with the digests of their keys.
 
-    It reads as decode.Payload does, which it does not use: what lies in another module is not inlined.
+    A read beyond `end` sets `failed` and returns 0. The reads duplicate those of decode.Payload, because a function of
+    another module is not inlined.
     """
 
     def __init__(self, data: Bytes, count: int, base_offset: int, base_timestamp: int) -> None:
-        self.data = data if len(data) else bytes(1)  # Cython's views want an element to point at.
+        self.data = data if len(data) else bytes(1)  # Cython's views require an element to point at.
         self.begin(0, len(data), count, base_offset, base_timestamp)
         self.key_at = 0
         self.low = 0
         self.high = 0
-        # Of each record of the group: where it begins and ends, and so on.  C wants the number itself.
+        # Start, end and other values of each record of the group. C requires the literal number.
         self.starts = [0] * 16
         self.ends = [0] * 16
         self.offsets = [0] * 16
@@ -80,7 +82,7 @@ class Reader:
         self.highs = [0] * 16
 
     def begin(self, start: int, limit: int, count: int, base_offset: int, base_timestamp: int) -> None:
-        """Begins with the records that stand from `start` to limit - 1."""
+        """Start reading the records in the bytes from `start` to limit - 1."""
         self.start = start
         self.limit = limit
         self.rewind()
@@ -95,9 +97,9 @@ class Reader:
         self.failed = False
 
     def more(self, found: OffsetMap, start: int, stop: int) -> int:
-        """Reads the next group and returns its size, which is 0 at the end; BAD if a record is malformed.
+        """Read the next group and return its size, 0 at the end, or BAD if a record is malformed.
 
-        Records with a key and an offset from `start` to stop - 1 get a digest, the others 0 as its low half.
+        Records with a key and an offset from `start` to stop - 1 get a digest; the low half of the others is 0.
         """
         size = 0
         while size < GROUP and self.index < self.count:
@@ -117,7 +119,10 @@ class Reader:
         return size
 
     def record(self, at: int) -> int:
-        """Reads one record into place `at` of the group and returns its key's size, -1 for null; BAD if malformed."""
+        """Read one record into place `at` of the group and return its key size.
+
+        Return -1 for a null key, or BAD for a malformed record.
+        """
         self.starts[at] = self.position
         self.end = self.limit
         length = self.varint()
@@ -141,7 +146,7 @@ class Reader:
         return BAD if self.failed or self.position != self.end else key_size
 
     def skip(self) -> int:
-        """Goes behind nullable bytes and returns their size; -1 for null, or if they are not all there."""
+        """Skip nullable bytes and return their size, or -1 if they are null or truncated."""
         size = self.varint()
         if size > self.end - self.position:
             self.failed = True
@@ -152,8 +157,8 @@ class Reader:
         return size
 
     def varint(self) -> int:
-        """Up to 5 bytes; bits beyond the 32nd are dropped."""
-        if self.position < self.end and self.data[self.position] < 0x80:  # Nearly all are one byte.
+        """Read a varint of up to 5 bytes; bits beyond the 32nd are dropped."""
+        if self.position < self.end and self.data[self.position] < 0x80:  # Nearly all varints are one byte.
             raw = self.data[self.position]
             self.position += 1
         else:
@@ -161,12 +166,12 @@ class Reader:
         return (raw >> 1) ^ -(raw & 1)
 
     def varlong(self) -> int:
-        """Up to 10 bytes."""
+        """Read a varlong of up to 10 bytes."""
         raw = self.digits(63, 0x01)
         return (raw >> 1) ^ -(raw & 1)
 
     def digits(self, shift_max: int, last_mask: int) -> int:
-        """Seven bits a byte, the lowest first; of the byte at shift_max only those of last_mask."""
+        """Read seven bits per byte, lowest first, masking the byte at `shift_max` with `last_mask`."""
         value = 0
         shift = 0
         while shift <= shift_max and self.position < self.end:
@@ -180,7 +185,7 @@ class Reader:
         return 0
 
     def digest(self, start: int, size: int, seed_low: int, seed_high: int) -> None:
-        """Sets `low` and `high` to the halves of the SipHash-2-4 of so many bytes; of low, 0 becomes 1."""
+        """Set `low` and `high` to the halves of the SipHash-2-4 of `size` bytes; replace 0 in `low` by 1."""
         a = seed_low ^ SIP_A
         b = seed_high ^ SIP_B ^ 0xEE
         c = seed_low ^ SIP_C
@@ -218,11 +223,11 @@ class Reader:
                 c = low64(c << 32) | (c >> 32)
             a ^= block
         self.high = a ^ b ^ c ^ d
-        if self.low == 0:  # A free slot has that.
+        if self.low == 0:  # 0 marks a free slot.
             self.low = 1
 
     def word(self, at: int, size: int) -> int:
-        """Returns a number of so many bytes, the lowest first."""
+        """Return a little-endian number of `size` bytes."""
         value = 0
         for index in range(size):
             byte = self.data[at + index]
@@ -231,23 +236,23 @@ class Reader:
 
 
 class OffsetMap:
-    """The last offset of each key; whoever puts offsets puts them in their order.
+    """A map from each key to its last offset; offsets must be put in ascending order.
 
-    `seed` is SEED_BYTES that nobody can guess, new for each use of the map; without it the map takes some itself.
+    `seed` is SEED_BYTES of unguessable bytes, new for each use of the map. Without it, the map generates a seed.
     """
 
     def __init__(self, memory: int, seed: bytes | None = None) -> None:
         self.slots = min(memory // SLOT_BYTES, SLOTS_MAX)
         if self.slots < 1:
             raise ValueError(f"an offset map of {memory} bytes has no slot of {SLOT_BYTES}")
-        # The kernel gives zeros page by page, where they are looked at.  A bytearray writes them all at once, while no
-        # other thread gets the interpreter: 40 ms for 100 MB.
+        # The operating system zeroes the pages on first access. A bytearray would write all zeros at once while holding
+        # the interpreter lock: 40 ms for 100 MB.
         self.table = memoryview(mmap(-1, self.slots * SLOT_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("Q")
         self.used = 0
         self.clear(seed)
 
     def clear(self, seed: bytes | None = None) -> None:
-        """Forgets all keys."""
+        """Remove all keys and set the seed."""
         if seed is None:
             seed = urandom(SEED_BYTES)
         if len(seed) != SEED_BYTES:
@@ -268,11 +273,11 @@ class OffsetMap:
         return self.used
 
     def room(self, load_factor: float) -> int:
-        """Returns how many more keys fit if so large a part of the slots may be used."""
+        """Return how many more keys fit at this load factor."""
         return max(int(self.slots * load_factor) - self.used, 0)
 
     def put(self, key: Bytes, offset: int) -> None:
-        """Puts one key.  Raises ValueError if there is no free slot."""
+        """Put one key; raise ValueError if there is no free slot."""
         if offset < 0:
             raise ValueError(f"{offset} is no offset")
         reader = Reader(key, 0, 0, 0)
@@ -281,18 +286,19 @@ class OffsetMap:
             raise ValueError(f"all {self.slots} slots of the offset map are taken")
 
     def get(self, key: Bytes) -> int:
-        """Returns the last offset of a key; -1 if it is not in the map."""
+        """Return the last offset of a key, or -1 if it is not in the map."""
         reader = Reader(key, 0, 0, 0)
         reader.digest(0, reader.limit, self.seed_low, self.seed_high)
         return self.newest(reader.low, reader.high)
 
     def put_records(self, records: Bytes, count: int, base_offset: int, start_offset: int, room: int) -> int:
-        """Puts those records of one batch that have a key and an offset from start_offset on: at most `room` new keys.
+        """Put the records of one batch that have a key and an offset from start_offset on.
 
-        Returns ALL if all are in the map; otherwise the offset of the first that is not, as none behind it is.  Raises
-        BadRecords; some of the records may be in then.
+        At most `room` new keys are added. Return ALL if all keys are in the map; otherwise the offset of the first
+        record that is not, and no record after it is. Raise BadRecords; some of the records may already be in the map
+        then.
 
-        Compiled, this and Filter.run let go of the interpreter meanwhile.
+        Compiled, this method and Filter.run release the interpreter lock.
         """
         reader = Reader(records, count, base_offset, 0)
         limit = min(self.used + max(room, 0), self.slots)
@@ -313,7 +319,7 @@ class OffsetMap:
         return _ALL if size == 0 else BAD
 
     def take(self, low: int, high: int, offset: int, limit: int) -> bool:
-        """Puts one key; returns False if it is a new one and there are `limit` keys."""
+        """Put one key; return False if it is new and there are already `limit` keys."""
         at = self.locate(low, high)
         if at >= 0:
             self.table[3 * at + 2] = offset
@@ -325,16 +331,19 @@ class OffsetMap:
         return True
 
     def newest(self, low: int, high: int) -> int:
-        """Returns the last offset of a digest; -1 if it is not in the map."""
+        """Return the last offset of a digest, or -1 if it is not in the map."""
         at = self.locate(low, high)
         return wrap64(self.table[3 * at + 2]) if at >= 0 else -1
 
     def home(self, low: int) -> int:
-        """Returns the slot where the search for a digest begins: its highest bits, scaled to the number of slots."""
+        """Return the slot where the search for a digest starts.
+
+        It is the highest bits of the digest, scaled to the number of slots.
+        """
         return ((low >> 32) * self.slots) >> 32
 
     def locate(self, low: int, high: int) -> int:
-        """Returns the slot of a digest; if it is not in the map, -1 - the slot where it belongs."""
+        """Return the slot of a digest, or -1 - the slot where it belongs if it is not in the map."""
         at = self.home(low)
         for steps in range(self.slots):
             found = self.table[3 * at]
@@ -350,7 +359,10 @@ class OffsetMap:
         return steps if steps >= 0 else steps + self.slots
 
     def insert(self, at: int, low: int, high: int, offset: int) -> None:
-        """Puts a new key at its place; from there to the next free slot, which there must be, all move on by one."""
+        """Insert a new key at its slot and shift the following entries up to the next free slot by one.
+
+        A free slot must exist.
+        """
         while low != 0:
             self.table[3 * at], low = low, self.table[3 * at]
             self.table[3 * at + 1], high = high, self.table[3 * at + 1]
@@ -360,10 +372,10 @@ class OffsetMap:
 
 
 class Filter:
-    """Decides which records of a batch stay when its log is cleaned.  The attributes tell of the last batch.
+    """Selection of the records of a batch that stay when its log is cleaned.
 
-    max_timestamp, the offset of the first record that has it, and last_offset are those of the records that stay; -1 if
-    none does.  dropped_bytes counts bytes that are not compressed.
+    The attributes describe the last batch. max_timestamp, the offset of its first record, and last_offset are those of
+    the retained records; -1 if there are none. dropped_bytes counts uncompressed bytes.
     """
 
     def __init__(self, offsets: OffsetMap) -> None:
@@ -395,11 +407,11 @@ class Filter:
         new_base_timestamp: int | None = None,
         head: int = 0,
     ) -> bytearray | None:
-        """Returns the records that stay, behind `head` free bytes; None if all stay, byte for byte.
+        """Return the retained records after `head` free bytes, or None if all stay unchanged.
 
-        Records from offset `upto` on, which the map does not cover, stay.  Of the others those go that have no key,
-        that have a newer record of their key in the map, or that have no value, unless keep_tombstones.  If the batch
-        gets another base timestamp, the deltas are written anew: each record keeps its time.  Raises BadRecords.
+        Records from offset `upto` on, which the map does not cover, stay. Other records are removed if they have no
+        key, have a newer record of their key in the map, or have no value and keep_tombstones is false. With a new base
+        timestamp, the deltas are rewritten so that each record keeps its time. Raise BadRecords.
         """
         reader = Reader(records, count, base_offset, base_timestamp)
         if count > reader.limit // RECORD_BYTES_MIN:
@@ -421,12 +433,12 @@ class Filter:
             self.at = head
             with cython.nogil:
                 self.write_all(reader, is_restamped)
-            self.target = memoryview(bytearray(1))  # Or the batch could not be resized.
+            self.target = memoryview(bytearray(1))  # A batch with a view could not be resized.
             del batch[self.at :]
         return batch
 
     def decide_all(self, reader: Reader, upto: int, keep_tombstones: bool) -> int:
-        """Returns 0, or BAD if a record is malformed."""
+        """Return 0, or BAD if a record is malformed."""
         index = 0
         size = reader.more(self.offsets, INT64_MIN, upto)
         while size > 0:
@@ -458,7 +470,7 @@ class Filter:
         self.kept_bytes += reader.ends[at] - reader.starts[at]
 
     def write_all(self, reader: Reader, is_restamped: bool) -> None:
-        """Goes once more through the records, which were found sound."""
+        """Read the validated records a second time and write the retained ones."""
         reader.rewind()
         for index in range(reader.count):
             start = reader.position
@@ -509,7 +521,7 @@ def malformed(index: int, count: int) -> BadRecords:
 
 
 def digest(data: Bytes, seed: bytes) -> bytes:
-    """Returns the 16 bytes by which a map with that seed knows a key."""
+    """Return the 16-byte digest of a key in a map with this seed."""
     reader = Reader(data, 0, 0, 0)
     reader.digest(0, reader.limit, int.from_bytes(seed[:8], "little"), int.from_bytes(seed[8:], "little"))
     return pack("<QQ", reader.low, reader.high)

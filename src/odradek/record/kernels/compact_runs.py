@@ -1,11 +1,11 @@
-"""Log compaction over runs of plain batches: whole, of format 2, not compressed, and no transaction's.
+"""Log compaction over runs of plain batches: whole, of format 2, uncompressed and not transactional.
 
-One by one in Python a batch costs 3 to 4 µs, and a log of single records may have ten million.  What is no plain batch,
-or has to get a delete horizon, or stays without records, ends a run before it: log/compaction/cleaner.py takes that
-one by itself and goes on with the next run.  log/compaction/cleaned_batches.py and record/batch_filter.py are the
+In Python a single batch costs 3 to 4 µs, and a log of single records may have ten million batches. A run ends before a
+batch that is not plain, needs a delete horizon, or stays without records. log/compaction/cleaner.py handles that batch
+individually and continues with the next run. log/compaction/cleaned_batches.py and record/batch_filter.py are the
 readable twin of this file.
 
-Compiled, a run lets go of the interpreter until it ends.
+Compiled, a run releases the interpreter lock until it ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG_OVERHEAD_BYTES = 12
 HEADER_BYTES = 61
 CHECKSUMMED_FROM = 21
 MAGIC = 2
-NOT_PLAIN = 0x37  # Of the attributes: a codec, transactional, control.
+NOT_PLAIN = 0x37  # In the attributes: a codec, transactional, control.
 LOG_APPEND_TIME = 0x08
 DELETE_HORIZON = 0x40
 RECORD_BYTES_MIN = 7
@@ -42,13 +42,13 @@ prepare_checksums()
 
 
 class Header:
-    """Reads the headers of the batches in a chunk; for what stands where see record/record_batch.py.
+    """Reader of the batch headers in a chunk, with the positions of record/record_batch.py.
 
-    Offsets, which no checksum covers, rise from `lowest` to below `highest`.
+    Offsets, which no checksum covers, increase from `lowest` to below `highest`.
     """
 
     def __init__(self, data: Bytes, highest: int) -> None:
-        self.data = data if len(data) else bytes(1)  # Cython's views want an element to point at.
+        self.data = data if len(data) else bytes(1)  # Cython's views require an element to point at.
         self.end = len(data)
         self.lowest = 0
         self.highest = highest
@@ -59,7 +59,7 @@ class Header:
         self.records_count = 0
 
     def read(self, at: int) -> bool:
-        """Returns False unless a plain batch with records and a right checksum is there."""
+        """Return whether a plain batch with records and a correct checksum is at this position."""
         if at < 0 or at + HEADER_BYTES > self.end or self.data[at + 16] != MAGIC:
             return False
         self.size = self.int32(at + 8) + LOG_OVERHEAD_BYTES
@@ -79,7 +79,10 @@ class Header:
         return self.number(at + 17, 4) == checksum(self.data, at + CHECKSUMMED_FROM, self.size - CHECKSUMMED_FROM)
 
     def number(self, at: int, size: int) -> int:
-        """Big-endian, at most eight bytes; of eight, the highest bit is the sign where this is compiled."""
+        """Return a big-endian number of at most eight bytes.
+
+        In compiled code, the highest bit of eight bytes is the sign.
+        """
         value = 0
         for index in range(at, at + size):
             value = value << 8 | self.data[index]
@@ -94,7 +97,10 @@ class Header:
 
 
 class KeyRuns:
-    """Puts the keys of runs of batches into a map: of records from `first` on, in batches that begin below `upper`."""
+    """Collection of the keys of batch runs in a map.
+
+    It covers records from `first` on, in batches that start below `upper`.
+    """
 
     def __init__(self, offsets: OffsetMap, first: int, upper: int) -> None:
         self.offsets = offsets
@@ -104,15 +110,16 @@ class KeyRuns:
         self.begin(b"", 0)
 
     def begin(self, chunk: Bytes, highest: int) -> None:
-        """Takes the next chunk, whose offsets are below `highest`."""
+        """Start the next chunk, whose offsets are below `highest`."""
         self.header = Header(chunk, highest)
         self.reader = Reader(chunk, 0, 0, 0)
 
     def run(self, start: int, next_offset: int, room: int) -> int:
-        """Returns how many bytes of the chunk from `start` on were plain batches, all of whose keys are in the map now.
+        """Put the keys of a run from `start` on into the map and return the size of the run in bytes.
 
-        The batches before ended at next_offset; the attribute has where these end.  At most `room` new keys are put.
-        Of the batch that ends the run some keys may be in the map already: that does not matter, it is put once more.
+        The preceding batches ended at next_offset; the attribute then contains the end of this run. At most `room` new
+        keys are put. Some keys of the batch that ends the run may already be in the map; this is harmless, because they
+        are put again.
         """
         self.header.lowest = max(next_offset, 0)
         limit = min(self.offsets.used + max(room, 0), self.offsets.slots)
@@ -134,11 +141,12 @@ class KeyRuns:
 
 
 class FilterRuns:
-    """Decides of runs of batches what stays.  `end` is where the map ends: what is beyond stays as it is.
+    """Selection of the retained parts of batch runs.
 
-    `special` are the last offsets of batches that stay if need be without records, in their order, as 64-bit numbers.
-    The attributes tell of the last run: `next_offset` is where its batches end, `base_offset` and `last_offset` are
-    those of what stays, `dropped` counts records.
+    Batches beyond `end`, the end of the map, stay unchanged. `special` contains the last offsets of batches that may
+    have to stay without records, in ascending order, as 64-bit numbers. The attributes describe the last run:
+    `next_offset` is the end of its batches, `base_offset` and `last_offset` are those of the retained batches, and
+    `dropped` counts records.
     """
 
     def __init__(self, offsets: OffsetMap, end: int, special: memoryview) -> None:
@@ -149,9 +157,9 @@ class FilterRuns:
         self.begin(b"", 0)
 
     def begin(self, chunk: Bytes, highest: int) -> None:
-        """Takes the next chunk, whose offsets are below `highest`.
+        """Start the next chunk, whose offsets are below `highest`.
 
-        What stays of it is copied, so that few pieces need be written.
+        The retained bytes are copied together so that there are few pieces to write.
         """
         self.header = Header(chunk, highest)
         self.reader = Reader(chunk, 0, 0, 0)
@@ -172,10 +180,10 @@ class FilterRuns:
     def run(  # noqa: PLR0917
         self, start: int, next_offset: int, now: int, keeps_last: bool, bytes_max: int, offset_max: int
     ) -> int:
-        """Returns how many bytes of the chunk from `start` on were batches of which it is known now what stays.
+        """Filter a run of batches from `start` on and return its size in bytes.
 
-        The batches before ended at next_offset.  With keeps_last something of the batch at the chunk's end has to stay.
-        The run ends before more than bytes_max would stay, or an offset beyond offset_max.
+        The preceding batches ended at next_offset. With keeps_last, a part of the batch at the end of the chunk must
+        stay. The run ends before the retained bytes exceed bytes_max or their offsets exceed offset_max.
         """
         self.reset(next_offset)
         room = min(bytes_max, len(self.target) - self.filter.at)
@@ -185,7 +193,7 @@ class FilterRuns:
         return end - start
 
     def kept(self) -> memoryview:
-        """Returns what stays of the last run's batches, back to back."""
+        """Return the retained batches of the last run, back to back."""
         return memoryview(self.target)[self.kept_from : self.filter.at]
 
     def take_all(  # noqa: PLR0917
@@ -193,7 +201,8 @@ class FilterRuns:
     ) -> int:
         at = start
         while header.read(at):
-            # Of what goes or shrinks this is not known yet; one that ends the run too early is taken by itself.
+            # The final size of a removed or smaller batch is not known yet. A batch that ends the run too early is
+            # handled individually.
             if self.filter.at - self.kept_from + header.size > room or header.next_offset - 1 > offset_max:
                 break
             if header.base_offset >= self.end:
@@ -205,7 +214,7 @@ class FilterRuns:
         return at
 
     def take(self, header: Header, found: Filter, at: int, now: int, keeps_last: bool) -> bool:
-        """Takes a batch that the map covers, if only in part; returns False if it ends the run."""
+        """Filter a batch that the map covers at least in part; return False if it ends the run."""
         if header.records_count > (header.size - HEADER_BYTES) // RECORD_BYTES_MIN:
             return False
         base_timestamp = header.int64(at + 27)
@@ -228,7 +237,7 @@ class FilterRuns:
         return True
 
     def is_special(self) -> bool:
-        """True if the batch is one of the special ones."""
+        """Return whether the batch is one of the special ones."""
         low = 0
         high = self.special_count
         while low < high:
@@ -240,7 +249,7 @@ class FilterRuns:
         return low < self.special_count and self.special[low] == self.header.next_offset - 1
 
     def keep(self, at: int) -> None:
-        """Keeps a batch as it is."""
+        """Keep a batch unchanged."""
         self.cover()
         copy_bytes(self.filter.target, self.filter.at, self.header.data, at, self.header.size)
         self.filter.at += self.header.size
@@ -251,7 +260,7 @@ class FilterRuns:
         self.last_offset = self.header.next_offset - 1
 
     def remake(self, header: Header, found: Filter, at: int) -> None:
-        """Keeps some of a batch's records: header and checksum change, records keep their bytes."""
+        """Keep some records of a batch: header and checksum change, records keep their bytes."""
         self.cover()
         start = found.at
         copy_bytes(found.target, start, header.data, at, HEADER_BYTES)
@@ -265,6 +274,6 @@ class FilterRuns:
         self.write(start + 17, 4, checksum(found.target, start + CHECKSUMMED_FROM, size - CHECKSUMMED_FROM))
 
     def write(self, at: int, size: int, value: int) -> None:
-        """Writes a big-endian number."""
+        """Write a big-endian number."""
         for index in range(size):
             self.filter.target[at + index] = (value >> (8 * (size - 1 - index))) & 0xFF

@@ -1,8 +1,9 @@
-"""From the records of a batch to columns, without an object per record; arrow.py makes them Arrow arrays.
+"""Decoding of a batch's records to columns, without an object per record.
 
-A Decoder collects rows of one partition over many batches.  A batch goes in whole or not at all: rows count only when
-the last record of their batch was found sound.  Layout of the buffers is Arrow's: n + 1 int32 offsets, bytes back to
-back, validity bits from the lowest up.  The bytes of a record are drawn in records.py, the readable twin of this file.
+arrow.py builds the Arrow arrays. A Decoder collects rows of one partition over many batches. A batch is added
+completely or not at all: its rows become visible only after its last record is found valid. The buffers have Arrow's
+layout: n + 1 int32 offsets, bytes back to back, validity bits from the lowest up. The bytes of a record are drawn in
+records.py, the readable twin of this file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Allocate: TypeAlias = Callable[[int], object]
 
 COMPILED = bool(cython.compiled)
 
-# Timestamps become microseconds; those beyond the range of 64 bits stay at its ends.
+# Timestamps become microseconds; values beyond the 64-bit range are clamped to its ends.
 MILLIS_MAX = 9_223_372_036_854_775
 MICROS_MAX = 9_223_372_036_854_775_807
 
@@ -36,17 +37,20 @@ RELEASED_BYTES_MIN = 1 << 21
 
 
 class Payload:
-    """A position in uncompressed records.  A read beyond `end` sets `failed` and gives 0; nothing raises in here."""
+    """A position in uncompressed records; a read beyond `end` sets `failed` and returns 0.
+
+    No method raises an exception.
+    """
 
     def __init__(self, data: Bytes) -> None:
-        self.data = data if len(data) else bytes(1)  # Cython's views want an element to point at.
+        self.data = data if len(data) else bytes(1)  # Cython's views require an element to point at.
         self.position = 0
         self.end = len(data)
         self.failed = False
 
     def varint(self) -> int:
-        """Up to 5 bytes; bits beyond the 32nd are dropped."""
-        if self.position < self.end and self.data[self.position] < 0x80:  # Nearly all are one byte.
+        """Read a varint of up to 5 bytes; bits beyond the 32nd are dropped."""
+        if self.position < self.end and self.data[self.position] < 0x80:  # Nearly all varints are one byte.
             raw = self.data[self.position]
             self.position += 1
         else:
@@ -54,12 +58,12 @@ class Payload:
         return (raw >> 1) ^ -(raw & 1)
 
     def varlong(self) -> int:
-        """Up to 10 bytes."""
+        """Read a varlong of up to 10 bytes."""
         raw = self.digits(63, 0x01)
         return (raw >> 1) ^ -(raw & 1)
 
     def digits(self, shift_max: int, last_mask: int) -> int:
-        """Seven bits a byte, the lowest first; of the byte at shift_max only those of last_mask."""
+        """Read seven bits per byte, lowest first, masking the byte at `shift_max` with `last_mask`."""
         value = 0
         shift = 0
         while shift <= shift_max and self.position < self.end:
@@ -73,7 +77,7 @@ class Payload:
         return 0
 
     def sized(self) -> int:
-        """The length of nullable bytes that begin after it, all there; -1 for null."""
+        """Read the length of nullable bytes and check that they are complete; return -1 for null."""
         size = self.varint()
         if size > self.end - self.position:
             self.failed = True
@@ -81,7 +85,7 @@ class Payload:
         return size if size >= 0 else -1
 
     def skip(self) -> int:
-        """Passes by key, value and headers; -1 if they are malformed, else 1."""
+        """Skip key, value and headers; return -1 if they are malformed, otherwise 1."""
         for _ in range(2):
             size = self.sized()
             if size > 0:
@@ -106,7 +110,7 @@ class Payload:
 
 
 class Column:
-    """Nullable bytes of variable length, or with no bytes at all the borders of a list."""
+    """Nullable bytes of variable length, or the borders of a list if there are no bytes."""
 
     def __init__(self, allocate: Allocate) -> None:
         self.allocate = allocate
@@ -115,7 +119,10 @@ class Column:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the rows and the buffers, which now belong to whoever took them; as much room again on demand."""
+        """Forget the rows and the buffers, which now belong to their receiver.
+
+        The next buffers get the same capacity when they are needed.
+        """
         self.rows = 0
         self.nulls = 0
         self.size = 0
@@ -129,7 +136,7 @@ class Column:
         self.data = memoryview(bytearray(1))
 
     def reserve(self, rows: int, size: int) -> None:
-        """Room for so many rows and bytes more."""
+        """Reserve space for this many additional rows and bytes."""
         if self.rows + rows > self.row_room:
             self.row_room = self.row_capacity = _capacity(self.rows + rows, self.row_capacity)
             self.offsets_owner, view = self._grown(self.offsets, 4 * (self.rows + 1), 4 * (self.row_room + 1))
@@ -143,13 +150,13 @@ class Column:
 
     def _grown(self, old: memoryview, used: int, size: int) -> tuple[object, memoryview]:
         owner = self.allocate(size)
-        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Whatever allocate gives has a buffer.
+        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Every object from allocate has a buffer.
         assert len(view) >= size, "what follows writes without asking"
         view[:used] = memoryview(old).cast("B")[:used]
         return owner, view
 
     def append(self, source: Payload, size: int) -> None:
-        """The next `size` bytes of the source, which moves on; -1 for null."""
+        """Append the next `size` bytes of the source and advance it; -1 appends null."""
         if size >= 0:
             copy_bytes(self.data, self.size, source.data, source.position, size)
             source.position += size
@@ -158,7 +165,7 @@ class Column:
             self.close_row(False, 0)
 
     def close_row(self, is_valid: bool, size: int) -> None:
-        # The bit may be anything: memory comes as it is, and rows may have been cut off.
+        # The bit has an arbitrary value: memory is not initialized, and rows may have been cut off.
         if is_valid:
             self.validity[self.rows >> 3] |= 1 << (self.rows & 7)
         else:
@@ -169,7 +176,7 @@ class Column:
         self.offsets[self.rows] = self.size
 
     def cut(self, rows: int) -> None:
-        """Back to so many rows."""
+        """Truncate to this many rows."""
         while self.rows > rows:
             self.rows -= 1
             if not self.validity[self.rows >> 3] >> (self.rows & 7) & 1:
@@ -177,12 +184,12 @@ class Column:
         self.size = self.offsets[rows]
 
     def buffers(self) -> tuple[object, object, object]:
-        """(validity, offsets, data) as allocated, longer than what is in use; None for what was never needed."""
+        """Return (validity, offsets, data) as allocated, longer than the used part; None for unused buffers."""
         return self.validity_owner, self.offsets_owner, self.data_owner
 
 
 class Decoder:
-    """Columns of one partition.  The allocator gives writable buffers; `bytearray` will do."""
+    """Columns of one partition; the allocator returns writable buffers, for example a `bytearray`."""
 
     def __init__(self, with_key: bool, with_value: bool, with_headers: bool, allocate: Allocate = bytearray) -> None:
         self.with_key = with_key
@@ -199,7 +206,7 @@ class Decoder:
         self.clear()
 
     def clear(self) -> None:
-        """Give the buffers away; call it after they were taken."""
+        """Release the buffers; call this after they were taken."""
         self.rows = 0
         self.room = 0
         self.high_bits = 0
@@ -214,20 +221,20 @@ class Decoder:
         self.header_values.reset()
 
     def window(self, start: int, stop: int) -> None:
-        """Only records with offsets in start..stop - 1 become rows."""
+        """Restrict the rows to records with offsets in start..stop - 1."""
         self.start = start
         self.stop = stop
 
     def decode(
         self, data: Bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
     ) -> int:
-        """Add the records of one batch; -1 if all is well, else the index of the bad record.
+        """Add the records of one batch and return -1, or the index of the malformed record.
 
-        `count` as index says that bytes are left behind the last one.  Reading ends at the window's stop, with no look
-        at the rest.  log_append_time is in place of every record's own.
+        An index of `count` means that bytes remain after the last record. Reading ends at the window's stop without
+        checking the rest. log_append_time replaces the timestamp of every record.
         """
         source = Payload(data)
-        if count > source.end // 7:  # No record is shorter, and room is made for `count` of them.
+        if count > source.end // 7:  # No record is shorter, and space is reserved for `count` of them.
             return 0
         self.reserve(count, source.end)
         rows = self.rows
@@ -242,7 +249,7 @@ class Decoder:
         return bad
 
     def reserve(self, count: int, size: int) -> None:
-        """Room for every record of a batch and all of its bytes in whichever column they will be."""
+        """Reserve space for every record of a batch, and for all its bytes in each column."""
         if self.rows + count > self.room:
             self.room = self.capacity = _capacity(self.rows + count, self.capacity)
             self.offsets_owner, view = self.grown(self.offsets, 8 * self.rows)
@@ -258,7 +265,7 @@ class Decoder:
 
     def grown(self, old: memoryview, used: int) -> tuple[object, memoryview]:
         owner = self.allocate(8 * self.room)
-        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Whatever allocate gives has a buffer.
+        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Every object from allocate has a buffer.
         assert len(view) >= 8 * self.room, "what follows writes without asking"
         view[:used] = memoryview(old).cast("B")[:used]
         return owner, view.cast("q")
@@ -292,7 +299,7 @@ class Decoder:
         return -1 if source.position == end else count
 
     def record(self, source: Payload) -> int:
-        """One record within source.end.  0: it is the first one at or beyond `stop`; -1: it is bad; else 1."""
+        """Read one record: return 0 at the first offset >= `stop`, -1 if malformed, otherwise 1."""
         source.position += 1  # Attributes.
         timestamp = wrap64(self.base_timestamp + source.varlong())
         offset = wrap64(self.base_offset + source.varint())
@@ -329,7 +336,7 @@ class Decoder:
         for _ in range(count):
             if self.header(source) < 0:
                 return -1
-        # As Spark's own source: no headers are no list, rather than an empty one.
+        # As in Spark's own source, a record without headers has null instead of an empty list.
         self.headers.close_row(count > 0, count)
         return 1
 
@@ -364,7 +371,7 @@ def _capacity(wanted: int, before: int) -> int:
 
 
 def longest(data: Bytes) -> int:
-    """The size of the largest of uncompressed records by what is said before each, up to where that makes no sense."""
+    """Return the size of the largest uncompressed record, by length prefixes up to the first invalid one."""
     source = Payload(data)
     most = 0
     with cython.nogil:
@@ -380,10 +387,11 @@ def longest(data: Bytes) -> int:
 
 
 class Check:
-    """Holds a producer's records to what their topic asks of them: the offsets 0 to count - 1, keys, times in bounds.
+    """Check of a producer's records against their topic.
 
-    A record with a fault is well-formed and may still not enter.  `faults` counts them, `untimely` those of time;
-    `newest` is the greatest time.
+    The offsets must be 0 to count - 1; keys and timestamp bounds depend on the topic. A record with a fault is
+    well-formed but not acceptable. `faults` counts such records, `untimely` those with a timestamp fault; `newest` is
+    the greatest timestamp.
     """
 
     def __init__(self, wants_keys: bool, oldest: int, latest: int) -> None:
@@ -396,21 +404,24 @@ class Check:
         self.room = 0
 
     def note(self, count: int) -> None:
-        """The next run writes down its first `count` faults; at least one."""
+        """Record the first `count` faults, at least one, during the next run."""
         self.room = count
         self.places = memoryview(bytearray(8 * count)).cast("q")
         self.times = memoryview(bytearray(8 * count)).cast("q")
 
     def fault(self, number: int) -> tuple[int, int | None]:
-        """The place of a record that was noted, and its time if that is what is wrong with it: else it has no key."""
+        """Return the index of a recorded fault, and its timestamp if that is the fault.
+
+        Without a timestamp, the fault is a missing key.
+        """
         place = self.places[number]
         return (place, self.times[number]) if place >= 0 else (-1 - place, None)
 
     def run(self, data: Bytes, count: int, base_timestamp: int) -> int:
-        """Reads all records; -1 if they are well-formed, else the index of the bad one.
+        """Read all records and return -1, or the index of the malformed record.
 
-        `count` as index says that bytes are left behind the last one.  Compiled, it lets go of the interpreter if the
-        records are many: if they are few, whoever has it meanwhile could keep it for longer than they take.
+        An index of `count` means that bytes remain after the last record. Compiled, the method releases the interpreter
+        lock only for many records: for few, another thread could hold the lock for longer than the check takes.
         """
         source = Payload(data)
         self.newest = INT64_MIN
@@ -420,7 +431,7 @@ class Check:
             return self.all_records(source, count, base_timestamp)
         with cython.nogil:
             bad = self.all_records(source, count, base_timestamp)
-        return bad  # noqa: RET504  # The interpreter is had again before it.
+        return bad  # noqa: RET504  # Evaluated after the lock is reacquired.
 
     def all_records(self, source: Payload, count: int, base_timestamp: int) -> int:
         end = source.end
@@ -455,7 +466,7 @@ class Check:
 
 
 class Survey:
-    """What the records of one batch say together: their times, whether each has a key, and the first at a time."""
+    """A summary of the records of one batch: timestamps, missing keys, and the first record at a time."""
 
     def __init__(self) -> None:
         self.oldest = 0
@@ -467,14 +478,14 @@ class Survey:
         self.seek(INT64_MAX, 0)
 
     def seek(self, timestamp: int, start: int) -> None:
-        """Found will be the first record from offset `start` on whose timestamp is at least that."""
+        """Search for the first record from offset `start` on with at least this timestamp."""
         self.wanted_timestamp = timestamp
         self.start = start
 
     def run(self, data: Bytes, count: int, base_offset: int, base_timestamp: int) -> int:
-        """Reads all records; -1 if all is well, else the index of the bad one, `count` as decode says it.
+        """Read all records and return -1, or the index of the malformed record as in `decode`.
 
-        Compiled, it lets go of the interpreter meanwhile: a batch may take a tenth of a second.
+        Compiled, the method releases the interpreter lock, because a batch may take a tenth of a second.
         """
         source = Payload(data)
         self.oldest = INT64_MAX
@@ -483,7 +494,7 @@ class Survey:
         self.is_found = False
         with cython.nogil:
             bad = self.all_records(source, count, base_offset, base_timestamp)
-        return bad  # noqa: RET504  # The interpreter is had again before it.
+        return bad  # noqa: RET504  # Evaluated after the lock is reacquired.
 
     def all_records(self, source: Payload, count: int, base_offset: int, base_timestamp: int) -> int:
         end = source.end

@@ -1,7 +1,7 @@
-"""From Arrow's columns to the records of a batch, without an object per record; arrow_encode.py feeds it.
+"""Encoding of Arrow's columns to the records of a batch, without an object per record.
 
-A record begins with its length, so a row is measured before it is written.  The bytes of a record are drawn in
-records.py.
+A record starts with its length, so a row is measured before it is written. arrow_encode.py supplies the columns. The
+bytes of a record are drawn in records.py.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ BAD = -2
 
 
 class Cells:
-    """One Arrow column: nullable bytes, or the borders of lists (then `data` is empty and `limit` counts elements).
+    """One Arrow column: nullable bytes, or the borders of lists.
 
-    `offsets` are int32, `validity` bits with the lowest first or None, `shift` the array's offset into both.
+    For lists, `data` is empty and `limit` counts elements. `offsets` are int32, `validity` contains bits with the
+    lowest first or is None, and `shift` is the array's offset into both.
     """
 
     def __init__(self, offsets: memoryview, data: Bytes, validity: Bytes | None, shift: int, limit: int) -> None:
         self.offsets = offsets
-        self.data = data if len(data) else bytes(1)  # Cython's views want an element to point at.
+        self.data = data if len(data) else bytes(1)  # Cython's views require an element to point at.
         self.has_nulls = validity is not None
         self.validity = bytes(1) if validity is None else validity
         self.shift = shift
@@ -43,7 +44,7 @@ class Cells:
         self.rows = min(len(self.offsets) - 1, 8 * len(self.validity) if self.has_nulls else RECORD_BYTES_MAX) - shift
 
     def size(self, row: int) -> int:
-        """Bytes or elements; NULL; or BAD if the borders make no sense, so that nothing follows them."""
+        """Return the number of bytes or elements, NULL, or BAD if the borders are invalid."""
         if row < 0 or row >= self.rows:
             return BAD
         at = row + self.shift
@@ -58,9 +59,10 @@ class Cells:
 
 
 class Encoder:
-    """Rows of one RecordBatch.
+    """Encoder of the rows of one RecordBatch.
 
-    `headers` are the borders of each row's list, the keys and the values; borders without rows mean no headers at all.
+    `headers` are the borders of each row's list, the keys and the values. Borders without rows mean that no row has
+    headers.
     """
 
     def __init__(
@@ -81,9 +83,10 @@ class Encoder:
         self.at = 0
 
     def fit(self, start: int, stop: int, bytes_max: int) -> tuple[int, int]:
-        """(end, bytes): the rows from start to end - 1 take `bytes`, which exceeds bytes_max only for a single row.
+        """Return (end, bytes) of the largest run of rows from `start` on within bytes_max.
 
-        (row, -1) if that row can't be encoded: a header without a key, or more than 2 GiB.
+        `bytes` exceeds bytes_max only for a single row. Return (row, -1) if that row can't be encoded because of a
+        header without a key, or more than 2 GiB.
         """
         total = 0
         if start < 0 or stop > self.rows:
@@ -102,7 +105,7 @@ class Encoder:
         return wrap64(self.timestamps[row] - self.timestamps[start]) if self.has_timestamps else 0
 
     def body_bytes(self, row: int, offset_delta: int, timestamp_delta: int) -> int:
-        """What the record's own length will say; BAD if the row makes no record."""
+        """Return the record's length, without the length field itself, or BAD if the row is not encodable."""
         key = self.keys.size(row)
         value = self.values.size(row)
         count = self.headers.size(row) if self.has_headers else 0
@@ -129,16 +132,16 @@ class Encoder:
         return size
 
     def timestamp_max(self, start: int, stop: int) -> int:
-        """Of rows that `fit` found good."""
+        """Return the greatest timestamp of rows that `fit` accepted."""
         latest = self.timestamps[start]
         for row in range(start + 1, min(stop, self.rows)):
             latest = max(latest, self.timestamps[row])
         return latest
 
     def encode(self, head: int, start: int, stop: int) -> bytearray:
-        """`head` free bytes and then the rows; offset deltas count from the first, and so do timestamp deltas.
+        """Encode the rows after `head` free bytes, with offset and timestamp deltas relative to the first row.
 
-        ValueError if a row can't be encoded.
+        Raise ValueError if a row can't be encoded.
         """
         end, size = self.fit(start, stop, UNBOUNDED)
         if size < 0:
@@ -148,7 +151,7 @@ class Encoder:
         self.at = head
         for row in range(start, stop):
             self.record(row, row - start, self.timestamp_delta(row, start))
-        self.target = memoryview(bytearray(1))  # Or the batch could not be resized.
+        self.target = memoryview(bytearray(1))  # A batch with a view could not be resized.
         return batch
 
     def record(self, row: int, offset_delta: int, timestamp_delta: int) -> None:

@@ -1,4 +1,4 @@
-"""The hash by which Kafka's clients choose a record's partition from its key: murmur2, 32 bits, little-endian."""
+"""Kafka's hash of a key for choosing a partition: murmur2, 32 bits, little-endian."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_PARTITION = -1
 
 
 def murmur2(data: Bytes) -> int:
-    """Unsigned; Java prints the same 32 bits as a signed number."""
+    """Return the unsigned hash; Java prints the same 32 bits as a signed number."""
     return hash_of(data if len(data) else bytes(1), 0, len(data))
 
 
@@ -53,7 +53,10 @@ def word(data: Bytes, at: int) -> int:
 
 
 def choose_partitions(offsets: memoryview, data: Bytes, partitions: int, chosen: memoryview) -> int:
-    """For each of len(chosen) keys its partition; `offsets` are Arrow's.  -1, or the first key outside the data."""
+    """Write the partition of each of len(chosen) keys to `chosen`; `offsets` are Arrow's.
+
+    Return -1, or the index of the first key outside the data.
+    """
     rows = len(chosen)
     limit = len(data)
     if partitions < 1 or len(offsets) < rows + 1:

@@ -1,11 +1,10 @@
-"""Runs of whole batches in a piece of a log, by their headers and with their checksums checked: for recovery.
+"""Runs of whole batches in a part of a log, checked by header and checksum for recovery.
 
-One by one in Python a batch costs 3 µs, and a segment of a gigabyte may have ten million.  What is no whole batch of
-format 2 ends a run before it and is looked at by log/segment/scan.py, whose walk_checked is the readable twin of this
-file.
+In Python a single batch costs 3 µs, and a segment of a gigabyte may have ten million batches. A run ends before bytes
+that are not a whole batch of format 2. log/segment/scan.py examines these bytes; its walk_checked is the readable twin
+of this file.
 
-On the way it keeps count of the producers that number their batches: what log/producers/producer_state.py knows of
-each.
+The walk also collects the state of idempotent producers that log/producers/producer_state.py maintains.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ prepare_checksums()
 
 
 class Tally:
-    """What one producer wrote, in the order of the file: its last batches, and the first that is in a transaction."""
+    """The batches of one producer in file order: the last ones, and the first one in a transaction."""
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
@@ -67,7 +66,7 @@ class Tally:
         self.count += 1
 
     def batches(self) -> tuple[tuple[int, int, int, int], ...]:
-        """(last sequence, last offset, offset delta, timestamp), the oldest first."""
+        """Return (last sequence, last offset, offset delta, timestamp) of each batch, oldest first."""
         found = []
         for number in range(max(self.count - KEPT, 0), self.count):
             at = number % KEPT * 4
@@ -76,11 +75,11 @@ class Tally:
 
 
 class Runs:
-    """Walks a segment from its start; `take` keeps count of batches that somebody else has walked.
+    """Walk of a segment from its start; `take` adds batches that were walked by other code.
 
-    A run ends before a batch with a new leader epoch, and has one batch only where an index entry is due (and at the
-    segment's start): so a run can be indexed as if it were one batch.  It ends after a control batch, which is then in
-    `control`; `tallies` are by producer, until somebody clears them.
+    A run ends before a batch with a new leader epoch. It has only one batch if an index entry is due, and at the start
+    of the segment. A run can therefore be indexed like a single batch. A run ends after a control batch, which is then
+    in `control`. `tallies` are by producer and accumulate until the caller clears them.
     """
 
     def __init__(self, base_offset: int, next_offset: int, latest_epoch: int, index_interval_bytes: int) -> None:
@@ -99,7 +98,7 @@ class Runs:
         self.control: bytes | None = None
 
     def run(self, chunk: Bytes, start: int) -> int:
-        """The size of the run that begins at `start`; 0 if what stands there is not whole, or not right."""
+        """Return the size of the run that starts at `start`, or 0 if the bytes there are no valid whole batch."""
         self.control = None
         view = memoryview(chunk)
         data = chunk
@@ -157,14 +156,14 @@ class Runs:
         timestamp: int,
         is_transactional: bool,
     ) -> None:
-        """One more numbered batch, in the order of the file."""
+        """Add a batch of an idempotent producer, in file order."""
         tally = self.tallies.get(producer_id)
         if tally is None:
             tally = self.tallies[producer_id] = Tally(producer_id, epoch)
         tally.add(epoch, sequence, base_offset, delta, timestamp, is_transactional)
 
     def take(self, size: int, last_offset: int, max_timestamp: int, epoch: int) -> None:
-        """One more batch, in the order of the file."""
+        """Add a batch, in file order."""
         if self.since_index > self.index_interval_bytes:
             self.since_index = 0
         self.since_index += size
@@ -177,7 +176,10 @@ class Runs:
 
 
 def number(data: Bytes, at: int, size: int) -> int:
-    """Big-endian, at most eight bytes; of eight, the highest bit is the sign where this is compiled."""
+    """Return a big-endian number of at most eight bytes.
+
+    In compiled code, the highest bit of eight bytes is the sign.
+    """
     value = 0
     for index in range(at, at + size):
         value = value << 8 | data[index]

@@ -1,1 +1,1 @@
-"""The messages, one file per API.  Field by field they are Kafka's, in snake_case; `wire/catalog.py` lists them."""
+"""The messages, one file per API, with Kafka's fields in snake_case; `wire/catalog.py` lists them."""

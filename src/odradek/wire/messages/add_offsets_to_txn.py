@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn: the offsets of a group become part of a transaction.
+"""AddOffsetsToTxn: addition of a group's offsets to a transaction.
 
-v1: throttled after the answer (KIP-219).  v2: may answer PRODUCER_FENCED (KIP-588).  v3: flexible.  v4: may answer
+v1: throttled after the answer (KIP-219). v2: may answer PRODUCER_FENCED (KIP-588). v3: flexible. v4: may answer
 TRANSACTION_ABORTABLE (KIP-890).
 """
 

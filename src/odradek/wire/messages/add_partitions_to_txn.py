@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn: partitions become part of a transaction before anything is written to them.
+"""AddPartitionsToTxn: addition of partitions to a transaction, before anything is written to them.
 
-v1: throttled after the answer (KIP-219).  v2: may answer PRODUCER_FENCED (KIP-588).  v3: flexible.  v4: from broker to
-broker, many transactions in one request, and verify_only: is the partition in the transaction? (KIP-890)  v5: may
-answer TRANSACTION_ABORTABLE (KIP-890).  Clients stay with v3.
+v1: throttled after the answer (KIP-219). v2: may answer PRODUCER_FENCED (KIP-588). v3: flexible. v4: between brokers,
+with many transactions in one request, and verify_only to check whether a partition is in the transaction (KIP-890). v5:
+may answer TRANSACTION_ABORTABLE (KIP-890). Clients use at most v3.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker asks the controller for a block of producer ids that it may give out (KIP-730)."""
+"""AllocateProducerIds: request of a broker for a block of producer ids to assign (KIP-730)."""
 
 from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.primitives import Int16, Int32, Int64

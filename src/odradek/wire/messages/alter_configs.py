@@ -1,6 +1,7 @@
-"""AlterConfigs: the whole configuration of topics and brokers, replaced; what is not named goes back to its default.
+"""AlterConfigs: replacement of the whole configuration of topics and brokers.
 
-v1: throttled after the answer (KIP-219).  v2: flexible.
+Configurations that the request does not name are reset to their defaults. v1: throttled after the answer (KIP-219). v2:
+flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,8 +1,8 @@
-"""AlterPartition: a leader asks the controller to change the in-sync replicas of its partitions (KIP-497).
+"""AlterPartition: request of a leader to change the in-sync replicas of its partitions (KIP-497).
 
-v1: leader_recovery_state (KIP-704).  v2: topic ids instead of names (KIP-841).  v3: the broker epoch of each in-sync
-replica (KIP-903).  In Apache Kafka the structs of topics and partitions are called the same on both sides; here the
-name says on which.
+v1: leader_recovery_state (KIP-704). v2: topic ids instead of names (KIP-841). v3: the broker epoch of each in-sync
+replica (KIP-903). In Apache Kafka the structs of topics and partitions have the same names in request and response;
+here the names distinguish them.
 """
 
 from odradek.base.uuids import ZERO_UUID

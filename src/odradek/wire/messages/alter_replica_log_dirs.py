@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs: moves replicas of a broker to others of its data directories (KIP-113).
+"""AlterReplicaLogDirs: move of a broker's replicas to different data directories (KIP-113).
 
-v1: throttled after the answer (KIP-219).  v2: flexible.
+v1: throttled after the answer (KIP-219). v2: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

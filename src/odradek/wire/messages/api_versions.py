@@ -1,8 +1,8 @@
-"""ApiVersions: which APIs and versions the broker speaks; the first thing a client asks.
+"""ApiVersions: the supported APIs and versions of the broker, normally a client's first request.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: flexible; the client's name and version (KIP-511),
-features (KIP-584).  v4: features may start at version 0 (KIP-1022).  v5: the broker and cluster that the client means
-to talk to.  A version that the broker doesn't know is answered in v0 with UNSUPPORTED_VERSION.
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: flexible; the client's name and version (KIP-511),
+features (KIP-584). v4: features may start at version 0 (KIP-1022). v5: the broker and cluster that the client expects.
+The answer to an unknown version is UNSUPPORTED_VERSION in v0.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,4 +1,7 @@
-"""CompactPartitions: compacts logs now, and tells what that has won.  Odradek's own: Kafka has no such API."""
+"""CompactPartitions: immediate compaction of logs, with the space reclaimed.
+
+This API belongs to Odradek and does not exist in Kafka.
+"""
 
 from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.primitives import Int16, Int32, Int64, Str

@@ -1,8 +1,9 @@
 """ConsumerGroupDescribe: state and members of groups of the consumer protocol (KIP-848).
 
-v1: member_type, 0 for a member that still speaks the classic protocol, 1 for one of the consumer protocol (KIP-1099).
+v1: member_type, 0 for a member that still uses the classic protocol, 1 for a member with the consumer protocol
+(KIP-1099).
 
-Our own, for who asks: the last rebalances, as in DescribeGroups.
+An extension of Odradek, sent on request: the last rebalances, as in DescribeGroups.
 """
 
 from odradek.wire.messages.describe_groups import DescribedRebalance

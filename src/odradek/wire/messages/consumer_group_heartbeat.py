@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: the whole of the consumer protocol: join, subscribe, report, be assigned, leave (KIP-848).
+"""ConsumerGroupHeartbeat: the consumer protocol in one API (KIP-848).
 
-Null in the request says: as before.  A null assignment in the answer says the same.  v1: subscribed_topic_regex, and
-the member makes its id itself (KIP-1082).
+Members join, subscribe, report, receive assignments and leave with it. Null in a request means no change, and so does a
+null assignment in an answer. v1: subscribed_topic_regex, and the member generates its own id (KIP-1082).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

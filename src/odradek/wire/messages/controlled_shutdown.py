@@ -1,6 +1,7 @@
-"""ControlledShutdown: a broker that is about to stop asks the controller to let others lead, and hears what is left.
+"""ControlledShutdown: request of a stopping broker to move its leaderships to other brokers.
 
-v0: a request header without client id.  v1: with one, as everywhere else.  v2: broker_epoch (KIP-380).  v3: flexible.
+The controller answers with the partitions that the broker still leads. v0: a request header without client id. v1: with
+a client id, like all other APIs. v2: broker_epoch (KIP-380). v3: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

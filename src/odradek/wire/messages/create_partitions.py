@@ -1,6 +1,6 @@
-"""CreatePartitions: more partitions for existing topics (KIP-195).
+"""CreatePartitions: additional partitions for existing topics (KIP-195).
 
-v1: throttled after the answer (KIP-219).  v2: flexible.  v3: may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
+v1: throttled after the answer (KIP-219). v2: flexible. v3: may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

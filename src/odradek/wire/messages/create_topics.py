@@ -1,8 +1,8 @@
-"""CreateTopics: new topics with a number of partitions or an assignment of replicas, and configs.
+"""CreateTopics: creation of topics with a number of partitions or a replica assignment, and configs.
 
-v1: validate_only, error_message.  v2: throttle time.  v3: throttled after the answer (KIP-219).  v4: -1 partitions or
-replicas means the broker's default (KIP-464).  v5: flexible; the answer tells what was made (KIP-525).  v6: may answer
-THROTTLING_QUOTA_EXCEEDED (KIP-599).  v7: topic_id (KIP-516).
+v1: validate_only, error_message. v2: throttle time. v3: throttled after the answer (KIP-219). v4: -1 partitions or
+replicas means the broker's default (KIP-464). v5: flexible; the answer contains the created topics (KIP-525). v6: may
+answer THROTTLING_QUOTA_EXCEEDED (KIP-599). v7: topic_id (KIP-516).
 """
 
 from odradek.base.uuids import ZERO_UUID

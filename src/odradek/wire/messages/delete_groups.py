@@ -1,6 +1,6 @@
-"""DeleteGroups: empty groups go, with their offsets (KIP-229).
+"""DeleteGroups: deletion of empty groups with their offsets (KIP-229).
 
-v1: throttled after the answer (KIP-219).  v2: flexible.  v3: error_message.
+v1: throttled after the answer (KIP-219). v2: flexible. v3: error_message.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,6 +1,6 @@
-"""DeleteRecords: raises the log start offset of partitions (KIP-107).
+"""DeleteRecords: advance of the log start offset of partitions (KIP-107).
 
-v1: throttled after the answer (KIP-219).  v2: flexible.
+v1: throttled after the answer (KIP-219). v2: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

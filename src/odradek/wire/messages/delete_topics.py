@@ -1,7 +1,7 @@
-"""DeleteTopics: removes topics with all their records.
+"""DeleteTopics: deletion of topics with all their records.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: may answer TOPIC_DELETION_DISABLED (KIP-322).
-v4: flexible.  v5: error_message (KIP-599).  v6: topics by name or by id instead of a list of names (KIP-516).
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: may answer TOPIC_DELETION_DISABLED (KIP-322). v4:
+flexible. v5: error_message (KIP-599). v6: topics by name or by id instead of a list of names (KIP-516).
 """
 
 from odradek.base.uuids import ZERO_UUID

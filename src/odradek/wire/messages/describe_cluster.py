@@ -1,6 +1,6 @@
-"""DescribeCluster: the brokers, the controller and what the caller may do to the cluster (KIP-700).
+"""DescribeCluster: the brokers, the controller and the caller's authorized operations (KIP-700).
 
-Flexible from the start.  v1: endpoint_type, brokers or controllers (KIP-919).  v2: fenced brokers (KIP-1073).
+Flexible from v0. v1: endpoint_type, brokers or controllers (KIP-919). v2: fenced brokers (KIP-1073).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

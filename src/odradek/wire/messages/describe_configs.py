@@ -1,7 +1,7 @@
-"""DescribeConfigs: the configuration of topics and brokers, and where each value comes from.
+"""DescribeConfigs: the configuration of topics and brokers, with the source of each value.
 
-v1: config_source and synonyms instead of is_default (KIP-226).  v2: throttled after the answer (KIP-219).  v3: types
-and documentation (KIP-569).  v4: flexible.
+v1: config_source and synonyms instead of is_default (KIP-226). v2: throttled after the answer (KIP-219). v3: types and
+documentation (KIP-569). v4: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

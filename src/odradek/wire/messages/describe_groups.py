@@ -1,10 +1,10 @@
-"""DescribeGroups: state and members of classic groups, with the bytes that the members gave each other.
+"""DescribeGroups: state and members of classic groups, with subscriptions and assignments.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: authorized operations (KIP-430).
-v4: group_instance_id (KIP-345).  v5: flexible.  v6: error_message; a group that isn't there is GROUP_ID_NOT_FOUND
-instead of a dead group (KIP-1043).
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: authorized operations (KIP-430). v4: group_instance_id
+(KIP-345). v5: flexible. v6: error_message; the answer for an unknown group is GROUP_ID_NOT_FOUND instead of a dead
+group (KIP-1043).
 
-Our own, for who asks: the last rebalances, and why there were any.
+An extension of Odradek, sent on request: the last rebalances with their reasons.
 """
 
 from odradek.wire.schema.api_keys import ApiKey
@@ -21,7 +21,7 @@ class DescribeGroupsRequest:
 
 @struct
 class DescribedRebalance:
-    """`generation` is the one that ended with it, or the epoch."""
+    """A rebalance; `generation` is the generation or epoch that it ended."""
 
     at_ms: Int64
     generation: Int32

@@ -1,7 +1,7 @@
 """DescribeLogDirs: the data directories of a broker, and the size of each log in them (KIP-113).
 
-v1: throttled after the answer.  v2: flexible.  v3: an error for the whole request (KIP-784).  v4: the size of the
-volume (KIP-827).  v5: whether the directory is cordoned (KIP-1066).
+v1: throttled after the answer. v2: flexible. v3: an error for the whole request (KIP-784). v4: the size of the volume
+(KIP-827). v5: the cordoned state of the directory (KIP-1066).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a partition's leader remembers (KIP-664)."""
+"""DescribeProducers: the producers known to a partition's leader (KIP-664)."""
 
 from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.primitives import Int16, Int32, Int64, Str

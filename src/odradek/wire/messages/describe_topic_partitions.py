@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: Metadata's topics page by page, with eligible leader replicas (KIP-966).
 
-Flexible.  An answer that is full carries the cursor that the next request starts at.
+Flexible. An incomplete answer contains the cursor at which the next request continues.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

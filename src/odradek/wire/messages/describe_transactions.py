@@ -1,4 +1,4 @@
-"""DescribeTransactions: what the coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions: the coordinator's state of transactional ids (KIP-664)."""
 
 from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.primitives import Int16, Int32, Int64, Str

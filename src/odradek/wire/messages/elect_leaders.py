@@ -1,7 +1,7 @@
-"""ElectLeaders: has the controller elect leaders of partitions (KIP-183).
+"""ElectLeaders: leader elections by the controller (KIP-183).
 
-v0: preferred replicas only, and called ElectPreferredLeaders.  v1: election_type and error_code (KIP-460).
-v2: flexible.
+v0: preferred replicas only, with the name ElectPreferredLeaders. v1: election_type and error_code (KIP-460). v2:
+flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,7 +1,7 @@
-"""EndTxn: commit or abort.
+"""EndTxn: commit or abort of a transaction.
 
-v1: throttled after the answer (KIP-219).  v2: may answer PRODUCER_FENCED (KIP-588).  v3: flexible.  v4: may answer
-TRANSACTION_ABORTABLE (KIP-890).  v5: every transaction ends with a new epoch, which the answer tells (KIP-890).
+v1: throttled after the answer (KIP-219). v2: may answer PRODUCER_FENCED (KIP-588). v3: flexible. v4: may answer
+TRANSACTION_ABORTABLE (KIP-890). v5: every transaction ends with a new epoch, which the answer contains (KIP-890).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

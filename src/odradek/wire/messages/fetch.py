@@ -1,12 +1,11 @@
 """Fetch: records of partitions from given offsets on, for consumers and followers.
 
-v1: throttle time.  v2: message format 1.  v3: max_bytes (KIP-74).  v4: batch format 2, isolation_level and what it
-needs (KIP-98).  v5: log_start_offset (KIP-107).  v6: may answer KAFKA_STORAGE_ERROR (KIP-112).  v7: sessions
-(KIP-227).  v8: throttled after the answer (KIP-219).  v9: current_leader_epoch (KIP-320).  v10: zstd (KIP-110).
-v11: rack_id, preferred_read_replica (KIP-392).  v12: flexible; last_fetched_epoch, diverging_epoch (KIP-595).
-v13: topic ids instead of names (KIP-516).  v14: tiered storage (KIP-405).  v15: replica_state instead of replica_id
-(KIP-903).  v16: node_endpoints (KIP-951).  v17: replica_directory_id (KIP-853).  v18: the follower's high_watermark
-(KIP-1166).
+v1: throttle time. v2: message format 1. v3: max_bytes (KIP-74). v4: batch format 2, isolation_level and its other
+fields (KIP-98). v5: log_start_offset (KIP-107). v6: may answer KAFKA_STORAGE_ERROR (KIP-112). v7: sessions (KIP-227).
+v8: throttled after the answer (KIP-219). v9: current_leader_epoch (KIP-320). v10: zstd (KIP-110). v11: rack_id,
+preferred_read_replica (KIP-392). v12: flexible; last_fetched_epoch, diverging_epoch (KIP-595). v13: topic ids instead
+of names (KIP-516). v14: tiered storage (KIP-405). v15: replica_state instead of replica_id (KIP-903). v16:
+node_endpoints (KIP-951). v17: replica_directory_id (KIP-853). v18: the follower's high_watermark (KIP-1166).
 """
 
 from odradek.base.units import INT32_MAX, INT64_MAX

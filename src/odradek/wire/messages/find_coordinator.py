@@ -1,8 +1,8 @@
-"""FindCoordinator: the broker that keeps a group or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-v1: key_type (0 group, 1 transactional id) and error_message (KIP-98), throttle time.  v2: throttled after the answer
-(KIP-219).  v3: flexible.  v4: many keys in one request (KIP-699); the single key and its answer are gone.  v5: may
-answer TRANSACTION_ABORTABLE (KIP-890).  v6: key_type 2, a partition of a share group (KIP-932).
+v1: key_type (0 group, 1 transactional id) and error_message (KIP-98), throttle time. v2: throttled after the answer
+(KIP-219). v3: flexible. v4: many keys in one request instead of a single key and answer (KIP-699). v5: may answer
+TRANSACTION_ABORTABLE (KIP-890). v6: key_type 2, a partition of a share group (KIP-932).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

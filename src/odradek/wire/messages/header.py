@@ -1,8 +1,8 @@
-"""What stands before every request and every answer, behind the four bytes of the frame's length.
+"""Headers of requests and answers, after the four bytes of the frame's length.
 
-Request: v1 client id (v0 is left only to ControlledShutdown v0).  v2 tagged fields; the client id keeps its old length.
-Response: v1 tagged fields.  Which version goes with which API is in api_keys.py.  The connection parses and writes
-headers by hand; these classes serve clients, tests and `explain`.
+Request: v1 client id (only ControlledShutdown v0 still uses v0). v2 tagged fields; the client id keeps its old length.
+Response: v1 tagged fields. api_keys.py contains the header version of each API. The connection parses and writes
+headers by hand; these classes are for clients, tests and `explain`.
 """
 
 from odradek.wire.schema.primitives import Int16, Int32, Str

@@ -1,6 +1,6 @@
-"""Heartbeat: a member of a classic group is alive; the answer tells whether the group rebalances.
+"""Heartbeat: liveness of a classic group member; the answer indicates a rebalance.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: group_instance_id (KIP-345).  v4: flexible.
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: group_instance_id (KIP-345). v4: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs: single keys of topics and brokers set, deleted, appended to, subtracted from (KIP-339).
+"""IncrementalAlterConfigs: changes of single configuration keys of topics and brokers (KIP-339).
 
-v1: flexible.
+Keys can be set, deleted, appended to and subtracted from. v1: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,8 +1,9 @@
-"""InitProducerId: a producer gets its id and epoch; with a transactional id, earlier producers of that id are fenced.
+"""InitProducerId: assignment of a producer id and epoch.
 
-v1: throttled after the answer (KIP-219).  v2: flexible.  v3: the producer tells its id and epoch, to go on after an
-error (KIP-360).  v4: may answer PRODUCER_FENCED (KIP-588).  v5: may answer TRANSACTION_ABORTABLE (KIP-890).
-v6: two-phase commit: a prepared transaction may be kept and is told (KIP-939).
+With a transactional id, earlier producers of that id are fenced. v1: throttled after the answer (KIP-219). v2:
+flexible. v3: the producer sends its id and epoch to continue after an error (KIP-360). v4: may answer PRODUCER_FENCED
+(KIP-588). v5: may answer TRANSACTION_ABORTABLE (KIP-890). v6: two-phase commit: a prepared transaction may be kept and
+is returned (KIP-939).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,9 +1,10 @@
-"""JoinGroup: a member enters a group or comes back to it, and waits for the others; the leader is told of all members.
+"""JoinGroup: a member joins or rejoins a group and waits for the others.
 
-v1: rebalance_timeout_ms (KIP-62); before, the session timeout serves as both.  v2: throttle time.  v3: throttled after
-the answer (KIP-219).  v4: a member without an id gets one with MEMBER_ID_REQUIRED and asks again (KIP-394).
-v5: group_instance_id (KIP-345).  v6: flexible.  v7: the answer tells protocol_type, and protocol_name may be null
-(KIP-559).  v8: reason (KIP-800).  v9: skip_assignment, for a leader that comes back and shall assign nothing (KIP-814).
+The answer to the leader contains all members. v1: rebalance_timeout_ms (KIP-62); before, the session timeout has both
+functions. v2: throttle time. v3: throttled after the answer (KIP-219). v4: a member without an id gets one with
+MEMBER_ID_REQUIRED and repeats the request (KIP-394). v5: group_instance_id (KIP-345). v6: flexible. v7: the answer
+contains protocol_type, and protocol_name may be null (KIP-559). v8: reason (KIP-800). v9: skip_assignment, for a
+returning leader that must not assign (KIP-814).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,9 +1,9 @@
-"""LeaderAndIsr: the controller tells a broker which of its replicas lead, and whom the others follow.
+"""LeaderAndIsr: the partitions that a broker leads, and the leaders of those it follows.
 
-v1: is_new, for a replica that is to be made (KIP-112).  v2: broker_epoch; partitions by topic (KIP-380).  v3: replicas
-that a reassignment adds and removes (KIP-455).  v4: flexible.  v5: topic ids, in the answer instead of names; type,
-which says whether these are all replicas of the broker (KIP-516).  v6: leader_recovery_state (KIP-704).  v7:
-is_kraft_controller (KIP-866).
+The controller sends it. v1: is_new, for a replica to be created (KIP-112). v2: broker_epoch; partitions by topic
+(KIP-380). v3: replicas that a reassignment adds and removes (KIP-455). v4: flexible. v5: topic ids, in the answer
+instead of names; type, which distinguishes a full list of the broker's replicas from a partial one (KIP-516). v6:
+leader_recovery_state (KIP-704). v7: is_kraft_controller (KIP-866).
 """
 
 from odradek.base.uuids import ZERO_UUID

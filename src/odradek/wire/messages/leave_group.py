@@ -1,7 +1,7 @@
-"""LeaveGroup: members leave without waiting for their session to end.
+"""LeaveGroup: members leave a group without waiting for their session to expire.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: many members, also by group_instance_id, each with
-its own error (KIP-345).  v4: flexible.  v5: reason (KIP-800).
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: many members, also by group_instance_id, each with its
+own error (KIP-345). v4: flexible. v5: reason (KIP-800).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,6 +1,6 @@
-"""ListConfigResources: the names of what has a configuration (KIP-714 as ListClientMetricsResources, KIP-1142).
+"""ListConfigResources: the names of resources with configurations (KIP-1142).
 
-v1: of any type; v0 is for client metrics alone.
+KIP-714 introduced it as ListClientMetricsResources. v0: client metrics only. v1: any resource type.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,7 +1,7 @@
-"""ListGroups: the groups that this broker keeps.
+"""ListGroups: the groups that this broker coordinates.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: flexible.  v4: by state (KIP-518).  v5: by type
-(KIP-848).
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: flexible. v4: filter by state (KIP-518). v5: filter by
+type (KIP-848).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,9 +1,10 @@
-"""ListOffsets: the offset of a timestamp, or of a place such as the start or the end.
+"""ListOffsets: the offset of a timestamp, or of a position such as the start or the end.
 
-v0: a list of segment starts before a time.  v1: one offset with its timestamp (KIP-79).  v2: isolation_level, throttle
-time (KIP-98).  v3: throttled after the answer (KIP-219).  v4: leader epochs (KIP-320).  v6: flexible.  New places, as
-negative timestamps: v7 the largest timestamp, -3 (KIP-734); v8 the local start, -4 (KIP-405); v9 the tiered end, -5
-(KIP-1005); v11 what is not tiered yet, -6 (KIP-1023).  v10: timeout_ms for tiered reads (KIP-1075).
+v0: a list of segment starts before a timestamp. v1: one offset with its timestamp (KIP-79). v2: isolation_level,
+throttle time (KIP-98). v3: throttled after the answer (KIP-219). v4: leader epochs (KIP-320). v6: flexible. New
+positions, as negative timestamps: v7 the largest timestamp, -3 (KIP-734); v8 the local start, -4 (KIP-405); v9 the
+tiered end, -5 (KIP-1005); v11 the first offset not tiered yet, -6 (KIP-1023). v10: timeout_ms for tiered reads
+(KIP-1075).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,6 +1,6 @@
 """ListTransactions: the transactional ids that this broker coordinates (KIP-664).
 
-v1: by how long they have been open (KIP-994).  v2: by a pattern (KIP-1152).
+v1: filter by the time they have been open (KIP-994). v2: filter by a pattern (KIP-1152).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,10 +1,10 @@
-"""Metadata: the brokers, and for topics their partitions with leader and replicas.
+"""Metadata: the brokers, and the partitions of topics with leader and replicas.
 
-To ask for all topics, v0 sends no topic, later versions null.  v1: controller_id, rack, is_internal.  v2: cluster_id
-(KIP-78).  v3: throttle time.  v4: allow_auto_topic_creation.  v5: offline_replicas (KIP-112).  v6: throttled after the
-answer (KIP-219).  v7: leader_epoch (KIP-320).  v8: authorized operations (KIP-430).  v9: flexible.  v10: topic ids are
-told (KIP-516).  v11: the cluster's authorized operations moved to DescribeCluster (KIP-700).  v12: topics may be asked
-for by id.  v13: an error_code for the whole answer (KIP-1102).
+To request all topics, v0 sends an empty list and later versions null. v1: controller_id, rack, is_internal. v2:
+cluster_id (KIP-78). v3: throttle time. v4: allow_auto_topic_creation. v5: offline_replicas (KIP-112). v6: throttled
+after the answer (KIP-219). v7: leader_epoch (KIP-320). v8: authorized operations (KIP-430). v9: flexible. v10: topic
+ids in the answer (KIP-516). v11: the cluster's authorized operations moved to DescribeCluster (KIP-700). v12: topics
+can be requested by id. v13: an error_code for the whole answer (KIP-1102).
 """
 
 from odradek.base.uuids import ZERO_UUID

@@ -1,9 +1,9 @@
-"""OffsetCommit: a group's progress is written down.
+"""OffsetCommit: commit of a group's offsets.
 
-v0 went to ZooKeeper in Apache Kafka.  v1: generation and member, a time for each partition.  v2: retention_time_ms
-for all instead.  v3: throttle time.  v4: throttled after the answer (KIP-219).  v5: without a retention (KIP-211).
-v6: committed_leader_epoch (KIP-320).  v7: group_instance_id (KIP-345).  v8: flexible.  v9: members of the consumer
-protocol, with an epoch where a generation was (KIP-848).  v10: topic ids instead of names (KIP-848).
+v0 wrote to ZooKeeper in Apache Kafka. v1: generation and member, a timestamp for each partition. v2: one
+retention_time_ms instead of timestamps. v3: throttle time. v4: throttled after the answer (KIP-219). v5: no retention
+time (KIP-211). v6: committed_leader_epoch (KIP-320). v7: group_instance_id (KIP-345). v8: flexible. v9: members of the
+consumer protocol, with an epoch instead of a generation (KIP-848). v10: topic ids instead of names (KIP-848).
 """
 
 from odradek.base.uuids import ZERO_UUID

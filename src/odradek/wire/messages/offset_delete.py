@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets its offsets of some partitions (KIP-496).  Never became flexible."""
+"""OffsetDelete: deletion of a group's offsets for some partitions (KIP-496), never flexible."""
 
 from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.primitives import Int16, Int32, Str

@@ -1,10 +1,10 @@
-"""OffsetFetch: where a group got to.  -1 is the offset of a partition that the group never committed.
+"""OffsetFetch: the committed offsets of a group, -1 for a partition without a committed offset.
 
-v0 read from ZooKeeper in Apache Kafka.  v2: null topics asks for all of them; an error_code for the whole answer
-(KIP-88).  v3: throttle time.  v4: throttled after the answer (KIP-219).  v5: committed_leader_epoch (KIP-320).
-v6: flexible.  v7: require_stable, no answer while a transaction is about to commit offsets (KIP-447).  v8: many groups
-(KIP-709); the single group and its answer are gone.  v9: the member asks with its epoch (KIP-848).  v10: topic ids
-instead of names (KIP-848).
+v0 read from ZooKeeper in Apache Kafka. v2: null topics requests all of them; an error_code for the whole answer
+(KIP-88). v3: throttle time. v4: throttled after the answer (KIP-219). v5: committed_leader_epoch (KIP-320). v6:
+flexible. v7: require_stable, no answer while a transaction is about to commit offsets (KIP-447). v8: many groups
+instead of a single group and answer (KIP-709). v9: the member sends its epoch (KIP-848). v10: topic ids instead of
+names (KIP-848).
 """
 
 from odradek.base.uuids import ZERO_UUID

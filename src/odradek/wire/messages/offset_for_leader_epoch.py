@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends in a leader's log (KIP-101).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in a leader's log (KIP-101).
 
-v1: the answer tells of which epoch that is the end (KIP-279).  v2: current_leader_epoch, throttle time (KIP-320).
-v3: replica_id.  v4: flexible.
+v1: the answer contains the epoch of the end offset (KIP-279). v2: current_leader_epoch, throttle time (KIP-320). v3:
+replica_id. v4: flexible.
 """
 
 from odradek.wire.schema.api_keys import ApiKey

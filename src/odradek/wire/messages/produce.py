@@ -1,10 +1,9 @@
-"""Produce: batches for partitions, answered with the offsets they got.
+"""Produce: batches for partitions; the answer contains their offsets.
 
-v1: throttle time.  v2: message format 1, log_append_time_ms (KIP-32).  v3: batch format 2, transactional_id (KIP-98).
-v4: may answer KAFKA_STORAGE_ERROR (KIP-112).  v5: log_start_offset.  v6: throttled after the answer (KIP-219).
-v7: zstd (KIP-110).  v8: record_errors, error_message (KIP-467).  v9: flexible.  v10: current_leader, node_endpoints
-(KIP-951).  v11, v12: partitions join a transaction without being announced (KIP-890).  v13: topic ids instead of names
-(KIP-516).
+v1: throttle time. v2: message format 1, log_append_time_ms (KIP-32). v3: batch format 2, transactional_id (KIP-98). v4:
+may answer KAFKA_STORAGE_ERROR (KIP-112). v5: log_start_offset. v6: throttled after the answer (KIP-219). v7: zstd
+(KIP-110). v8: record_errors, error_message (KIP-467). v9: flexible. v10: current_leader, node_endpoints (KIP-951). v11,
+v12: a write adds its partition to the transaction (KIP-890). v13: topic ids instead of names (KIP-516).
 """
 
 from odradek.base.uuids import ZERO_UUID

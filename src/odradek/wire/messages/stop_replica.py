@@ -1,7 +1,7 @@
-"""StopReplica: the controller has a broker give up replicas, and delete them if they are not to come back.
+"""StopReplica: request of the controller to stop replicas and optionally delete them.
 
-v1: broker_epoch, partitions by topic (KIP-380).  v2: flexible.  v3: a leader epoch for each partition, and whether that
-one is to be deleted (KIP-570).  v4: is_kraft_controller (KIP-866).
+v1: broker_epoch, partitions by topic (KIP-380). v2: flexible. v3: a leader epoch and a delete flag for each partition
+(KIP-570). v4: is_kraft_controller (KIP-866).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,7 +1,7 @@
-"""SyncGroup: the leader hands in what it assigned, and every member gets its own share.
+"""SyncGroup: the leader sends its assignment, and every member receives its part.
 
-v1: throttle time.  v2: throttled after the answer (KIP-219).  v3: group_instance_id (KIP-345).  v4: flexible.
-v5: protocol_type and protocol_name, checked by the broker (KIP-559).
+v1: throttle time. v2: throttled after the answer (KIP-219). v3: group_instance_id (KIP-345). v4: flexible. v5:
+protocol_type and protocol_name, checked by the broker (KIP-559).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit: offsets that count when the transaction commits.
+"""TxnOffsetCommit: offsets that take effect when the transaction commits.
 
-v1: throttled after the answer (KIP-219).  v2: committed_leader_epoch (KIP-320).  v3: flexible; generation, member and
-group_instance_id, to fence an old consumer (KIP-447).  v4: may answer TRANSACTION_ABORTABLE (KIP-890).  v5: the group
-need not be added to the transaction before (KIP-890).  v6: topic ids instead of names.
+v1: throttled after the answer (KIP-219). v2: committed_leader_epoch (KIP-320). v3: flexible; generation, member and
+group_instance_id, to fence an old consumer (KIP-447). v4: may answer TRANSACTION_ABORTABLE (KIP-890). v5: the group
+does not have to be added to the transaction before (KIP-890). v6: topic ids instead of names.
 """
 
 from odradek.base.uuids import ZERO_UUID

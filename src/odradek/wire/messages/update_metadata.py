@@ -1,8 +1,8 @@
-"""UpdateMetadata: the controller tells a broker which brokers there are and who leads which partition, for its clients.
+"""UpdateMetadata: the brokers and partition leaders, sent by the controller for a broker's clients.
 
-v1: several endpoints of a broker.  v2: rack (KIP-36).  v3: names of listeners (KIP-103).  v4: offline_replicas
-(KIP-112).  v5: broker_epoch, partitions by topic (KIP-380).  v6: flexible.  v7: topic ids (KIP-516).  v8:
-is_kraft_controller, and type, which says whether this is all there is (KIP-866).
+v1: several endpoints of a broker. v2: rack (KIP-36). v3: listener names (KIP-103). v4: offline_replicas (KIP-112). v5:
+broker_epoch, partitions by topic (KIP-380). v6: flexible. v7: topic ids (KIP-516). v8: is_kraft_controller, and type,
+which distinguishes a full update from a partial one (KIP-866).
 """
 
 from odradek.base.uuids import ZERO_UUID

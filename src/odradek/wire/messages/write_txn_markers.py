@@ -1,6 +1,6 @@
-"""WriteTxnMarkers: the coordinator tells the leaders of a transaction's partitions how it ended.
+"""WriteTxnMarkers: the outcome of a transaction, sent by its coordinator to partition leaders.
 
-v1: flexible.  v2: transaction_version, so that the leader knows how to check the epoch (KIP-1228).
+v1: flexible. v2: transaction_version, which determines the leader's check of the epoch (KIP-1228).
 """
 
 from odradek.wire.schema.api_keys import ApiKey

@@ -1,18 +1,19 @@
-"""Every API of the protocol by number and name, and which header its requests and answers have.
+"""Every API of the protocol by number and name, and the header versions of its requests and answers.
 
-Numbers are never given out again; 4 to 7 belong to clusters under ZooKeeper and are gone from Apache Kafka since 4.0.
+Numbers are never reused. 4 to 7 belong to clusters with ZooKeeper and were removed from Apache Kafka in 4.0.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-# APIs from this number on are our own.  Kafka counts its own from 0 and adds a few a year, so it will not get here.
+# APIs from this number on are Odradek's own. Kafka counts from 0 and adds a few a year, so it will not reach this
+# number.
 OWN_KEYS_FROM = 10_000
 
 
 class ApiKey(IntEnum):
-    """What a request asks for: the first field of its header."""
+    """The API of a request, which is the first field of its header."""
 
     PRODUCE = 0
     FETCH = 1
@@ -113,11 +114,11 @@ class ApiKey(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name as Kafka writes it: ListOffsets."""
+        """Return the name in Kafka's spelling, for example ListOffsets."""
         return self.name.title().replace("_", "")
 
 
-# The first version with compact lengths and tagged fields (KIP-482); None for an API that never got one.
+# The first version with compact lengths and tagged fields (KIP-482); None for an API without one.
 FLEXIBLE_FROM: dict[ApiKey, int | None] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
@@ -223,22 +224,26 @@ _FLEXIBLE_FROM_BY_NUMBER: dict[int, int] = {
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """False for a key that nobody knows."""
+    """Return whether this version is flexible; False for an unknown API key."""
     flexible_from = _FLEXIBLE_FROM_BY_NUMBER.get(api_key)
     return flexible_from is not None and api_version >= flexible_from
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """0: no client id.  1: client id.  2: client id and tagged fields.  Versions yet unknown follow the newest."""
+    """Return the version of the request header.
+
+    Version 0 has no client id, version 1 has a client id, version 2 also has tagged fields. Unknown later versions have
+    the header of the newest known one.
+    """
     if is_flexible(api_key, api_version):
         return 2
     return 0 if (api_key, api_version) == (ApiKey.CONTROLLED_SHUTDOWN, 0) else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """0: correlation id.  1: tagged fields too.
+    """Return the header version: 0 with correlation id, 1 with correlation id and tagged fields.
 
-    An answer to ApiVersions has header 0 in every version: the client that asks doesn't know yet what the broker
-    speaks (KIP-511).
+    An answer to ApiVersions has header 0 in every version, because the client does not yet know the broker's versions
+    (KIP-511).
     """
     return 1 if is_flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS else 0

@@ -3,7 +3,7 @@
 decode(ProduceRequest, 9, body)          bytes to message
 encode(ProduceResponse(...), 9)          message to bytes
 reader, writer                           the compiled functions, for the hot path
-reader_text, writer_text                 their source; tracebacks show it too
+reader_text, writer_text                 their source, which tracebacks also show
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Reader(Protocol[T_co]):
-    """read(data, at) -> (message, position after it).  `left` bounds its array elements and tagged fields."""
+    """A function read(data, at) -> (message, position after it).
+
+    `left` bounds the total number of array elements and tagged fields.
+    """
 
     def __call__(self, data: Buffer, at: int, left: int = ..., /) -> tuple[T_co, int]: ...
 
@@ -35,9 +38,10 @@ _WRITERS: dict[tuple[type, int], Writer[object]] = {}
 
 
 def reader(cls: type[T], version: int) -> Reader[T]:
-    """read(data, at) -> (message, position after it).
+    """Return the compiled function read(data, at) -> (message, position after it).
 
-    Raises Malformed.  Records are slices of `data`.  ValueError here for a version that the message never had.
+    The function raises Malformed; records are slices of `data`. Raise ValueError for a version that the message never
+    had.
     """
     found = _READERS.get((cls, version))
     if found is None:
@@ -47,10 +51,10 @@ def reader(cls: type[T], version: int) -> Reader[T]:
 
 
 def writer(cls: type[T], version: int) -> Writer[T]:
-    """write(out, message, splices): appends to both.
+    """Return the compiled function write(out, message, splices), which appends to both.
 
-    Raises ValueError (or struct.error for a number out of range) for what this version can't carry; `out` is then of
-    no use.  ValueError here for a version that the message never had.
+    The function raises ValueError (or struct.error for a number out of range) for values that this version can't
+    represent; `out` is then unusable. Raise ValueError for a version that the message never had.
     """
     found = _WRITERS.get((cls, version))
     if found is None:
@@ -60,26 +64,26 @@ def writer(cls: type[T], version: int) -> Writer[T]:
 
 
 def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
-    """Decodes a whole body.  Raises Malformed.
+    """Decode a whole body, or raise Malformed.
 
-    Bytes after the message are ignored, as Apache Kafka 4.3.0 does for every API that was tried.
+    Bytes after the message are ignored, as Apache Kafka 4.3.0 does for every API tested.
     """
     message, _ = reader(cls, version)(data, offset)
     return message
 
 
 def decode_small(cls: type[T], version: int, data: Buffer, elements_max: int) -> T:
-    """Decodes a body that has at most `elements_max` array elements and tagged fields together.
+    """Decode a body that has at most `elements_max` array elements and tagged fields in total.
 
-    Raises Malformed; TooManyElements, a Malformed, for a body with more, which may be whole all the same: `decode`
-    tells.
+    Raise Malformed. Raise TooManyElements, a subclass, for a body with more elements. Such a body may still be valid;
+    use `decode` to find out.
     """
     message, _ = reader(cls, version)(data, 0, elements_max)
     return message
 
 
 def encode(message: object, version: int) -> bytes:
-    """Encodes a body.  Raises ValueError for a value that the version can't carry, and for a splice as records."""
+    """Encode a body; raise ValueError for values the version can't represent, and for splices."""
     out, splices = bytearray(), cast("Splices", [])
     write = writer(type(message), version)
     try:
@@ -105,7 +109,7 @@ def _function_name(verb: str, cls: type, version: int) -> str:
 
 def _compiled(name: str, text: str, names: dict[str, object]) -> Callable[..., Any]:
     filename = f"<odradek.wire {name}>"
-    # No modification time: the cache keeps such an entry for ever, and tracebacks find the lines.
+    # Entries without a modification time are never removed from the cache, so tracebacks find the lines.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     exec(compile(text, filename, "exec"), names)
     return cast("Callable[..., Any]", names[name])

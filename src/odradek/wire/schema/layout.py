@@ -1,7 +1,7 @@
-"""What one version of a message looks like on the wire: the schema with its versions resolved.
+"""The wire layout of one version of a message: the schema with its versions resolved.
 
-Readers, writers and `explain` are made from this, so the rules of the protocol (which form a length has, which fields
-are tagged, what may be null, how small an element can be) are here once.
+Readers, writers and `explain` are generated from this. The rules of the protocol are therefore only here: the form of
+lengths, tagged fields, nullability, and minimum element sizes.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ class FieldLayout:
 
     @property
     def is_tagged(self) -> bool:
-        """True for a tagged field.  In one a null struct is 0, elsewhere -1; one that isn't null begins with a 1."""
+        """Return whether the field is tagged.
+
+        A null struct is 0 in a tagged field and -1 elsewhere; a non-null struct starts with 1.
+        """
         return self.field.life.tag is not None
 
     @property
     def length_code(self) -> str:
-        """The struct module's letter for a length that isn't compact."""
+        """Return the struct module's letter for a length that is not compact."""
         return "h" if self.type is STRING and not self.is_array else "i"
 
     @property
     def bytes_min(self) -> int:
-        """The fewest bytes this field can take."""
+        """Return the minimum size of this field in bytes."""
         if self.is_array or (isinstance(self.type, Primitive) and not self.type.is_fixed):
             return 1 if self.is_compact else {"h": 2, "i": 4}[self.length_code]
         if isinstance(self.type, Primitive):
@@ -48,7 +51,7 @@ class FieldLayout:
 
     @property
     def element_bytes_min(self) -> int:
-        """The fewest bytes one element of this array can take: what a count is checked against."""
+        """Return the minimum size of one array element in bytes, for checking the count."""
         if isinstance(self.type, StructLayout):
             return self.type.bytes_min
         return self.type.size if self.type.is_fixed or not self.is_compact else 1
@@ -68,7 +71,10 @@ class StructLayout:
 
 
 def layout(cls: type, version: int) -> StructLayout:
-    """Raises ValueError for a version that the message never had, TypeError for a class that is no message."""
+    """Return the layout of one version.
+
+    Raise ValueError for a version that the message never had, TypeError for a class that is not a message.
+    """
     schema = schema_of(cls)
     if version not in schema.versions:
         raise ValueError(f"{schema.name} has no version {version}, only {versions_text(schema)}")

@@ -1,18 +1,17 @@
-"""The errors of malformed bytes: a peer that sends a Malformed message loses its connection.
+"""Errors for malformed bytes: a peer that sends a Malformed message loses its connection.
 
-The small constructors are called by the generated readers, so that each check there is one line and the texts are
-written once.
+The generated readers call the small constructors, so that each check is one line and each text is written once.
 """
 
 from __future__ import annotations
 
 
 class Malformed(ValueError):
-    """Raised for bytes that are no message of the protocol; nothing after them on the connection can be trusted."""
+    """Error for bytes that are not a valid message; the rest of the connection's data can't be trusted."""
 
 
 class TooManyElements(Malformed):
-    """Raised for an array or tagged section that claims more than its bytes, or the reader's bound, allow."""
+    """Error for an array or tagged section with more elements than its bytes, or the reader's bound, allow."""
 
 
 def cut_short(what: str, size: int, available: int) -> Malformed:

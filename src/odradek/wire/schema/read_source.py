@@ -1,12 +1,12 @@
-"""Writes the source of a reader: one flat function per message and version.
+"""Generation of a reader's source: one flat function per message and version.
 
-Neighbouring fields of fixed size are read with one unpack_from, together with the first byte of the length or tag
-count that follows them.  Structs are read in line; an object is made without its constructor and its slots are filled.
-In the text: `data` the bytes, `at` the position, `limit` their end, `left` how many more array elements and tagged
-fields this message may have, `n` the last length or count read.
+Adjacent fields of fixed size are read with one unpack_from, together with the first byte of the following length or tag
+count. Structs are read inline; an object is created without its constructor, and its slots are filled. In the source,
+`data` are the bytes, `at` is the position, `limit` the end, `left` the number of permitted further array elements and
+tagged fields of this message, and `n` the last length or count.
 
-A length is checked against what remains before anything is made of it.  Fields of fixed size need no check: reading
-them past the end raises, and that is Malformed.
+A length is checked against the remaining bytes before it is used. Fields of fixed size need no check: reading beyond
+the end raises an error, which becomes Malformed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.wire.schema.source_lines import Source, bytes_of
 
 
 def reader_source(layout: StructLayout, name: str) -> tuple[str, dict[str, object]]:
-    """The text of `def name(data, at, left)`, and the global names it needs."""
+    """Return the source of `def name(data, at, left)`, and its global names."""
     source = _ReaderSource()
     is_from_client = schema_of(layout.cls).kind in ("request", "data")
     elements_max = REQUEST_ELEMENTS_MAX if is_from_client else DECODED_ELEMENTS_MAX
@@ -120,7 +120,7 @@ class _ReaderSource(Source):
             self.emit(f"{target} = {variable}")
 
     def length(self, name: str, code: str, is_compact: bool) -> None:
-        """Writes the reading of a length into n, -1 (or less) for null.  `code` is the letter unless it is compact."""
+        """Generate reading a length into n, negative for null; `code` is the letter of a non-compact length."""
         self.take("B" if is_compact else code, "n")
         self.flush()
         if not is_compact:
@@ -134,7 +134,7 @@ class _ReaderSource(Source):
 
     @contextmanager
     def unless_null(self, field: FieldLayout, target: str) -> Iterator[None]:
-        """Writes what a length below 0 means; the lines written within are for other lengths."""
+        """Generate the handling of a negative length; lines generated within are for other lengths."""
         if not field.is_nullable:
             with self.block("if n < 0:"):
                 self.emit(f'raise null_refused("{field.name}")')
@@ -154,7 +154,7 @@ class _ReaderSource(Source):
         self.emit("end = at + n")
         with self.block("if end > limit:"):
             self.emit(f'raise cut_short("{name}", n, limit - at)')
-        # Kafka reads broken UTF-8 as U+FFFD too, and then refuses the name.
+        # Kafka also decodes invalid UTF-8 to U+FFFD, and then rejects the name.
         parts = {STRING: 'utf8(data[at:end], "replace")[0]', BYTES: "bytes(data[at:end])", RECORDS: "data[at:end]"}
         self.emit(f"{target} = {parts[kind]}")
         self.emit("at = end")
@@ -175,14 +175,14 @@ class _ReaderSource(Source):
             if kind is UUID:
                 self.emit(f"{target} = [bytes(data[i : i + 16]) for i in range(at, at + n * 16, 16)]")
             else:
-                # The struct module keeps what it made of such a text, and that is as small as the text.
+                # The struct module caches its compiled formats, and this one is as small as its text.
                 self.emit(f'{target} = list(unpack_from(">%d{kind.code}" % n, data, at))')
             self.emit(f"at += n{f' * {kind.size}' if kind.size > 1 else ''}")
             return
         items, count = self.variable("items"), self.variable("count")
         self.emit(f"{target} = {items} = []")
         self.emit(f"{count} = n")
-        # Most arrays have one element or a few: there this costs a fifth of a range.
+        # Most arrays have one or a few elements; for them, this costs a fifth of a range.
         with self.block(f"while {count}:"):
             self.emit(f"{count} -= 1")
             if isinstance(kind, StructLayout):

@@ -1,4 +1,4 @@
-"""The class body is the schema: one typed class per message or struct, for all its versions.
+"""Schemas as class bodies: one typed class per message or struct, for all its versions.
 
     @struct
     class PartitionProduceResponse:
@@ -6,11 +6,11 @@
         base_offset: Int64
         log_append_time_ms: Int64 = since(2, default=-1, ignorable=True)
 
-A marker carries the field's life in versions.  A field without one exists in every version of what contains it.  The
-order of the class body is the order on the wire.  Classes get slots, a keyword constructor, == and a short repr.
+A marker defines the versions of a field. A field without a marker exists in every version of its container. The order
+of the class body is the order on the wire. Classes get slots, a keyword constructor, == and a short repr.
 
-A struct never says which versions are flexible: the message it is in does.  Arrays default to a new list; a struct as
-default is shared and refuses assignment, so that reading an absent field costs nothing and can't spoil the next one.
+The flexible versions are defined by the message, not by its structs. Arrays default to a new list. A struct as default
+is shared and rejects assignment, so that reading an absent field costs nothing and can't affect other messages.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ T = TypeVar("T")
 Kind = Literal["request", "response", "header", "data", "coordinator-key", "coordinator-value", "metadata"]
 
 
-# Tagged fields from this tag on are our own.  Kafka numbers each message's from 0; who does not know a tag skips it
-# (KIP-482), and they are only sent to who has asked for them with another.
+# Tagged fields from this tag on are Odradek's own. Kafka numbers the tags of each message from 0. Receivers skip
+# unknown tags (KIP-482), and these are only sent to peers that requested them with such a tag.
 OWN_TAGS_FROM = 10_000
 
 
 class Required:
-    """The default of a field that has none: the constructor wants a value."""
+    """The default of a field without a default: the constructor requires a value."""
 
     def __repr__(self) -> str:
         return "required"
@@ -56,9 +56,9 @@ REQUIRED = Required()
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The life of a field, which `field` and `since` put into the class body.
+    """The versions and properties of a field, which `field` and `since` put into the class body.
 
-    Versions are inclusive; None: for ever, or as the field.
+    Versions are inclusive; None means unlimited, or the same as the field.
     """
 
     default: object = REQUIRED
@@ -103,10 +103,10 @@ def field(
     flexible: bool = True,
 ) -> Any: ...
 def field(**life: Any) -> Any:
-    """A field that exists from version 0.
+    """Declare a field that exists from version 0.
 
-    ignorable: writing another value than the default in a version without the field is no error, it is left out.
-    flexible: False keeps the old form of the length in flexible versions too (only the client id of a header).
+    ignorable: in a version without the field, a value other than the default is omitted instead of an error.
+    flexible: False keeps the old form of the length in flexible versions (only for the client id of a header).
     """
     return Marker(**life)
 
@@ -138,7 +138,7 @@ def since(
     flexible: bool = True,
 ) -> T: ...
 def since(version: int, **life: Any) -> Any:
-    """A field that exists from `version` on.  In other versions it reads as its default."""
+    """Declare a field that exists from `version` on; in other versions it reads as its default."""
     return Marker(since=version, **life)
 
 
@@ -170,7 +170,10 @@ class Field:
 
     @property
     def default(self) -> object:
-        """The value of the field in versions without it: None, a number, text, bytes, a shared struct or a new list."""
+        """Return the value of the field in versions without it.
+
+        It is None, a number, text, bytes, a shared struct or a new list.
+        """
         if not isinstance(self.life.default, Required):
             return self.life.default
         if self.is_array:
@@ -180,7 +183,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The schema of a class; its last four fields are for whole messages only."""
+    """The schema of a class; the last four fields are only for whole messages."""
 
     name: str
     fields: tuple[Field, ...]
@@ -198,7 +201,7 @@ _DEFAULT_INSTANCES: dict[type, object] = {}
 
 
 def schema_of(cls: type) -> Schema:
-    """Returns the schema of a class.  Raises TypeError if `struct` or `message` did not make it."""
+    """Return the schema of a class; raise TypeError unless it was made by `struct` or `message`."""
     schema = _SCHEMAS.get(_public(cls))
     if schema is None:
         raise TypeError(f"{cls.__name__} is no message class")
@@ -207,7 +210,7 @@ def schema_of(cls: type) -> Schema:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, since))
 def struct(cls: type[T]) -> type[T]:
-    """Makes a class a part of messages."""
+    """Make a class a part of messages."""
     return _build(cls, Schema(cls.__name__, _fields_of(cls)))
 
 
@@ -215,7 +218,7 @@ def struct(cls: type[T]) -> type[T]:
 def message(
     *, kind: Kind, versions: tuple[int, int], flexible_from: int | None, api_key: int | None = None
 ) -> Callable[[type[T]], type[T]]:
-    """Makes a class a whole message.  `versions` is every version there ever was, first and last."""
+    """Make a class a whole message; `versions` are the first and last version that ever existed."""
 
     def decorate(cls: type[T]) -> type[T]:
         numbers = range(versions[0], versions[1] + 1)
@@ -225,7 +228,7 @@ def message(
 
 
 def default_instance(cls: type) -> object:
-    """Returns the struct with every field at its default: one for all users, so assigning to it is refused."""
+    """Return the struct with all defaults; it is shared, so assigning to it raises an error."""
     if cls not in _DEFAULT_INSTANCES:
 
         def refuse(self: object, name: str, value: object) -> None:
@@ -240,9 +243,9 @@ def default_instance(cls: type) -> object:
 
 
 def maker(cls: type[T]) -> type[T]:
-    """Returns the constructor of `cls` as a plain function: the same call at 60% of its cost, for the hot path.
+    """Return the constructor of `cls` as a plain function, for the hot path: 60% of the cost of a call.
 
-    The function is typed as the class, so that its arguments are checked, but is no class (no isinstance).
+    The function is typed as the class, so that its arguments are checked, but is not a class (no isinstance).
     """
     space: dict[str, object] = {"cls": cls, "new": object.__new__}
     signature, stores = _constructor_lines(schema_of(cls), space)
@@ -287,7 +290,7 @@ def _wire_type(name: str, annotation: object) -> Primitive | type:
 
 
 def _build(cls: type[T], schema: Schema) -> type[T]:
-    """Makes the class anew with slots, which can't be added to one that exists."""
+    """Recreate the class with slots, which can't be added to an existing class."""
     names = tuple(each.name for each in schema.fields)
     body = {key: value for key, value in vars(cls).items() if key not in (*names, "__dict__", "__weakref__")}
     body |= {"__slots__": names, "__init__": _constructor(schema), "__hash__": None}
@@ -298,7 +301,7 @@ def _build(cls: type[T], schema: Schema) -> type[T]:
 
 
 def _constructor(schema: Schema) -> Callable[..., None]:
-    """Returns a constructor that is compiled on its first call: a process needs few of all classes."""
+    """Return a constructor that is compiled on its first call, because a process uses few of all classes."""
 
     def first(self: object, **values: object) -> None:
         made = _made_constructor(schema)
@@ -319,7 +322,7 @@ def _made_constructor(schema: Schema) -> Callable[..., None]:
 
 
 def _constructor_lines(schema: Schema, space: dict[str, object]) -> tuple[str, list[str]]:
-    """Returns the parameters, and the lines that store them; defaults go into `space`."""
+    """Return the parameters and the lines that store them; put the defaults into `space`."""
     space["ABSENT"] = REQUIRED
     parameters, stores = [], []
     for each in schema.fields:
@@ -339,7 +342,7 @@ def _equality(names: tuple[str, ...]) -> Callable[[object, object], bool]:
     values = attrgetter(*names) if names else type
 
     def equal(self: object, other: object) -> bool:
-        # A shared default is of a hidden subclass, and equals what it stands for.
+        # A shared default is an instance of a hidden subclass, and equals an instance of the public class.
         return _public(type(self)) is _public(type(other)) and bool(values(self) == values(other))
 
     return equal
@@ -360,10 +363,10 @@ def _short(value: object) -> str:
 
 
 def _public(cls: type) -> type:
-    """Returns the class itself; for that of a shared default the class that it stands for."""
+    """Return the class itself, or the public class of a shared default's class."""
     return cls if cls in _SCHEMAS or not cls.__bases__ else cls.__bases__[0]
 
 
 def _execute(text: str, space: dict[str, Any]) -> None:
-    # Compiled here: a Ctrl-C while exec() has a text makes CPython 3.11 end by the signal, whoever handles it later.
+    # Compiled first: after a Ctrl-C during exec() of a text, CPython 3.11 ends by the signal even if it is handled.
     exec(compile(text, "<odradek.wire schema>", "exec"), space)

@@ -1,4 +1,4 @@
-"""Lines of Python being written: what the reader's and the writer's generator have in common."""
+"""Generation of Python source lines, shared by the generators of readers and writers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from struct import Struct
 
 from odradek.wire.schema.schema import Field
 
-_LETTERS = {"16s": "U", "?": "T"}  # Names can't hold a question mark.
+_LETTERS = {"16s": "U", "?": "T"}  # Names can't contain a question mark.
 
 
 class Source:
-    """The text of one function, and the names that it uses from outside."""
+    """The source of one function and its global names."""
 
     def __init__(self, names: dict[str, object]) -> None:
         self.names = names
@@ -40,14 +40,14 @@ class Source:
         return cls.__name__
 
     def struct_call(self, method: str, codes: list[str]) -> str:
-        """Returns the name of `Struct(">" + codes).method`, legible in the text: unpack_from_hi, pack_i3qB."""
+        """Return the name of `Struct(">" + codes).method`, legible in the source: unpack_from_hi, pack_i3qB."""
         runs = [(code, len(list(group))) for code, group in groupby(codes)]
         name = f"{method}_" + "".join(_LETTERS.get(code, code) + (str(n) if n > 1 else "") for code, n in runs)
         self.names[name] = getattr(Struct(">" + "".join(codes)), method)
         return name
 
     def default_of(self, field: Field, owner: type) -> str:
-        """Returns an expression for the field's default."""
+        """Return an expression for the field's default."""
         default = field.default
         if default is None or isinstance(default, bool | int | float | str | list) or default == b"":
             return repr(default)

@@ -1,10 +1,10 @@
-"""Unsigned varints and tagged sections: what the generated readers and writers call outside their fast path.
+"""Unsigned varints and tagged sections: functions that the generated code calls outside its fast path.
 
-│ 1xxxxxxx │ 1xxxxxxx │ ... │ 0xxxxxxx │   seven bits a byte, the lowest first, five bytes at most
+│ 1xxxxxxx │ 1xxxxxxx │ ... │ 0xxxxxxx │   seven bits per byte, the lowest first, five bytes at most
 
-A tagged section ends every struct of a flexible version: uvarint count, then per field uvarint tag, uvarint size, and
-that many bytes (KIP-482).  A receiver skips the tags it doesn't know.  Two bytes are a field, and a request has as many
-sections as structs, so fields are bounded in each section and, as array elements are, in the whole message.
+A tagged section ends every struct of a flexible version. It contains a uvarint count, then for each field a uvarint
+tag, a uvarint size and the bytes (KIP-482). A receiver skips unknown tags. Two bytes are a field, and a request has as
+many sections as structs, so fields are limited in each section and, like array elements, in the whole message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from odradek.wire.schema.primitives import Buffer
 
 
 def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
-    """Returns the value and the position after it.  IndexError when bytes end first: callers make it Malformed."""
+    """Return the value and the position after it.
+
+    Raise IndexError if the bytes end first, which callers convert to Malformed.
+    """
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -46,7 +49,7 @@ def read_tag_count(data: Buffer, at: int, left: int) -> tuple[int, int]:
 
 
 def read_tag(data: Buffer, at: int) -> tuple[int, int, int]:
-    """Returns the tag, the position of its bytes and the position after them."""
+    """Return the tag, the position of its bytes and the position after them."""
     tag, at = read_uvarint(data, at)
     size, at = read_uvarint(data, at)
     if size > len(data) - at:

@@ -1,11 +1,11 @@
-"""Writes the source of a writer: one flat function per message and version, `def name(out, m, splices)`.
+"""Generation of a writer's source: one flat function per message and version.
 
-Neighbouring fields of fixed size leave in one pack; a compact length goes into it too while it is one byte long.  In
-the text: `out` the bytes so far, `n` a length as it goes on the wire (compact: plus one, 0 for null), `v` the value
-being written.
+The function is `def name(out, m, splices)`. Adjacent fields of fixed size are written with one pack, including a
+compact length that fits into one byte. In the source, `out` are the bytes so far, `n` is a length in its wire form
+(compact: plus one, 0 for null), and `v` is the value being written.
 
-A value that the version can't carry raises ValueError, unless it is the default or the field is ignorable (as Kafka's
-UnsupportedVersionException).
+A value that the version can't represent raises ValueError, unless it is the default or the field is ignorable (like
+Kafka's UnsupportedVersionException).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def null_unsupported(cls: str, field: str, version: int) -> ValueError:
 
 
 def text_length(n: int, cls: str, field: str) -> bytes:
-    """Returns the compact length of a text that is longer than one byte can say."""
+    """Return the compact length of a text, for lengths of more than one byte."""
     if n > STRING_BYTES_MAX + 1:
         raise ValueError(f"{cls}.{field} is longer than {STRING_BYTES_MAX} bytes")
     return uvarint(n)
 
 
 def writer_source(layout: StructLayout, name: str, version: int) -> tuple[str, dict[str, object]]:
-    """The text of `def name(out, m, splices)`, and the global names it needs."""
+    """Return the source of `def name(out, m, splices)`, and its global names."""
     source = _WriterSource(version)
     with source.block(f"def {name}(out, m, splices):"):
         source.struct(layout, "m")
@@ -81,7 +81,7 @@ class _WriterSource(Source):
         return f"{self.struct_call('pack', [code for code, _ in run])}({arguments})"
 
     def flush_with_varint(self, long_form: str = "uvarint(n)") -> None:
-        """Writes the pending run and then n as a varint: one pack if n fits into one byte."""
+        """Generate writing the pending run and n as a varint: one pack if n fits into one byte."""
         run = self._run
         if run:
             short, long = self.packed([*run, ("B", "n")]), f"{self.packed(run)} + {long_form}"
@@ -107,7 +107,7 @@ class _WriterSource(Source):
 
     def differs(self, value: str, default: str) -> str:
         if default in ("[]", "''", "b''", "0", "False"):
-            # None where "" or [] is the default differs as well.
+            # None differs from a default of "" or [] too.
             return value if default in ("0", "False") else f"{value} or {value} is None"
         if default in ("None", "True"):
             return f"{value} is not {default}"
@@ -143,13 +143,13 @@ class _WriterSource(Source):
             self.flush()
 
     def refuse_null(self, field: FieldLayout, variable: str) -> None:
-        """Writes a check that a value is not null, if other versions allow null: else the type says so."""
+        """Generate a null check if other versions allow null; otherwise the type excludes it."""
         if field.field.is_optional and not field.is_nullable:
             with self.block(f"if {variable} is None:"):
                 self.emit(f"raise null_unsupported({self._owner!r}, {field.name!r}, {self._version})")
 
     def length(self, name: str, code: str, size: str, is_compact: bool) -> None:
-        """Writes the length whose expression is `size`; `code` is its letter where it isn't compact."""
+        """Generate writing a length with the expression `size`; `code` is the letter of a non-compact length."""
         if not is_compact:
             self.put(code, size)
             self.flush()
@@ -159,7 +159,10 @@ class _WriterSource(Source):
 
     @contextmanager
     def unless_null(self, field: FieldLayout, variable: str) -> Iterator[None]:
-        """Writes null for None; the lines written within are for other values, and begin with the pending run too."""
+        """Generate writing null for None; lines generated within are for other values.
+
+        These lines also start with the pending run.
+        """
         if not field.is_nullable:
             self.refuse_null(field, variable)
             yield
@@ -234,7 +237,7 @@ class _WriterSource(Source):
                     self.tagged_value(each, f"{variable}.{each.name}")
 
     def flag(self, value: str, default: str) -> str:
-        """Returns an expression that is True or False, never another truthy value: the flags are counted."""
+        """Return an expression that is exactly True or False, because the flags are added."""
         return self.differs(value, default) if "DEFAULT" in default or default == "None" else f"{value} != {default}"
 
     def tagged_value(self, field: FieldLayout, expression: str) -> None:
