@@ -11,6 +11,7 @@ from functools import partial
 
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.arrival import withdraw_arrival
+from odradek.log.cut_places import cut_place
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.owed import Work
@@ -32,7 +33,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
         truncate_fully(log, offset, now_ms)
         return True
     kept = [segment for segment in log.segments if segment.base_offset <= offset]
-    place = kept[-1].find(offset)
+    place = cut_place(kept[-1], offset)
     end = Offset(offset if place is None else min(offset, place.base_offset))
     cut = None if place is None else kept[-1].cut_before(place)
     producers = restored(log.snapshots, kept, end) if len(log.producers) else log.producers
