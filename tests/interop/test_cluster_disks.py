@@ -147,9 +147,16 @@ def test_damage_on_a_leaders_disk_keeps_no_empty_follower_out(tmp_path: Path, da
 
 
 def _lead(it: Cluster, number: int) -> None:
-    """Have a broker lead the first partition, of which it is the preferred leader."""
-    it.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(SECONDS_MAX)
-    until(lambda: it.states()[0][0] == number)
+    """Have a broker lead the first partition, of which it is the preferred leader.
+
+    The client does not ask again where the answer names an error, as that the controller has moved.
+    """
+
+    def is_elected() -> bool:
+        it.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(SECONDS_MAX)
+        return it.states()[0][0] == number
+
+    until(is_elected)
 
 
 def test_a_slow_disk(tmp_path: Path) -> None:
