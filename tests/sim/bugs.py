@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controlled import Controlled
 from odradek.core.controller import elections
 from odradek.core.controller.elections import Elected
+from odradek.core.damaged_replicas import AwaitingReplica, DamagedReplicas, truncate_to_damage
 from odradek.core.follower_log import cut_log_at
 from odradek.core.following import Following
 from odradek.core.in_sync import InSync
 from odradek.core.leadership import Leadership
+from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
@@ -100,6 +102,20 @@ def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
 def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
     """A leader that has given up as its disk was full does not come back."""
     patch.setattr(UnableLeaders, "come_back", lambda self: iter(()))
+
+
+def who_is_damaged_leads_on(patch: pytest.MonkeyPatch) -> None:
+    """A leader that knows of damage in its log goes on leading."""
+    patch.setattr(DamagedReplicas, "leave", lambda *_: iter(()))
+
+
+def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A damaged replica is truncated, and comes back, while it may still be elected."""
+
+    def at_once(_: DamagedReplicas, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
+        return truncate_to_damage(name, awaiting.directory.logs.get(name), now)
+
+    patch.setattr(DamagedReplicas, "_may_come_back", at_once)
 
 
 def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 LOOKS = 3
 
 
-class _Awaiting:
+class AwaitingReplica:
     """A replica that is offline until another one leads without it."""
 
     def __init__(self, directory: LogDirectory, epoch: LeaderEpoch) -> None:
@@ -65,7 +65,7 @@ class DamagedReplicas:
         self._alter_partition = alter_partition
         self._gone = gone
         self._forget = forget
-        self._awaiting: dict[Partition, _Awaiting] = {}
+        self._awaiting: dict[Partition, AwaitingReplica] = {}
         self.changes = 0  # How many went, and came back: the controller is notified of each.
 
     def is_awaiting(self, partition: Partition) -> bool:
@@ -90,7 +90,7 @@ class DamagedReplicas:
             text = "%s is damaged at offset %d: it leaves the in-sync replicas, and is fetched again from there"
             _LOG.error(text, name, damaged)
             partition.take_offline()
-            self._awaiting[partition] = _Awaiting(directory, partition.info.leader_epoch)
+            self._awaiting[partition] = AwaitingReplica(directory, partition.info.leader_epoch)
             self.changes += 1
             self._gone(name, now)
             yield
@@ -116,7 +116,7 @@ class DamagedReplicas:
                 self.changes += 1
                 yield
 
-    def _may_come_back(self, name: TopicPartition, awaiting: _Awaiting, now: Moment) -> bool:
+    def _may_come_back(self, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
         """Return True once the replica is out of the ISR and truncated, or turns out to be the last in sync."""
         info = self._alter_partition.metadata_of(name)
         is_out = info is not None and self._id not in info.isr and info.leader not in (self._id, NO_BROKER)
@@ -124,14 +124,14 @@ class DamagedReplicas:
         awaiting.looks_out = awaiting.looks_out + 1 if is_out and awaiting.is_known else 0
         awaiting.looks_last = awaiting.looks_last + 1 if is_last and awaiting.is_known else 0
         if awaiting.looks_out >= LOOKS:
-            return _truncate(name, awaiting.directory.logs.get(name), now)
+            return truncate_to_damage(name, awaiting.directory.logs.get(name), now)
         if awaiting.looks_last >= LOOKS:
             _LOG.warning("%s is damaged, and no other replica is in sync: the rest of it is served", name)
             return True
         return False
 
 
-def _truncate(name: TopicPartition, log: Log | None, now: Moment) -> bool:
+def truncate_to_damage(name: TopicPartition, log: Log | None, now: Moment) -> bool:
     """Truncate a log to its first damage; return False if the disk refuses that for now."""
     if log is None:
         return True
