@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import Refused
 from odradek.base.units import MIB, Offset
 from odradek.core.in_sync import InSync
-from odradek.log.disk import DiskFailed
+from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.failures import LogDamaged
-from odradek.log.scan import Damaged, walk_checked
+from odradek.log.scan import Damaged, FileBatch, walk_checked
 
 if TYPE_CHECKING:
     from odradek.core.leadership import Leadership
@@ -40,11 +40,28 @@ def _check(leading: Leadership, offset: Offset) -> None:
     log, partition = leading.log, leading.partition
     try:
         records = log.read(offset, CHECKED_BYTES, log.end_offset)
-        for _ in walk_checked(records.file, records.position, records.position + records.size):
-            pass
+        _walk(records, log.end_offset)
     except Damaged as damage:
         partition.found_damage(LogDamaged(damage.path, damage.position, damage.why))
     except LogDamaged as damage:
         partition.found_damage(damage)
     except (DiskFailed, Refused):
         return  # The follower's next fetch meets it, too.
+
+
+def _walk(records: FileSlice, log_end: Offset) -> None:
+    """Read all batches.  Raise Damaged for a wrong checksum, and for offsets that are out of order.
+
+    No checksum covers a batch's base offset.  Of two batches that overlap the first is taken for the damaged one: with
+    it the log is truncated before both.
+    """
+    before: FileBatch | None = None
+    for place in walk_checked(records.file, records.position, records.position + records.size):
+        if before is not None and place.base_offset <= before.last_offset:
+            why = f"offset {before.last_offset} is followed by {place.base_offset}"
+            raise Damaged(records.file.path, before.position, why)
+        if place.last_offset >= log_end:
+            raise Damaged(
+                records.file.path, place.position, f"offset {place.last_offset} in a log that ends at {log_end}"
+            )
+        before = place

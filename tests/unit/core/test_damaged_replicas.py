@@ -18,7 +18,7 @@ from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
 T0 = name_of("t")
 STORAGE_ERROR = {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
 RECORDS = 10
-LENGTH, BODY = 8, 61  # The bytes of a batch that are damaged: what a walk stumbles over, and a wrong checksum.
+BASE_OFFSET, LENGTH, BODY = 6, 8, 61  # The bytes of a batch that are damaged: no checksum, a walk or a checksum tells.
 
 
 @pytest.fixture
@@ -127,9 +127,10 @@ def test_who_is_alone_in_sync_serves_the_rest(led: Led) -> None:
     assert partition_of(led).leading is not None
 
 
-def test_a_damage_that_a_follower_is_stuck_at_is_found(led: Led) -> None:
-    """It refuses what has a wrong checksum, and the leader has sent it unread."""
-    damage(led, 4, BODY, is_noticed=False)
+@pytest.mark.parametrize(("offset", "byte"), [(4, BODY), (4, BASE_OFFSET), (RECORDS - 1, BASE_OFFSET)])
+def test_a_damage_that_a_follower_is_stuck_at_is_found(led: Led, offset: int, byte: int) -> None:
+    """It refuses what has a wrong checksum or offset, and the leader has sent it unread."""
+    damage(led, offset, byte, is_noticed=False)
     led.time_passes(2 * LAG_MS_MAX, OTHER)
     log = led.leading.log
     assert not log.damaged_places
