@@ -12,6 +12,7 @@ from confluent_kafka import ElectionType, TopicPartition  # type: ignore[attr-de
 from kafka_zookeeper import OLD_KAFKA
 from loaded_cluster import EACH_LEADS, LAG_MS, PARTITIONS, THE_FIRST_FOLLOWS, TOPIC, Cluster, Load, cluster
 
+from odradek.app.main import main
 from support.faults import Faults, Operations
 from support.small_disk import fill, small_disk
 from support.waiting import SECONDS_MAX, until
@@ -144,6 +145,21 @@ def test_damage_on_a_leaders_disk_keeps_no_empty_follower_out(tmp_path: Path, da
             load.goes_on()
         it.check(load)
         assert "t-0 was truncated to offset" in it.brokers[1].errors()
+
+
+def test_damage_that_is_known_at_the_start_is_mended(tmp_path: Path) -> None:
+    """`odradek log verify` has found it while the broker was stopped."""
+    with cluster(tmp_path, SMALL_SEGMENTS) as it:
+        with Load(it.address, pause_seconds=0.0005) as load:
+            until(lambda: have_closed_segments(it))
+            assert it.brokers[1].stop() == 0
+            flip_byte(closed_segment(it, 1))
+            assert main(["log", "verify", str(it.folder(1, 0).parent)]) != 0
+            it.brokers[1].start()
+            until(lambda: "t-0 was truncated to offset" in it.brokers[1].errors())
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+        it.check(load)
 
 
 def _lead(it: Cluster, number: int) -> None:
