@@ -13,7 +13,7 @@ from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controlled import Controlled
 from odradek.core.controller import elections
 from odradek.core.controller.elections import Elected
-from odradek.core.damaged_replicas import AwaitingReplica, DamagedReplicas, truncate_to_damage
+from odradek.core.damaged_replicas import AwaitingReplica, DamagedReplicas
 from odradek.core.follower_log import cut_log_at
 from odradek.core.following import Following
 from odradek.core.in_sync import InSync
@@ -112,8 +112,11 @@ def who_is_damaged_leads_on(patch: pytest.MonkeyPatch) -> None:
 def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
     """A damaged replica is truncated, and comes back, while it may still be elected."""
 
-    def at_once(_: DamagedReplicas, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
-        return truncate_to_damage(name, awaiting.directory.logs.get(name), now)
+    def at_once(replicas: DamagedReplicas, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
+        replicas._truncate(name, awaiting, now)
+        for cut in replicas.take_cuts():
+            cut.run()
+        return replicas._truncate(name, awaiting, now)
 
     patch.setattr(DamagedReplicas, "_may_come_back", at_once)
 

@@ -31,6 +31,7 @@ from sim.simidempotent import ALL
 from sim.simreplicaclients import LEADER
 from sim.simstory import AGES, MOMENT, NEWEST, PARTITION, TOPIC, Story
 from sim.test_controller_histories import a_sessions_end_is_overlooked, an_epoch_is_not_compared
+from support.asides import stored_offsets
 
 CHECKSUM = 17  # Where a batch has it.
 WITHOUT_EPOCHS_IN_FETCH = "2.6"  # A follower asks where logs part when it begins to follow, and never again.
@@ -336,6 +337,34 @@ def test_two_damaged_replicas_are_mended_by_the_third() -> None:
     story.wait_for(lambda: set(story.state.isr) == {2})
     story.wait_for(lambda: set(story.state.isr) == {0, 1, 2})
     story.ends()
+
+
+@pytest.mark.parametrize(("places", "is_mended"), [((2, 4), True), ((4, 2), False)])
+def test_two_replicas_damaged_at_different_places_lose_nothing(places: tuple[int, int], is_mended: bool) -> None:
+    """What the one has cut off, and set aside, may be the only copy of what the other one lacks.
+
+    Broker 1 is cut first.  If its damage is behind the other one's, both are mended; else it can't get past that.
+    """
+    story = Story(0, 1)
+    for _ in range(6):
+        story.written()
+    story.cluster.run(MOMENT)
+    for number, place in enumerate(places):
+        damage(story, number, place)
+    story.wait_for(lambda: len(story.state.isr) == 1)
+    story.cluster.run(3 * AGES)
+    assert any(stored(story, 1)[1]), "it has set something aside"
+    kept = {offset for number in (0, 1) for some in stored(story, number) for offset in some}
+    assert kept >= {*range(6)}
+    if is_mended:
+        assert set(story.state.isr) == {0, 1}
+        assert all(stored(story, number)[0] == [*range(6)] for number in (0, 1))
+        story.ends()
+
+
+def stored(story: Story, broker: int) -> tuple[list[int], list[int]]:
+    """Return the offsets that a broker has in its log, and set aside."""
+    return stored_offsets(story.member(broker).disk, f"/data/{PARTITION}")
 
 
 def test_the_only_replica_is_damaged_and_serves_the_rest() -> None:

@@ -3,6 +3,7 @@
     damage is found ──> leave: offline, and the controller is notified
     LeaderAndIsr ──> KAFKA_STORAGE_ERROR: the controller shrinks the ISR, and elects another leader
     the metadata shows that ──> come_back: truncated, forgotten, and the controller is notified again
+                                   (what is cut off is set aside before, by a thread: log/damage_cut.py)
     LeaderAndIsr ──> the replica follows, and fetches from the damage on
 
 A replica is truncated only after it has left the ISR: until then it may be elected, and all others would truncate
@@ -15,22 +16,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.core.alter_partition import AlterPartitionManager
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
 from odradek.log.cut_places import first_damage
+from odradek.log.damage_cut import DamageCut
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
-from odradek.log.truncation import truncate_to
 
 _LOG = logging.getLogger(__name__)
 
 # An ISR without this replica must have been seen so often, about a second apart: a proposal that was sent before the
 # replica went offline could still add it.
 LOOKS = 3
+RETRY_MS = 60 * SECOND_MS  # After the disk had no room for a copy: each takes time, and all the room there is.
+
+_Place = tuple[Offset, str]  # The first offset that a damage hides, and what is wrong.
 
 
 class AwaitingReplica:
@@ -41,6 +45,22 @@ class AwaitingReplica:
         self.epoch = epoch  # The leader epoch in which the replica went offline.
         self.is_known = False  # The controller has been answered that the replica is offline.
         self.looks_out = self.looks_last = 0
+        self.cut: DamageCut | None = None  # The cut that was begun.
+        self.retry_at = 0  # On the steady clock: the disk has refused the last cut.
+        self._is_told = False
+
+    def failed(self, name: TopicPartition, failed: DiskFailed, now: Moment) -> None:
+        """Note that the disk has refused to set aside what is cut off; the broker's log is told once."""
+        self.retry_at = now.steady + RETRY_MS
+        if not self._is_told:
+            text = "%s stays offline, and is tried again: what it has from its damage on could not be set aside: %s"
+            _LOG.error(text, name, failed)
+        self._is_told = True
+
+    def withdraw(self) -> None:
+        """Give up a cut that no thread is at yet."""
+        if self.cut is not None:
+            self.cut.is_withdrawn = True
 
 
 class DamagedReplicas:
@@ -66,6 +86,7 @@ class DamagedReplicas:
         self._gone = gone
         self._forget = forget
         self._awaiting: dict[Partition, AwaitingReplica] = {}
+        self._cuts: list[DamageCut] = []  # That no thread has been asked to run yet.
         self.changes = 0  # How many went, and came back: the controller is notified of each.
 
     def is_awaiting(self, partition: Partition) -> bool:
@@ -88,7 +109,7 @@ class DamagedReplicas:
             if damaged is None or partition.log is not directory.logs[name]:
                 continue
             text = "%s is damaged at offset %d: it leaves the in-sync replicas, and is fetched again from there"
-            _LOG.error(text, name, damaged)
+            _LOG.error(text, name, damaged[0])
             partition.take_offline()
             self._awaiting[partition] = AwaitingReplica(directory, partition.info.leader_epoch)
             self.changes += 1
@@ -110,8 +131,10 @@ class DamagedReplicas:
             name = partition.topic_partition
             if awaiting.directory.failure is not None or self._partitions.get(name) is not partition:
                 del self._awaiting[partition]  # It is offline with its directory now, or was deleted.
+                awaiting.withdraw()
             elif self._may_come_back(name, awaiting, now):
                 del self._awaiting[partition]
+                awaiting.withdraw()
                 self._forget(name)
                 self.changes += 1
                 yield
@@ -124,33 +147,49 @@ class DamagedReplicas:
         awaiting.looks_out = awaiting.looks_out + 1 if is_out and awaiting.is_known else 0
         awaiting.looks_last = awaiting.looks_last + 1 if is_last and awaiting.is_known else 0
         if awaiting.looks_out >= LOOKS:
-            return truncate_to_damage(name, awaiting.directory.logs.get(name), now)
+            return self._truncate(name, awaiting, now)
         if awaiting.looks_last >= LOOKS:
             _LOG.warning("%s is damaged, and no other replica is in sync: the rest of it is served", name)
             return True
         return False
 
+    def _truncate(self, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
+        """Go on with setting aside what a log has from its damage on; return True once it is truncated."""
+        log = awaiting.directory.logs.get(name)
+        if log is None:
+            return True
+        if now.steady < awaiting.retry_at or (awaiting.cut is not None and not awaiting.cut.is_over):
+            return False
+        try:
+            damaged = _first_damaged(log)
+            return damaged is None or self._cut(name, log, damaged, awaiting, now)
+        except DiskFailed as failed:
+            awaiting.failed(name, failed, now)
+            return False
 
-def truncate_to_damage(name: TopicPartition, log: Log | None, now: Moment) -> bool:
-    """Truncate a log to its first damage; return False if the disk refuses that for now."""
-    if log is None:
-        return True
-    try:
-        damaged = _first_damaged(log)
-        if damaged is not None:
-            truncate_to(log, damaged, now.wall)
-    except DiskFailed as failed:
-        _LOG.warning("%s could not be truncated to its damage, and will be: %s", name, failed)
+    def _cut(self, name: TopicPartition, log: Log, damaged: _Place, awaiting: AwaitingReplica, now: Moment) -> bool:
+        """Begin a cut, or finish the one that was begun.  Raises DiskFailed with nothing cut off."""
+        cut, awaiting.cut = awaiting.cut, None
+        if cut is not None and cut.failure is not None:
+            raise cut.failure
+        if cut is not None and cut.offset == damaged[0] and cut.finish(now.wall):
+            _LOG.warning("%s: %s", name, cut.aside if cut.aside.paths else f"truncated to offset {log.end_offset}")
+            return True
+        awaiting.cut = DamageCut(log, *damaged)
+        self._cuts.append(awaiting.cut)
         return False
-    if damaged is not None:
-        _LOG.warning("%s was truncated to offset %d, where it was damaged", name, log.end_offset)
-    return True
+
+    def take_cuts(self) -> list[DamageCut]:
+        """Return the cuts that were begun since the last call: a thread is to run them."""
+        cuts, self._cuts = self._cuts, []
+        return cuts
 
 
-def _first_damaged(log: Log) -> Offset | None:
-    """Return the first offset that a damage hides; None if retention has already deleted all that is hidden."""
+def _first_damaged(log: Log) -> _Place | None:
+    """Return the first offset that a damage hides, and why; None if retention has deleted all that is hidden."""
     for segment in log.segments:
         found = first_damage(segment)
         if found is not None and found[0].following > log.start_offset:
-            return found[1]
+            damage, offset = found
+            return offset, f"byte {damage.start} of {segment.name}: {damage.why}"
     return None

@@ -25,6 +25,7 @@ from odradek.core.partition import Partition
 from odradek.core.replica_fetchers import ReplicaFetchers
 from odradek.core.storage import Storage, log_config
 from odradek.core.unable_leaders import UnableLeaders
+from odradek.log.damage_cut import DamageCut
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
@@ -249,6 +250,10 @@ class Replicas:
         for name, topic_id in unopened.items():
             self._open_again(name, topic_id, now)
             yield
+
+    def take_cuts(self) -> list[DamageCut]:
+        """Return the cuts of damaged logs that a thread is to run."""
+        return self._damaged.take_cuts()
 
     def _open_again(self, name: TopicPartition, topic_id: Uuid, now: Moment) -> None:
         present = self._partitions.get(name)

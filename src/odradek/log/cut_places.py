@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from odradek.base.units import NO_EPOCH, NO_TIMESTAMP, Offset
 from odradek.log.damage import Damage
@@ -10,6 +12,26 @@ from odradek.log.failures import LogDamaged
 from odradek.log.scan import FileBatch
 from odradek.log.segment import Segment
 from odradek.record.batch import MAGIC
+
+
+class LogCut(NamedTuple):
+    """What of a log stays if it is cut at an offset."""
+
+    kept: list[Segment]
+    place: FileBatch | None  # Where the last of them is cut; None: nowhere.
+    end_offset: Offset
+
+    @property
+    def position(self) -> int:
+        """Where the last segment ends afterwards."""
+        return self.kept[-1].size if self.place is None else self.place.position
+
+
+def cut_of(segments: Sequence[Segment], offset: Offset) -> LogCut:
+    """Return how to drop every batch that reaches `offset`, which is not before all segments.  Raises DiskFailed."""
+    kept = [segment for segment in segments if segment.base_offset <= offset]
+    place = cut_place(kept[-1], offset)
+    return LogCut(kept, place, Offset(offset if place is None else min(offset, place.base_offset)))
 
 
 def cut_place(segment: Segment, offset: Offset) -> FileBatch | None:
