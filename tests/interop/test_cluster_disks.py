@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ElectionType, TopicPartition  # type: ignore[attr-defined]
 from kafka_zookeeper import OLD_KAFKA
-from loaded_cluster import EACH_LEADS, LAG_MS, PARTITIONS, THE_FIRST_FOLLOWS, TOPIC, Load, cluster
+from loaded_cluster import EACH_LEADS, LAG_MS, PARTITIONS, THE_FIRST_FOLLOWS, TOPIC, Cluster, Load, cluster
 
+from odradek.app.main import main
 from support.faults import Faults, Operations
 from support.small_disk import fill, small_disk
-from support.waiting import until
+from support.waiting import SECONDS_MAX, until
 
 pytestmark = OLD_KAFKA
 
@@ -95,6 +99,80 @@ def test_a_bad_place_on_a_leaders_disk(tmp_path: Path, operation: Operations) ->
             it.brokers[1].start()
             it.until_in_sync({1, 2, 3})
         it.check(load)
+
+
+SMALL_SEGMENTS = {number: {"log.segment.bytes": "1048576", "log.index.interval.bytes": "1000"} for number in (1, 2, 3)}
+
+
+def cut_tail(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 700)
+
+
+def flip_byte(path: Path) -> None:
+    """Damage the checksum of one batch, which only a reader of its records notices."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    path.write_bytes(data)
+
+
+def closed_segment(it: Cluster, number: int) -> Path:
+    return sorted(it.folder(number, 0).glob("*.log"))[1]
+
+
+def have_closed_segments(it: Cluster) -> bool:
+    return all(len(list(it.folder(number, 0).glob("*.log"))) > 2 for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize("damage", [cut_tail, flip_byte])
+def test_damage_on_a_leaders_disk_keeps_no_empty_follower_out(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """A replica that is whole leads, and the damaged one fetches again from the damage on."""
+    with cluster(tmp_path, SMALL_SEGMENTS) as it:
+        with Load(it.address, pause_seconds=0.0005) as load:
+            until(lambda: have_closed_segments(it))
+            assert it.brokers[1].stop() == 0
+            damage(closed_segment(it, 1))
+            it.brokers[1].start()
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+            _lead(it, 1)
+            folder = Path(it.brokers[3]._overrides["log.dirs"])
+            assert it.brokers[3].stop() == 0
+            shutil.rmtree(folder)
+            it.brokers[3].start()
+            until(lambda: it.states()[0][0] == 2)
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+        it.check(load)
+        assert "t-0: cut off at offset" in it.brokers[1].errors()
+
+
+def test_damage_that_is_known_at_the_start_is_mended(tmp_path: Path) -> None:
+    """`odradek log verify` has found it while the broker was stopped."""
+    with cluster(tmp_path, SMALL_SEGMENTS) as it:
+        with Load(it.address, pause_seconds=0.0005) as load:
+            until(lambda: have_closed_segments(it))
+            assert it.brokers[1].stop() == 0
+            flip_byte(closed_segment(it, 1))
+            assert main(["log", "verify", str(it.folder(1, 0).parent)]) != 0
+            it.brokers[1].start()
+            until(lambda: "t-0: cut off at offset" in it.brokers[1].errors())
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+        it.check(load)
+
+
+def _lead(it: Cluster, number: int) -> None:
+    """Have a broker lead the first partition, of which it is the preferred leader.
+
+    The client does not ask again where the answer names an error, as that the controller has moved.
+    """
+
+    def is_elected() -> bool:
+        it.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(SECONDS_MAX)
+        return it.states()[0][0] == number
+
+    until(is_elected)
 
 
 def test_a_slow_disk(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from odradek.core.broker.controlled import Controlled
 from odradek.core.controller import partition_leader_election as elections
 from odradek.core.controller.partition_leader_election import Elected
 from odradek.core.kernel.cluster_view import LeaderAndIsr
+from odradek.core.kernel.moment import Moment
+from odradek.core.partition.damaged_replicas import AwaitingReplica, DamagedReplicas
 from odradek.core.partition.in_sync_replicas import InSync
 from odradek.core.partition.leaders_without_disk import UnableLeaders
 from odradek.core.partition.leadership_state import Leadership
@@ -100,6 +102,23 @@ def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
 def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
     """A leader that has given up as its disk was full does not come back."""
     patch.setattr(UnableLeaders, "come_back", lambda self: iter(()))
+
+
+def who_is_damaged_leads_on(patch: pytest.MonkeyPatch) -> None:
+    """A leader that knows of damage in its log goes on leading."""
+    patch.setattr(DamagedReplicas, "leave", lambda *_: iter(()))
+
+
+def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A damaged replica is truncated, and comes back, while it may still be elected."""
+
+    def at_once(replicas: DamagedReplicas, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
+        replicas._truncate(name, awaiting, now)
+        for cut in replicas.take_cuts():
+            cut.run()
+        return replicas._truncate(name, awaiting, now)
+
+    patch.setattr(DamagedReplicas, "_may_come_back", at_once)
 
 
 def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:

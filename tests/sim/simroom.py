@@ -28,7 +28,7 @@ class SimRoom:
 
     def settle(self) -> None:
         """Takes in what has become of replicas by itself, and has the controller ask about it."""
-        if not self._member.disk.failures:
+        if not self._member.disk.failures and self._member.broker.replicas.changes == self._changes_told:
             return
         self.look({})
         changes = self._member.broker.replicas.changes

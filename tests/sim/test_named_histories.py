@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import NO_BROKER, BrokerId, ProducerEpoch, ProducerId
+from odradek.base.units import NO_BROKER, BrokerId, Offset, ProducerEpoch, ProducerId
+from odradek.log.files.disk_failures import LogDamaged
 from odradek.record.builder import encode_batch
 from sim.bugs import (
     Bug,
@@ -23,12 +24,16 @@ from sim.bugs import (
     snapshots_have_the_last_batch_alone,
     what_is_proposed_does_not_count,
     where_an_epoch_ends_is_told_alone,
+    who_is_damaged_is_cut_at_once,
+    who_is_damaged_leads_on,
 )
 from sim.simidempotent import ALL
 from sim.simreplicaclients import LEADER
 from sim.simstory import AGES, MOMENT, NEWEST, PARTITION, TOPIC, Story
 from sim.test_controller_histories import a_sessions_end_is_overlooked, an_epoch_is_not_compared
+from support.asides import stored_offsets
 
+CHECKSUM = 17  # Where a batch has it.
 WITHOUT_EPOCHS_IN_FETCH = "2.6"  # A follower asks where logs part when it begins to follow, and never again.
 
 
@@ -279,6 +284,99 @@ def test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing() -> None:
     story.ends()
 
 
+def damage(story: Story, broker: int, offset: int) -> None:
+    """Flip bits of one batch, which the broker comes upon."""
+    member = story.member(broker)
+    log = member.broker.partitions[PARTITION].log
+    place = log.active.find(Offset(offset))
+    assert place is not None
+    member.disk.open(log.active.path).write(place.position + CHECKSUM, b"\0\0\0\1")
+    log.note_damage(LogDamaged(log.active.path, place.position, "its checksum is wrong"))
+
+
+def damaged_story(*damaged: int) -> Story:
+    """Some replicas are damaged, each at a place of its own, while the others are whole."""
+    story = Story(0, 1, 2)
+    for _ in range(6):
+        story.written()
+    story.cluster.run(MOMENT)
+    for number in damaged:
+        damage(story, number, 1 + 2 * number)
+    return story
+
+
+@pytest.mark.parametrize("controller", [0, 1])
+def test_a_damaged_leader_has_a_whole_replica_lead(controller: int) -> None:
+    """It leaves the ISR, is truncated to its damage and fetches the rest again; it may be the controller, too."""
+    story = Story(0, 1, 2, controller=controller)
+    for _ in range(6):
+        story.written()
+    story.cluster.run(MOMENT)
+    damage(story, 0, 2)
+    story.wait_for(lambda: story.leader in {1, 2} and 0 not in story.state.isr)
+    story.written()
+    story.wait_for(lambda: set(story.state.isr) == {0, 1, 2})
+    story.ends()
+    assert not story.member(0).broker.partitions[PARTITION].log.damaged_places
+
+
+def a_damaged_leader_leads_no_more() -> None:
+    test_a_damaged_leader_has_a_whole_replica_lead(1)
+
+
+def test_a_damaged_follower_fetches_again() -> None:
+    story = damaged_story(1)
+    story.wait_for(lambda: set(story.state.isr) == {0, 2})
+    story.wait_for(lambda: set(story.state.isr) == {0, 1, 2})
+    assert story.leader == 0
+    story.ends()
+
+
+def test_two_damaged_replicas_are_mended_by_the_third() -> None:
+    story = damaged_story(0, 1)
+    story.wait_for(lambda: set(story.state.isr) == {2})
+    story.wait_for(lambda: set(story.state.isr) == {0, 1, 2})
+    story.ends()
+
+
+@pytest.mark.parametrize(("places", "is_mended"), [((2, 4), True), ((4, 2), False)])
+def test_two_replicas_damaged_at_different_places_lose_nothing(places: tuple[int, int], is_mended: bool) -> None:
+    """What the one has cut off, and set aside, may be the only copy of what the other one lacks.
+
+    Broker 1 is cut first.  If its damage is behind the other one's, both are mended; else it can't get past that.
+    """
+    story = Story(0, 1)
+    for _ in range(6):
+        story.written()
+    story.cluster.run(MOMENT)
+    for number, place in enumerate(places):
+        damage(story, number, place)
+    story.wait_for(lambda: len(story.state.isr) == 1)
+    story.cluster.run(3 * AGES)
+    assert any(stored(story, 1)[1]), "it has set something aside"
+    kept = {offset for number in (0, 1) for some in stored(story, number) for offset in some}
+    assert kept >= {*range(6)}
+    if is_mended:
+        assert set(story.state.isr) == {0, 1}
+        assert all(stored(story, number)[0] == [*range(6)] for number in (0, 1))
+        story.ends()
+
+
+def stored(story: Story, broker: int) -> tuple[list[int], list[int]]:
+    """Return the offsets that a broker has in its log, and set aside."""
+    return stored_offsets(story.member(broker).disk, f"/data/{PARTITION}")
+
+
+def test_the_only_replica_is_damaged_and_serves_the_rest() -> None:
+    story = Story(0)
+    for _ in range(6):
+        story.written()
+    damage(story, 0, 2)
+    story.cluster.run(AGES)
+    assert (story.leader, story.end(0)) == (0, 6)
+    story.written()
+
+
 def who_follows_in_an_older_epoch_counted() -> None:
     a_follower_missed_two_leaders(WITHOUT_EPOCHS_IN_FETCH)
 
@@ -295,6 +393,8 @@ def who_follows_in_an_older_epoch_counted() -> None:
         (test_a_zombie_controller_changes_nothing, an_epoch_is_not_compared),
         (test_a_controller_whose_session_is_over_changes_nothing, a_sessions_end_is_overlooked),
         (test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing, anybody_is_elected),
+        (a_damaged_leader_leads_no_more, who_is_damaged_leads_on),
+        (a_damaged_leader_leads_no_more, who_is_damaged_is_cut_at_once),
     ],
 )
 def test_a_history_fails_with_its_bug(history: Callable[[], None], bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:

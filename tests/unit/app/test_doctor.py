@@ -599,6 +599,6 @@ def test_what_was_set_aside(tmp_path: Path) -> None:
     ok, noted = (one for one in findings if one.check == "log dirs")
     assert (ok.state, ok.says) == (State.OK, f"nothing is set aside in {plain}")
     strays = "1 log of partitions that the broker does not have (*-stray)"
-    asides = "2 files with what recovery cut off logs (*.aside)"
+    asides = "2 files with what was cut off logs (*.aside)"
     assert (noted.state, noted.says) == (State.NOTE, f"{strays} and {asides}, 3.0 KiB, set aside in {full}")
     assert "odradek log dump" in (noted.advice or "")

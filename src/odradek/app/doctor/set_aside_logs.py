@@ -111,5 +111,5 @@ def finding(directory: str) -> Finding:
     if strays:
         found.append(f"{plural(strays, 'log')} of partitions that the broker does not have (*-stray)")
     if asides:
-        found.append(f"{plural(asides, 'file')} with what recovery cut off logs (*.aside)")
+        found.append(f"{plural(asides, 'file')} with what was cut off logs (*.aside)")
     return note(CHECK, f"{' and '.join(found)}, {size_text(size)}, set aside in {directory}", ADVICE)

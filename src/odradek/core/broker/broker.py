@@ -440,6 +440,7 @@ class Broker:
         yield from self.alter_partition.shrink(now)
         yield from self.cleaner.keep_house(now, self.partitions)
         self._chores.extend(self.cleaner.set_aside.notes())
+        self._chores.extend(self.replicas.take_cuts())
         self.moves.keep_house(now)
         yield
         self._steps.keep_house(now)

@@ -20,12 +20,14 @@ from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkingLot
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
+from odradek.core.partition.damaged_replicas import DamagedReplicas
 from odradek.core.partition.leaders_without_disk import UnableLeaders
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import Storage, log_config
 from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.disk import DiskFailed
+from odradek.log.log.damage_cut import DamageCut
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 
@@ -63,6 +65,9 @@ class Replicas:
         self._fetchers = fetchers
         self._may_hand_over = may_hand_over
         self._unable = UnableLeaders(storage, partitions, alter_partition, lost=self._is_lost, forget=self._take_out)
+        self._damaged = DamagedReplicas(
+            broker_id, storage, partitions, alter_partition, gone=self._is_gone, forget=self._take_out
+        )
         # What could not be opened since too many files are open, or the disk is full: tried again once a second.
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
         self._opened_again = 0  # How many of them could be opened later.
@@ -70,7 +75,7 @@ class Replicas:
     @property
     def changes(self) -> int:
         """How many replicas went offline or came back by themselves; the controller is to hear of each."""
-        return self._opened_again + self._unable.changes
+        return self._opened_again + self._unable.changes + self._damaged.changes
 
     # What the controller says.
 
@@ -103,6 +108,7 @@ class Replicas:
         if self._id not in assigned.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if present is not None and not present.is_online:
+            self._damaged.answered(present)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if present is not None and topic_id != ZERO_UUID and present.log.topic_id not in (None, topic_id):
             # Deleted and made anew, of which this broker hears by this alone.  The storage sets the log aside.
@@ -160,7 +166,7 @@ class Replicas:
         present = self._partitions.get(name)
         if present is not None and 0 <= epoch < present.info.leader_epoch:  # Below 0: whatever the epoch.
             return ErrorCode.FENCED_LEADER_EPOCH
-        if present is not None and not present.is_online and not (deletes and self._unable.is_awaiting_room(present)):
+        if present is not None and not present.is_online and not (deletes and self._is_whole_but_away(present)):
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._close(name, now)
         if deletes:
@@ -188,6 +194,14 @@ class Replicas:
         elif partition.leading is None:
             self._lot.happened(name)  # Consumers wait at followers, too (KIP-392), and name a leader epoch.
         return partition
+
+    def _is_whole_but_away(self, partition: Partition) -> bool:
+        """Return True if the replica is offline though its log could be opened."""
+        return self._unable.is_awaiting_room(partition) or self._damaged.is_awaiting(partition)
+
+    def _is_gone(self, name: TopicPartition, now: Moment) -> None:
+        self._fetchers.forget(name)
+        self._is_lost(name, now)
 
     def _is_lost(self, name: TopicPartition, now: Moment) -> None:
         self._coordinators.resign(name)
@@ -230,10 +244,16 @@ class Replicas:
         if self._may_hand_over:
             yield from self._unable.hand_over(now)
             yield from self._unable.come_back()
+            yield from self._damaged.leave(now)
+            yield from self._damaged.come_back(now)
         unopened, self._unopened = self._unopened, {}
         for name, topic_id in unopened.items():
             self._open_again(name, topic_id, now)
             yield
+
+    def take_cuts(self) -> list[DamageCut]:
+        """Return the cuts of damaged logs that a thread is to run."""
+        return self._damaged.take_cuts()
 
     def _open_again(self, name: TopicPartition, topic_id: Uuid, now: Moment) -> None:
         present = self._partitions.get(name)

@@ -20,6 +20,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Timers
 from odradek.core.partition.follower_states import NO_BROKER_EPOCH, Eligible
 from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.stuck_followers import check_stuck
 
 if TYPE_CHECKING:
     from odradek.core.partition.leadership_state import Leadership
@@ -92,6 +93,13 @@ class AlterPartitionManager:
         """The brokers that live."""
         return self._view.brokers
 
+    def metadata_of(self, name: TopicPartition) -> PartitionInfo | None:
+        """Return the partition's state as this broker's metadata has it; None if it is not in it."""
+        topic = self._view.topics.get(name.topic)
+        if topic is None or name.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[name.partition]
+
     def begin(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
         """Returns what a leader knows of its followers as it begins; `end` is that of its log."""
         self._leading[leading] = None
@@ -159,6 +167,8 @@ class AlterPartitionManager:
                     self.submit(leading, now)
                 if in_sync.has_outsiders:  # Who was about to join may have fallen behind, too.
                     self._look_at(leading, now)
+                    if leading.partition.is_online and check_stuck(leading, in_sync):
+                        yield
             if number % LOOKED_AT_PER_SLICE == 0:
                 yield
 

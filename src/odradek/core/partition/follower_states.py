@@ -35,6 +35,8 @@ class Follower:
         self.last_caught_up_ms = now if is_in_sync else NEVER_MS
         self._last_fetch_ms = NEVER_MS
         self._last_fetch_leader_end = NO_OFFSET
+        self._looked_at = NO_OFFSET  # Its log end offset at the last call of is_stuck.
+        self._looks = 0  # So often it was there.
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now: int, broker_epoch: int) -> None:
         """Takes in a fetch: the follower has all records from `log_start` up to `offset`, and none behind."""
@@ -56,6 +58,13 @@ class Follower:
         """
         if self._last_fetch_ms > NEVER_MS and self.log_end_offset >= self._last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, at)
+
+    def is_stuck(self, leader_end: Offset) -> bool:
+        """Return whether the log ends where it did at the last call, short of the leader's; once for each offset."""
+        offset = self.log_end_offset
+        self._looks = self._looks + 1 if offset == self._looked_at else 0
+        self._looked_at = offset
+        return self._looks == 1 and 0 <= offset < leader_end
 
     def check_broker_epoch(self, broker_epoch: int, eligible: Eligible, now: int, lag_ms_max: int) -> None:
         """Raise Refused for a fetch of the process that the broker was before it restarted (KIP-903).

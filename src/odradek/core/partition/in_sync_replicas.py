@@ -180,6 +180,14 @@ class InSync:
         isr = tuple(broker for broker in self.committed.isr if self._is_in_sync(broker, leader_end, now))
         return None if len(isr) == len(self.committed.isr) else self._propose(isr)
 
+    def stuck(self, leader_end: Offset) -> list[Offset]:
+        """Return the offsets below `leader_end` at which followers outside the ISR have been since the last call.
+
+        Each is returned once: as a rule the follower is only slow.
+        """
+        outside = [known for broker, known in self._followers.items() if broker not in self.maximal_isr]
+        return [known.log_end_offset for known in outside if known.is_stuck(leader_end)]
+
     def altered(self, proposal: LeaderAndIsr, error: ErrorCode, state: LeaderAndIsr | None = None) -> bool:
         """Takes in the answer to a proposal, the object itself; returns True if it is to be proposed again.
 

@@ -233,6 +233,10 @@ class Storage:
         found = (directory.begin_damages(now) for directory in self._directories)
         return [write for write in found if write is not None]
 
+    def damaged(self) -> list[tuple[TopicPartition, LogDirectory]]:
+        """Return the logs in which damage was found, each with its directory."""
+        return [(name, one) for one in self.online for name in one.damages.damaged if name in one.logs]
+
     def probes(self) -> Iterable[Probe]:
         begins = ((one.begin_probe(), one.begin_room_probe()) for one in self._directories)
         return [probe for probes in begins for probe in probes if probe is not None]

@@ -92,6 +92,11 @@ class Damages:
         if log.damaged_places:
             self._damaged.add(partition)
 
+    @property
+    def damaged(self) -> Collection[TopicPartition]:
+        """The logs in which damage was found; some may have been cut since."""
+        return self._damaged
+
     def begin(
         self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
     ) -> DamagesWrite | None:

@@ -2,7 +2,7 @@
 
 00000000000000000042.log is the segment whose first offset is at least 42; with it go .index, .timeindex, .txnindex, and
 .snapshot (of the producers as of offset 42).  To be deleted: + .deleted.  Compaction: .cleaned, then .swap.
-Ours alone is .log.aside, what recovery cut off: Kafka looks at how names end, and passes it by.
+Ours alone is .log.aside, what was cut off: Kafka looks at how names end, and passes it by.
 A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone; of a topic
 that the cluster does not know it is set aside as topic-7.<32 hex digits>-stray; while it is copied to another data
 directory the copy is topic-7.<32 hex digits>-future there.

@@ -17,13 +17,16 @@ from odradek.log.log.retention import retirement
 from odradek.log.log.streaming_append import withdraw_arrival
 from odradek.log.producers.producer_recovery import restored
 from odradek.log.producers.producer_state import Producers
+from odradek.log.recovery.quarantine import SetAside, renames
+from odradek.log.segment.cut_places import cut_of
 from odradek.log.segment.segment import Segment
 
 
-def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
+def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside | None = None) -> bool:
     """Drops every batch that reaches `offset`; returns False if there is none.  The log may end a little before it.
 
-    A follower does this, never below the high watermark.  Raises DiskFailed with nothing dropped.
+    A follower does this, never below the high watermark.  With `aside` segments that go are set aside, not deleted.
+    Raises DiskFailed with nothing dropped.
     """
     withdraw_arrival(log)
     if offset >= log.end_offset:
@@ -31,16 +34,18 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
     if offset < log.segments[0].base_offset:
         truncate_fully(log, offset, now_ms)
         return True
-    kept = [segment for segment in log.segments if segment.base_offset <= offset]
-    place = kept[-1].find(offset)
-    end = Offset(offset if place is None else min(offset, place.base_offset))
+    kept, place, end = cut_of(log.segments, offset)
     cut = None if place is None else kept[-1].cut_before(place)
     producers = restored(log.snapshots, kept, end) if len(log.producers) else log.producers
     producers.take_ended(log.producers, end)
     _lower_recovery_point(log, end)
     gone = log.segments[: len(kept) - 1 : -1]
     log.owed.forget(segment.cut_files for segment in gone)
-    works = [*_end_cleaning(log, end), _retired_now(log, gone, now_ms, syncs_each=True)]
+    works = [*_end_cleaning(log, end)]
+    if aside is None:
+        works.append(_retired_now(log, gone, now_ms, syncs_each=True))
+    else:
+        works.append(renames(log.disk, log.directory, gone[::-1], aside, syncs_each=True))
     if cut is not None:
         kept[-1].shorten(cut)
         works.append(kept[-1].cut_files)

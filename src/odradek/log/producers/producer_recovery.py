@@ -13,6 +13,7 @@ from itertools import pairwise
 from odradek.base.units import INT32_MAX, NO_EPOCH, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.producers.producer_state import BATCHES_KEPT, Producers, ProducerStateEntry
 from odradek.log.producers.snapshots import Snapshots
+from odradek.log.segment.cut_places import cut_place
 from odradek.log.segment.scan import Damaged, walk_runs
 from odradek.log.segment.segment import Segment
 from odradek.log.segment.transaction_index import Aborted
@@ -88,7 +89,7 @@ def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: Pro
     """Walks the batches of one segment from `start` to `end`, or to its end; returns False if some can't be read."""
     was_open = segment.is_open
     begin = segment.locate(start)
-    last = None if end is None else segment.find(end)
+    last = None if end is None else cut_place(segment, end)
     upto = segment.size if last is None else last.position
     place = upto if begin is None else begin
     runs = Runs(segment.base_offset, segment.base_offset, NO_EPOCH, INT32_MAX)

@@ -1,4 +1,4 @@
-"""Sets aside what recovery cuts off a log: such bytes are never served, and never deleted unasked.
+"""Sets aside what is cut off a log by recovery or for a damage: it is never served, and never deleted unasked.
 
 A torn write leaves bytes at the log's end that are no batch, and nothing after them; those are dropped.  Where batches
 can be read beyond the damage, or what is cut had been synced, it was no torn write, and somebody may want them back:
@@ -10,12 +10,13 @@ Neither a start of ours nor one of Apache Kafka looks at such a file; it goes wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from struct import Struct
 
 from odradek.base.units import INT32_MAX, MIB, Offset
-from odradek.log.files.disk import Disk, File
+from odradek.log.files.disk import Disk, DiskFailed, File
 from odradek.log.files.log_file_names import ASIDE, LOG, SEGMENT_SUFFIXES, TEMPORARY, segment_stem
 from odradek.log.segment.damage import next_batch
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, FileBatch, walk_checked
@@ -29,7 +30,7 @@ _COUNT = Struct(">i")
 
 @dataclass(slots=True)
 class SetAside:
-    """What one recovery set aside: the log ends at `end_offset` since then."""
+    """What one recovery, or one cut at a damage, set aside: the log ends at `end_offset` since then."""
 
     end_offset: Offset
     why: str
@@ -109,30 +110,45 @@ def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequ
     next start.
     """
     segment, position = tail
-    if not is_zeros(segment.file, position, segment.size):
-        _copy(disk, directory, segment, position, aside)  # First, since the disk may have no room for the copy.
-    _rename_all(disk, directory, later, aside)
+    copy_rest(disk, directory, segment.file, (position, segment.size), aside)  # First: there may be no room for it.
+    renames(disk, directory, later, aside)()
     disk.sync_directory(directory)
 
 
-def _copy(disk: Disk, directory: str, segment: Segment, position: int, aside: SetAside) -> None:
+def copy_rest(disk: Disk, directory: str, file: File, part: tuple[int, int], aside: SetAside) -> None:
+    """Copy a part of a .log file, unless it has zeros only.  The directory is not synced yet.
+
+    Raises DiskFailed; what was copied by then is deleted, since the disk may be full.
+    """
+    position, end = part
+    if is_zeros(file, position, end):
+        return
     name = f"{directory}/{segment_stem(aside.end_offset)}{LOG}{ASIDE}"
-    size = segment.size - position
+    size = end - position
     taken = _taken(disk, directory)
     number, path = 1, name
-    while path in taken and not (taken[path] == size and _is_same(disk.open(path), segment.file, position)):
+    while path in taken and not (taken[path] == size and _is_same(disk.open(path), file, position)):
         number += 1
         path = f"{name}.{number}"
     if path not in taken:  # Or a stop came between the copy and the cut.
-        copy = disk.create(path + TEMPORARY)
-        written = 0
-        for chunk in _chunks(segment.file, position, segment.size):
-            copy.write(written, chunk)
-            written += len(chunk)
-        copy.sync()
-        disk.rename(path + TEMPORARY, path)
+        try:
+            _copy(disk, path, file, part)
+        except DiskFailed:
+            with suppress(DiskFailed):
+                disk.unlink(path + TEMPORARY)
+            raise
     aside.paths.append(path)
     aside.size += size
+
+
+def _copy(disk: Disk, path: str, file: File, part: tuple[int, int]) -> None:
+    copy = disk.create(path + TEMPORARY)
+    written = 0
+    for chunk in _chunks(file, *part):
+        copy.write(written, chunk)
+        written += len(chunk)
+    copy.sync()
+    disk.rename(path + TEMPORARY, path)
 
 
 def _is_same(copy: File, file: File, position: int) -> bool:
@@ -140,25 +156,44 @@ def _is_same(copy: File, file: File, position: int) -> bool:
     return all(a == b for a, b in zip(_chunks(copy, 0, size), _chunks(file, position, position + size), strict=True))
 
 
-def _rename_all(disk: Disk, directory: str, segments: Sequence[Segment], aside: SetAside) -> None:
-    """Renames the segments, the last first, so that a stop half-way leaves no hole; their indexes are deleted."""
+def renames(
+    disk: Disk, directory: str, segments: Sequence[Segment], aside: SetAside, *, syncs_each: bool = False
+) -> Callable[[], None]:
+    """Return the work of renaming the segments to .aside; their indexes are deleted.
+
+    The last goes first, so that a stop half-way leaves no hole; with `syncs_each` a power failure keeps to the order
+    as well.  The work raises DiskFailed, and may be done again then.
+    """
+    left = list(segments)
+    first = len(aside.paths)
+
+    def work() -> None:
+        while left:
+            path = _rename(disk, directory, left[-1])
+            if path is not None:
+                aside.paths.insert(first, path)
+                aside.size += left[-1].size
+            _unlink(disk, directory, left[-1])
+            if syncs_each:
+                disk.sync_directory(directory)
+            del left[-1]
+
+    return work
+
+
+def _rename(disk: Disk, directory: str, segment: Segment) -> str | None:
+    """Rename a .log file; return None if it is empty, or was renamed before."""
+    segment.release()
     taken = _taken(disk, directory)
-    paths = []
-    for segment in reversed(segments):
-        segment.release()
-        if not segment.size:
-            _unlink(disk, directory, segment)
-            continue
-        name = path = f"{directory}/{segment_stem(segment.base_offset)}{LOG}{ASIDE}"
-        number = 1
-        while path in taken:
-            number += 1
-            path = f"{name}.{number}"
-        disk.rename(segment.path, path)
-        paths.append(path)
-        _unlink(disk, directory, segment)
-        aside.size += segment.size
-    aside.paths += reversed(paths)
+    if not segment.size or segment.path not in taken:
+        return None
+    name = path = f"{directory}/{segment_stem(segment.base_offset)}{LOG}{ASIDE}"
+    number = 1
+    while path in taken:
+        number += 1
+        path = f"{name}.{number}"
+    disk.rename(segment.path, path)
+    return path
 
 
 def _unlink(disk: Disk, directory: str, segment: Segment) -> None:

@@ -5,7 +5,7 @@ A rename is atomic, so the suffix says how far it was:
 │ .cleaned │ compaction's output, not complete                          │ deleted                             │
 │ .swap    │ compaction's output, complete; sources may be gone already │ takes the place of the sources      │
 │ .tmp     │ a checkpoint that was not yet the checkpoint               │ deleted                             │
-│ .aside   │ what recovery cut off, see quarantine.py                        │ left alone                          │
+│ .aside   │ what was cut off, see quarantine.py                        │ left alone                          │
 An index without its log is deleted too, once it was seen that no log is missing there.
 """
 

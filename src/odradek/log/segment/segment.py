@@ -626,14 +626,12 @@ class Segment:
         self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
 
     def cut_before(self, place: FileBatch) -> Cut:
-        """Returns how to drop the batch at `place`, one that find gave, and all after it.  Changes nothing."""
+        """Returns how to drop the batch at `place`, one that cut_place gave, and all after it.  Changes nothing."""
         largest = NO_TIMESTAMP, NO_OFFSET
         entries = self.offsets.count_before(place.position)
         if entries:
             self._is_entry_right(entries - 1, cached=False)
-        for kept in self.places(self.offsets.border_at_or_below(place.position - 1)):
-            if kept.position >= place.position:
-                break
+        for kept in self._kept_before(place.position):
             if kept.max_timestamp > largest[0]:
                 largest = kept.max_timestamp, kept.last_offset
         return Cut(
@@ -642,6 +640,14 @@ class Segment:
             self.times.count_below(place.base_offset),
             largest,
         )
+
+    def _kept_before(self, position: int) -> Iterator[FileBatch]:
+        """Yield the last batches before a cut, without reading at the cut itself, which may be damaged."""
+        border = self.offsets.border_at_or_below(position - 1)
+        try:
+            yield from walk(self.file, border, position)
+        except Damaged as damage:
+            raise self.failure(damage) from None
 
     def shorten(self, cut: Cut) -> None:
         """Shortens the segment in memory alone; `cut_files` must follow before the next append."""
