@@ -1,8 +1,8 @@
-"""The gate: who a request is from, whether he may ask, and whether he is over his share.
+"""Gate in front of the handlers: authentication, authorization and quotas of each request.
 
-A conversation asks it about each request, before any handler, and before the fast paths that know a request from one
-before.  What a request may do with each of its topics, groups and transactional ids is in the rights that come
-back; the handlers ask those.
+A conversation consults the gate about each request, before any handler and before the template fast paths. The gate
+returns rights, which say what the request may do with each topic, group and transactional id. The handlers check these
+rights.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from odradek.api.request.call import Peer
 
 
-SHAPES_IN_COMMON_MAX = 8  # Each costs a request that is like none of them a quarter of a microsecond.
+SHAPES_IN_COMMON_MAX = 8  # Each one costs a request that matches none of them a quarter of a microsecond.
 
 
 class Admission:
     """The gate's answer about one request.
 
-    `refused` is the error that the whole request is answered with, NONE if it is served.  `throttle_ms` is told in the
-    answer, and the connection is muted for as long (KIP-219).  `version` is the version of the rules: templates learned
-    from a connection's requests hold as long as neither the version nor the principal changes.  Connections that are
-    given the same object learn from each other.
+    `refused` is the error of the whole response, or NONE if the request is served. The response carries `throttle_ms`,
+    and the connection is muted for that time (KIP-219). `version` is the version of the rules: templates learned from a
+    connection's requests are valid while both the version and the principal stay the same. Connections with the same
+    Admission object share the templates of produce requests.
     """
 
     def __init__(
@@ -53,33 +53,33 @@ class Admission:
 
 
 class Gate(Protocol):
-    """Decides about the requests of one broker."""
+    """The decisions about the requests of one broker."""
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        """Admits, throttles or refuses the request; `peer.principal` says who has connected, from the first request on.
+        """Admit, throttle or refuse the request; `peer.principal` is the authenticated client.
 
-        The gate is asked again about a request, with the same `sequence`, when that goes on after a slice or a wait,
-        and when all of a large one has been received: a gate that counts requests counts by the sequence.
-        If nothing has changed, return the same object as for the connection's last request: then its templates are kept
-        without a look.
+        The gate is consulted again about a request, with the same `sequence`, when the request resumes after a slice or
+        a wait, and when a large request has been received completely. A gate that counts requests must count by the
+        sequence. If nothing has changed, return the same object as for the connection's last request: its templates are
+        then kept without a comparison.
         """
 
 
 class OpenGate:
-    """Admits every request with all rights, under the name in its client's certificate."""
+    """A gate that admits every request with all rights, under the name in the client's certificate."""
 
     def __init__(self) -> None:
-        self._anonymous = Admission()  # One for all anonymous clients, so that they learn from each other.
+        self._anonymous = Admission()  # Shared by all anonymous clients, so that they share templates.
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return self._anonymous if peer.principal is ANONYMOUS else peer.welcome
 
 
 class InterBrokerGate(OpenGate):
-    """Admits everyone, but what only brokers ask on one listener alone: CLUSTER_AUTHORIZATION_FAILED on the others.
+    """A gate that allows requests between brokers on one listener only.
 
-    Apache Kafka has such requests authorized (ClusterAction), on whatever listener they come; with no authorizer it
-    takes them from everybody.
+    On the other listeners they fail with CLUSTER_AUTHORIZATION_FAILED. Apache Kafka authorizes them (ClusterAction) on
+    every listener; without an authorizer it accepts them from every client.
     """
 
     def __init__(self, listener: str) -> None:
