@@ -1,6 +1,7 @@
 """AlterPartition, versions 0 to 3.
 
-Changes the ISRs of partitions on behalf of their leader (KIP-497). The controller answers this request.
+Changes the ISRs of partitions on behalf of their leader (KIP-497). Leaders send this request to the controller; Odradek
+implements both sides.
 
 - v2: topics by id instead of name. An invalid ISR returns INELIGIBLE_REPLICA; earlier versions return
   OPERATION_NOT_ATTEMPTED (KIP-841).
@@ -30,6 +31,7 @@ from odradek.wire.messages.alter_partition import (
 )
 from odradek.wire.schema.schema import maker
 
+# This is the controller's side; the leader's is in api/cluster/alter_partition_requests.py.
 BY_ID_FROM, WITH_EPOCHS_FROM = 2, 3
 
 Names = Mapping[Uuid, TopicName]

@@ -1,7 +1,7 @@
 """ControlledShutdown, versions 0 to 3.
 
-Moves leadership away from a broker that is about to stop. The controller answers this request, and brokers send it;
-Odradek does both. A broker that is not the controller returns NOT_CONTROLLER. Apache Kafka returns
+Moves leadership away from a broker that is about to stop. Brokers send this request to the controller; Odradek
+implements both sides. A broker that is not the controller returns NOT_CONTROLLER. Apache Kafka returns
 STALE_CONTROLLER_EPOCH in this case; its brokers look up the controller again after any error.
 
 - v2: the broker sends its broker epoch.

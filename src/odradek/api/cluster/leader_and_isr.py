@@ -1,8 +1,8 @@
 """LeaderAndIsr, versions 0 to 7.
 
 Assigns leaders and followers: a broker learns which of its replicas it leads, and which leaders the others follow. The
-controller sends this request; Odradek also sends it when it is the controller. An error of the whole request is also
-returned for each of its partitions, as in Apache Kafka.
+controller sends this request to brokers; Odradek implements both sides. An error of the whole request is also returned
+for each of its partitions, as in Apache Kafka.
 
 - v2: partitions are grouped by topic.
 - v5: the response has topic ids instead of names.
@@ -35,6 +35,7 @@ from odradek.wire.messages.leader_and_isr import (
 )
 from odradek.wire.schema.schema import maker
 
+# The controller's value, which this module converts to a message and back: core/controller/broker_request_batch.py.
 GROUPED_FROM, ANSWERED_BY_ID_FROM, WITH_RECOVERY_FROM, LAST = 2, 5, 6, 7
 
 _error = maker(LeaderAndIsrPartitionError)

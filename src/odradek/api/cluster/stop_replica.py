@@ -1,12 +1,11 @@
 """StopReplica, versions 0 to 4.
 
-Stops replicas of a broker, and deletes them if requested. The controller sends this request; Odradek also sends it when
-it is the controller. An authorization error is also returned for each partition, a stale epoch only for the whole
+Stops replicas of a broker, and deletes them if requested. The controller sends this request to brokers; Odradek
+implements both sides. An authorization error is also returned for each partition, a stale epoch only for the whole
 request, as in Apache Kafka.
 
 - v1: partitions are grouped by topic.
-- v3: leader epochs; the request says of each partition whether to delete it. In earlier versions, one flag covers all
-  partitions.
+- v3: leader epochs, and a deletion flag for each partition. In earlier versions, one flag covers all partitions.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from odradek.wire.messages.stop_replica import (
 )
 from odradek.wire.schema.schema import maker
 
+# The controller's value, which this module converts to a message and back: core/controller/broker_request_batch.py.
 GROUPED_FROM, WITH_EPOCHS_FROM = 1, 3
 STALE = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 

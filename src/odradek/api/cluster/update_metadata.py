@@ -1,8 +1,8 @@
 """UpdateMetadata, versions 0 to 8.
 
 Updates the metadata that a broker returns to clients: the brokers, and the leaders of partitions. The controller sends
-this request; Odradek also sends it when it is the controller. The response has a single error code. It is the error of
-the first invalid partition or broker; all valid ones are applied.
+this request to brokers; Odradek implements both sides. The response has a single error code. It is the error of the
+first invalid partition or broker; all valid ones are applied.
 
 - v1: several listeners per broker; version 0 has one address.
 - v5: partitions are grouped by topic.
@@ -30,6 +30,7 @@ from odradek.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+# The controller's value, which this module converts to a message and back: core/controller/broker_request_batch.py.
 GROUPED_FROM, TYPED_FROM = 5, 8
 FULL = 2  # The type of a request with the metadata of the whole cluster.
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # Indexed by the numbers of Kafka's SecurityProtocol.

@@ -5,8 +5,8 @@ their progress.
 
 - v2: flexible.
 
-Difference from Kafka: for a partition that does not exist yet, the request does not determine the directory in which it
-is created later.
+Difference from Kafka: a partition that does not exist yet is not created in the directory that the request names for
+it.
 """
 
 from __future__ import annotations

@@ -3,15 +3,13 @@
 Returns whole record batches, as they are on disk. A fetch offset inside a batch returns that batch. A consumer with
 isolation level read_committed gets records below the last stable offset, and the list of aborted transactions among
 them. A follower names its broker id and reads up to the end of the log; the leader learns from its fetches which
-records the follower has. A fetch of many partitions is handled in slices, and later requests of its connection wait for
-it, as in Kafka.
-
-Versions:
+records the follower has. The broker divides a fetch of many partitions into slices and serves other connections in
+between. Later requests of the same connection wait for it, as in Kafka.
 
 - v5: log start offset.
 - v7: incremental sessions (KIP-227).
 - v9: the client's leader epoch is checked (KIP-320).
-- v11: a follower answers consumers, and a leader names a follower in the client's rack (KIP-392).
+- v11: followers serve consumers, and a leader names a follower in the client's rack (KIP-392).
 - v12: flexible. The response contains the point where the reader's log diverges (KIP-595).
 - v13: topics by id (KIP-516).
 - v15: the replica id is a tagged field (KIP-903).
@@ -20,8 +18,8 @@ Versions:
 Differences from Apache Kafka:
 
 - The last batch of a response is never cut short.
-- If the request does not name a partition of its session and the partition has no new data, the response names a better
-  replica to read from only together with the partition's next record.
+- A session's partition that the request does not name, and that has no new data, gets no hint of a better replica to
+  read from. The hint comes with the partition's next record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat, versions 0 and 1.
 
-The only request of a member of the consumer protocol to its coordinator (KIP-848). A member joins with epoch 0 and
-leaves with epoch -1; a static member leaves temporarily with epoch -2. A null field means that its value has not
-changed.
+Joins a group of the consumer protocol, stays in it and leaves it: one request covers a member's whole life (KIP-848). A
+member joins with epoch 0 and leaves with epoch -1; a static member leaves temporarily with epoch -2. A null field means
+that its value has not changed.
 
 - v1: the member generates its own id (KIP-1082), and may subscribe by a regular expression.
 """

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6.
 
-Returns the state and the members of classic groups. Only stable groups have metadata and a protocol. An assignment is
-the last one.
+Returns the state and the members of classic groups. Only stable groups have metadata and a protocol. A member's
+assignment is its last one.
 
 - v3: authorized operations (KIP-430).
 - v4: static members (KIP-345).

@@ -4,14 +4,14 @@ Appends record batches to partitions. Batches of one connection are appended in 
 broker writes them together with the batches of other requests that arrived at the same time, and answers afterwards. A
 batch that its producer sent before is not appended again; it gets the same answer as the first time.
 
-`acks` determines the time of the answer:
+The parameter acks determines the time of the answer:
 
 - 0: there is no answer.
 - 1: after the leader has written the batches.
-- all (-1): after all in-sync replicas have the batches. For a partition without further replicas this means: after the
-  batches are synced to disk.
+- all (-1): after all in-sync replicas have the batches. On an unreplicated partition, this means after the batches are
+  synced to disk.
 
-Versions:
+Changes by version:
 
 - v5: the response contains the log start offset.
 - v8: record errors and an error message (KIP-467).

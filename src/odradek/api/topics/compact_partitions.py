@@ -1,15 +1,15 @@
 """CompactPartitions, version 0.
 
-Compacts logs immediately, and answers when the compaction has ended, with the space and the records that it removed.
-This API is Odradek's own: ApiVersions does not advertise it, and Kafka closes the connection on its API key.
+Compacts logs immediately. The response is sent when the compaction has ended, with the space and the records that it
+removed. This API is Odradek's own: ApiVersions does not advertise it, and Kafka closes the connection on its API key.
 
 - The active segment is rolled unless it is empty, and the log is compacted up to there, whatever its dirty ratio is.
 - Records younger than min.compaction.lag.ms, or after the start of an open transaction, are kept. The response says
   which of the two limits applied.
-- After timeout_ms the response is sent, and the compaction continues.
+- If the compaction takes longer than timeout_ms, it continues after the response.
 - A repeated request for a partition that is being compacted, and was written since, causes one more compaction. All
   requests that arrive in the meantime share it.
-- The client needs the right to alter the topic's configuration, because it could cause the same by setting
+- The client needs the right to alter the topic's configuration, because that right allows the same by
   min.cleanable.dirty.ratio.
 """
 

@@ -2,13 +2,13 @@
 
 Advances the log start offset of partitions, so that earlier records are deleted (KIP-107). Offset -1 means the high
 watermark. If a partition is named twice, the last offset applies, as in Kafka. The response waits for live followers:
-its low watermark is the lowest log start offset of all these replicas.
+its low watermark is the lowest log start offset of these replicas.
 
 - v1: throttling applies after the response (KIP-219).
 - v2: flexible.
 
 The new log start offset is synced to disk before it takes effect and before the response is sent. Kafka writes it once
-a minute; after kill -9, the deleted records reappear. The next retention run deletes the segments below the log start
+a minute, so deleted records reappear after kill -9. The next retention run deletes the segments below the log start
 offset.
 
 Difference from Kafka: the timeout is at least 5 s, because it also covers the disk.

@@ -1,16 +1,17 @@
 """ElectLeaders, versions 0 to 2.
 
-Elects leaders of partitions, through the controller (KIP-183, KIP-460).
-
-- v0: preferred replicas only.
-- v1: unclean elections, and an error for the whole response.
-- v2: flexible.
-
-The behaviour is that of Apache Kafka with ZooKeeper:
+Elects leaders of partitions, through the controller (KIP-183, KIP-460). The behavior is that of Apache Kafka with
+ZooKeeper:
 
 - A broker that is not the controller returns NOT_CONTROLLER for each partition.
 - Null means all partitions; the response omits those that need no election.
 - The response is sent when this broker's metadata has the elected leaders.
+
+Changes by version:
+
+- v0: preferred replicas only.
+- v1: unclean elections, and an error for the whole response.
+- v2: flexible.
 """
 
 from __future__ import annotations

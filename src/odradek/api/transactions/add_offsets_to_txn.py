@@ -3,7 +3,7 @@
 Adds the offsets of a consumer group to a transaction. The partition of __consumer_offsets that stores the group joins
 the transaction.
 
-- v2: PRODUCER_FENCED (KIP-588).
+- v2: a fenced producer gets PRODUCER_FENCED (KIP-588).
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Adds partitions to a transaction before any record is written to them. If one partition does not exist, none is added.
 Clients send versions 0 to 3, for one transaction, which may share its epoch with the next one.
 
-- v2: PRODUCER_FENCED (KIP-588).
+- v2: a fenced producer gets PRODUCER_FENCED (KIP-588).
 - v4: sent between brokers, for several transactions; can also only verify that the partitions are part of them
   (KIP-890).
-- v5: TRANSACTION_ABORTABLE.
+- v5: the sender knows TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AllocateProducerIds, version 0.
 
-Assigns a block of producer ids to a broker (KIP-730). The controller answers this request, and brokers send it; Odradek
-does both.
+Assigns a block of producer ids to a broker (KIP-730). Brokers send this request to the controller; Odradek implements
+both sides.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Commits or aborts a transaction.
 
-- v2: PRODUCER_FENCED (KIP-588).
+- v2: a fenced producer gets PRODUCER_FENCED (KIP-588).
 - v5: each transaction has an epoch of its own, and the response contains the epoch of the next one (KIP-890).
 
 Difference from Apache Kafka: the response is sent when every partition has its marker, not as soon as the decision is

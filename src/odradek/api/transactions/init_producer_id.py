@@ -4,7 +4,7 @@ Assigns an id and an epoch to a producer. With a transactional id, the previous 
 open transaction is aborted.
 
 - v3: the producer sends its previous id and epoch, to continue after an error (KIP-360).
-- v4: PRODUCER_FENCED (KIP-588).
+- v4: a fenced producer gets PRODUCER_FENCED (KIP-588).
 - v6: two-phase commit (KIP-939). With enable2Pc, transactions do not time out. With keepPreparedTxn, an open
   transaction is kept, and the response names it.
 
