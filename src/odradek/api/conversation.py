@@ -1,6 +1,6 @@
 """Requests of one connection, from received bytes to answers in order, without I/O.
 
-This is for requests what h11 is for bytes.
+Its design is that of h11, with requests in place of bytes.
 
     bytes  ──> receive ──> step ──> gate ──> dispatch ──┬─ Encoded ──────────────> data_to_send
                              ^                          ├─ Staged ──> commit ─────>
@@ -150,7 +150,7 @@ class Conversation:
 
     @property
     def waits_for(self) -> Wait:
-        """Return what the long request under way waits for, PAUSE if only for its next turn."""
+        """Return the wait of the long request under way; PAUSE if it waits only for its next turn."""
         return self._waits_for
 
     def can_go_on(self, now: Moment) -> bool:
@@ -216,7 +216,7 @@ class Conversation:
         return True
 
     def commit(self, now: Moment, began: float) -> None:
-        """Let the broker write what was staged, then answer the staged requests."""
+        """Let the broker write the staged batches, then answer their requests."""
         if not self._staged:
             return
         staged, self._staged = self._staged, []

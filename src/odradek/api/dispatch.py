@@ -83,7 +83,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     `peer.admission` is the gate's answer about the request. Raise Malformed, which closes the connection.
     """
     if request.api_key != _PRODUCE:
-        broker.commit(now)  # Every other request sees what was produced before it.
+        broker.commit(now)  # Every other request sees all batches produced before it.
     if peer.admission.is_plain:
         take_plain = _PLAIN.get(request.api_key)
         if take_plain is not None:

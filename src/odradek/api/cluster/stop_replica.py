@@ -71,7 +71,7 @@ def _named(body: StopReplicaRequest) -> Iterator[TopicPartition]:
 
 
 def to_message(sent: ToBroker, stop: StopReplicas, version: int) -> StopReplicaRequest:
-    """Return the message."""
+    """Return the StopReplica message in a version."""
     request = StopReplicaRequest(
         controller_id=sent.controller,
         controller_epoch=sent.controller_epoch,

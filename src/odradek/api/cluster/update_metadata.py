@@ -6,7 +6,7 @@ first invalid partition or broker; all valid ones are applied.
 
 - v1: several listeners per broker; version 0 has one address.
 - v5: partitions are grouped by topic.
-- v8: the request says whether it has the metadata of the whole cluster.
+- v8: a flag for requests that contain the metadata of the whole cluster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def refuse(call: Call, body: UpdateMetadataRequest, code: ErrorCode) -> UpdateMe
 
 
 def to_message(sent: ToBroker, update: UpdateMetadata, version: int) -> UpdateMetadataRequest:
-    """Return the message."""
+    """Return the UpdateMetadata message in a version."""
     request = UpdateMetadataRequest(
         controller_id=sent.controller,
         type=FULL if update.is_full and version >= TYPED_FROM else 0,

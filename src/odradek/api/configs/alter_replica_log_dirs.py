@@ -5,8 +5,8 @@ their progress.
 
 - v2: flexible.
 
-Difference from Kafka: a partition that does not exist yet is not created in the directory that the request names for
-it.
+Difference from Apache Kafka: a partition that does not exist yet is not created in the directory that the request
+names for it.
 """
 
 from __future__ import annotations

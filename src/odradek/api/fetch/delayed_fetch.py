@@ -55,7 +55,7 @@ class DelayedFetch:
         return self._named if self._session is None else (self._session,)
 
     def look_again(self) -> bool:
-        """Read what changed while other requests ran; return whether the fetch can be answered now."""
+        """Read partitions changed while other requests ran; return whether the fetch can be answered now."""
         read, self._read = self._read, []
         for wanted, partition, data in read:
             has_changed = (

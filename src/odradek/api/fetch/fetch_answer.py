@@ -97,7 +97,7 @@ def is_final(data: PartitionData) -> bool:
 
 
 def respond(begun: FetchRound, read: Read) -> Parts[FetchResponse]:
-    """Make the response, without unchanged partitions of an incremental fetch; record what it contains."""
+    """Make the response, without unchanged partitions of an incremental fetch; note returned positions."""
     topics: dict[str | Uuid, FetchableTopicResponse] = {}
     for wanted, data in read:
         is_news = wanted.is_news(data.high_watermark, data.log_start_offset)

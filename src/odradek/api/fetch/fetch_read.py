@@ -86,7 +86,7 @@ class FetchRead:
 
     @property
     def is_enough(self) -> bool:
-        """Return whether the last read has min_bytes of records or an error, or nothing to wait for."""
+        """Return whether the last read found min_bytes or an error, or there is nothing to wait for."""
         if self._size >= self.min_bytes or self._has_final:
             return True
         return not (self._round.wanted or self._round.is_incremental)
@@ -176,7 +176,7 @@ class FetchRead:
         return True
 
     def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
-        """Do for a follower, after the read, what `_try_rest` does; a new log start is returned at once.
+        """Do the work of `_try_rest` for a follower, after the read; a new log start is returned at once.
 
         A new high watermark is returned with the next records, or when the wait ends. Otherwise the follower that
         advances it would send two requests for each record before the producer is answered (KAFKA-9952). Without a

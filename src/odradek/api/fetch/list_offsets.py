@@ -1,8 +1,8 @@
 """ListOffsets, versions 1 to 11.
 
-Returns the first offset at or after a timestamp, or the start or end of a partition. Only the leader answers, but a
-debugging consumer (replica id -2) may ask any replica. For a broker, which sends its replica id, the end is the log end
-offset.
+Returns the first offset at or after a timestamp, or the start or end of a partition. Only the leader answers, except to
+a debugging consumer (replica id -2), which may query any replica. For a broker, which sends its replica id, the end is
+the log end offset.
 
 Negative timestamps have special meanings:
 
@@ -15,6 +15,8 @@ Negative timestamps have special meanings:
 
 Odradek has no tiered storage, so -5 and -6 find nothing.
 
+Changes by version:
+
 - v2: isolation level. For read_committed, the end is the last stable offset, and a timestamp finds nothing beyond it.
 - v4: leader epochs.
 - v5: OFFSET_NOT_AVAILABLE until the followers of a new leader have fetched (KIP-207).
@@ -24,7 +26,7 @@ Odradek has no tiered storage, so -5 and -6 find nothing.
 Lookups that read the log do not block other requests. Later requests of the connection may run before a lookup ends,
 but are answered after it. Leadership is checked again when the lookup ends.
 
-Differences from Kafka:
+Differences from Apache Kafka:
 
 - -3 returns the largest timestamp of the readable records. Kafka finds nothing if a later record has a larger one.
 - A batch whose records decompress to more than 64 MiB returns INVALID_RECORD. So does a batch with a record larger than

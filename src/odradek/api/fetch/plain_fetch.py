@@ -1,12 +1,12 @@
 """Plain Fetch requests, which return most records: a template match, with records to send.
 
-The templates are in api/templates/fetch_template.py. Reading, handling and answering such a request costs half of what
-it costs in api/fetch/fetch.py. Three kinds of request are left to fetch.py, which has all the rules, before anything is
-done: requests that are not plain, find less than they ask for, or would get an error.
+The templates are in api/templates/fetch_template.py. Reading, handling and answering such a request costs half as much
+as in api/fetch/fetch.py. Three kinds of request are left to fetch.py, which has all the rules, before anything is done:
+requests that are not plain, find too few records, or would get an error.
 
-A request for a single partition, or without a session, that has to wait for one record waits here. If its answer is not
-plain by then, fetch.py makes it. A fetch in a session of several partitions is plain if it names all that are due in
-the session and all of them have records. If it is not plain, fetch.py handles it without parsing it.
+A request for a single partition, or without a session, that has to wait for one record waits here. If its answer is
+then no longer plain, fetch.py makes it. A fetch in a session of several partitions is plain if it names all that are
+due in the session and all of them have records. If it is not plain, fetch.py handles it without parsing it.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _read(  # noqa: PLR0917
 
 
 class _Waiting:
-    """A plain fetch of one partition, or without a session, that waits for one record and makes its answer.
+    """A plain fetch, of one partition or without a session, that waits for one record and then answers.
 
     It is answered with the rights that the request had on arrival.
     """
@@ -330,7 +330,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
 
 
 def _is_learnable(body: FetchRequest) -> bool:
-    """Return whether a consumer fetches some partitions without starting or ending a session."""
+    """Return whether this is a consumer's fetch that neither starts nor ends a session."""
     if body.isolation_level not in ISOLATION_LEVELS:
         return False
     if body.replica_id != _NO_REPLICA or body.replica_state.replica_id != _NO_REPLICA or body.forgotten_topics_data:

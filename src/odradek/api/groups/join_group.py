@@ -8,7 +8,7 @@ Adds a member to a group, or rejoins it, and waits for the other members.
 - v6: flexible.
 - v7: the protocol type and name may be null (KIP-559).
 - v8: the client gives a reason.
-- v9: the response can tell a rejoining leader to skip the assignment (KIP-814).
+- v9: the response can make a rejoining leader skip the assignment (KIP-814).
 
 Differences from Apache Kafka:
 

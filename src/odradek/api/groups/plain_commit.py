@@ -1,8 +1,8 @@
 """Plain OffsetCommit requests, the most frequent kind: a template match except for the offsets.
 
-The templates are in api/templates/commit_template.py. Reading, handling and answering such a request costs a third of
-what it costs in api/groups/offset_commit.py. A request that is not plain, or would get an error, is left to
-offset_commit.py before anything is done: that module has all the rules.
+The templates are in api/templates/commit_template.py. Reading, handling and answering such a request costs a third as
+much as in api/groups/offset_commit.py. A request that is not plain, or would get an error, is left to offset_commit.py
+before anything is done: that module has all the rules.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plain Produce requests, the most frequent kind: a template match and one valid batch per partition.
 
 The templates are in api/templates/produce_template.py. Reading, handling and answering a small batch here costs a third
-of what it costs in api/produce/produce.py. A request that is not plain, or fails, is left to produce.py before anything
-is done: that module has all the rules and every error. If the second of several batches is refused, the first may be
+as much as in api/produce/produce.py. A request that is not plain, or fails, is left to produce.py before anything is
+done: that module has all the rules and every error. If the second of several batches is refused, the first may be
 staged already; produce.py then makes the answer.
 """
 
@@ -101,7 +101,8 @@ def learn(
     if transactional_id is not None and (count > 1 or not may_write(peer.admission.rights, transactional_id)):
         return
     names = [appended.name for appended in done.appended]
-    if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # Those are checked each time.
+    # Writes to internal topics are checked each time.
+    if names and not any(name.topic in INTERNAL_TOPICS for name in names):
         peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
 
 

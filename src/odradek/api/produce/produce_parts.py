@@ -20,7 +20,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 
 TOPIC_IDS_SINCE = 13
 ADMIN_CLIENT = "__admin_client"  # A client of this name may write to internal topics; Kafka's own tools use it.
-_ATTRIBUTES_AT = 22  # Offset of the attributes' lower byte; no other check of the records precedes.
+_ATTRIBUTES_AT = 22  # Offset of the attributes' lower byte, read before any check of the records.
 
 
 def topic_name(call: Call, topic: TopicProduceData) -> TopicName:

@@ -51,7 +51,7 @@ def group(call: Call, group_id: str) -> int:
 
 
 def cluster(call: Call, asked: bool) -> int:
-    """Return the bits of the cluster, NOTHING to a client that may not describe it."""
+    """Return the bits of the cluster; NOTHING if the client may not describe it."""
     if not asked:
         return NOT_ASKED
     is_seen = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)

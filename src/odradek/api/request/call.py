@@ -136,7 +136,7 @@ class Call:
             raise Refused(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
     def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
-        """Return the address at which this client reaches a broker; None if its listener has none."""
+        """Return the address at which this client reaches a broker; None if it has none on this listener."""
         return self.peer.endpoint_of(broker, ours=broker.id == self.broker.id)
 
     def reachable_brokers(self) -> Iterator[tuple[BrokerInfo, Endpoint]]:

@@ -1,8 +1,7 @@
 """Gate in front of the handlers: authentication, authorization and quotas of each request.
 
 A conversation consults the gate about each request, before any handler and before the template fast paths. The gate
-returns rights, which say what the request may do with each topic, group and transactional id. The handlers check these
-rights.
+returns the request's rights to each topic, group and transactional id, and the handlers check these rights.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class Gate(Protocol):
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
         """Admit, throttle or refuse the request; `peer.principal` is the authenticated client.
 
-        The gate is consulted again about a request, with the same `sequence`, when the request resumes after a slice or
-        a wait, and when a large request has been received completely. A gate that counts requests must count by the
+        The gate is consulted again when the request resumes after a slice or a wait, and when a large request has been
+        received completely. The request then has the same `sequence`, so a gate that counts requests must count by the
         sequence. If nothing has changed, return the same object as for the connection's last request: its templates are
         then kept without a comparison.
         """

@@ -18,7 +18,7 @@ from odradek.core.kernel.promise import Promise
 
 T = TypeVar("T")
 
-# Apache Kafka closes the connection after controller.socket.timeout.ms, 30 s, and sends its request again.
+# Apache Kafka times out after controller.socket.timeout.ms, 30 s, and sends its request again.
 ANSWER_MS_MAX = 60_000
 
 

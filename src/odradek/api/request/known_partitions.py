@@ -87,7 +87,7 @@ class Partitions(Generic[P]):
 
 
 def _why_not(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
-    """Return NONE if the topic exists and the principal may read it.
+    """Return the error of a topic; NONE if it exists and the principal may read it.
 
     A principal without that right does not learn whether the topic exists.
     """

@@ -3,7 +3,7 @@
     │ group │ generation │ member │ topic │ partition │ offset │ leader epoch │ metadata │ ...
                                                        (differs, one for each partition)
 
-Requests are recognised in the same way as Fetch requests (api/templates/fetch_template.py).
+Requests are recognized in the same way as Fetch requests (api/templates/fetch_template.py).
 """
 
 from __future__ import annotations

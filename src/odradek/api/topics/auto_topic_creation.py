@@ -35,7 +35,7 @@ def to_message(change: CreateTopics) -> CreateTopicsRequest:
 
 
 def refusals(response: CreateTopicsResponse) -> Mapping[TopicName, Refused]:
-    """Return why topics were not created; an existing or slow one counts as created."""
+    """Return why topics were not created; an existing or slow topic is treated as created."""
     made = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
     return {
         TopicName(one.name): Refused(error_code(one.error_code), one.error_message or "")

@@ -75,7 +75,8 @@ def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compa
         return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
         partition = call.broker.replica(topic, index)
-        if partition.is_online and partition.leading is None:  # The response is about the leader's log.
+        # Followers compact on their own; the response is about the leader's log.
+        if partition.is_online and partition.leading is None:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except Refused as refused:
         return Refused(refused.code)

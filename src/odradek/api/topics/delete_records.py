@@ -11,7 +11,7 @@ The new log start offset is synced to disk before it takes effect and before the
 a minute, so deleted records reappear after kill -9. The next retention run deletes the segments below the log start
 offset.
 
-Difference from Kafka: the timeout is at least 5 s, because it also covers the disk.
+Difference from Apache Kafka: the timeout is at least 5 s, because it also covers the disk.
 """
 
 from __future__ import annotations

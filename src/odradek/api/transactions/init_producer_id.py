@@ -48,7 +48,10 @@ def refuse(call: Call, body: InitProducerIdRequest, code: ErrorCode) -> InitProd
 
 
 def _check_allowed(call: Call, body: InitProducerIdRequest) -> None:
-    """Raise Refused. A right to write to any topic includes writing with a producer id (KIP-679)."""
+    """Raise Refused unless the client may get a producer id.
+
+    The right to write to any topic includes this right (KIP-679).
+    """
     if body.transactional_id is not None:
         call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         if body.enable2_pc:
