@@ -1,6 +1,6 @@
 """DescribeProducers, version 0.
 
-Returns the active producers of partitions, as their leader knows them (KIP-664).
+Returns the active producers of partitions, as this broker's replicas know them (KIP-664).
 """
 
 from __future__ import annotations
