@@ -1,1 +1,1 @@
-"""One file per API: the only place that knows both the wire and the core."""
+"""Handlers of the protocol's APIs, one file each; only this package knows both the wire and the core."""

@@ -1,4 +1,4 @@
-"""`python -m odradek.api` prints docs/PROTOCOL.md: what is answered, from the table that answers it."""
+"""Generator of docs/PROTOCOL.md from the API table: `python -m odradek.api > docs/PROTOCOL.md`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,25 @@ from odradek.api.table import BY_KEY, IN_CLUSTER, Api
 INTRODUCTION = """\
 # Protocol
 
-What the broker answers. This page is printed by `python -m odradek.api` from the table that dispatches requests; the
-notes are those at the head of each API's file. Where answers differ from those of Apache Kafka, DIFFERENCES.md says how
-and why.
+This page lists the APIs that the broker supports, their versions, and notes on each API. It is for authors of clients,
+and for users who check whether a client works with Odradek. Clients learn the versions from ApiVersions. *Advertised
+from* in the table is the first version that ApiVersions reports, if it differs from the first supported one.
+
+A note names a version where that version changes the API. *Flexible* versions have compact and tagged fields (KIP-482).
+Where responses differ from those of Apache Kafka, DIFFERENCES.md describes the difference and the reason.
+
+This page is generated: `python -m odradek.api` prints it from the table that dispatches requests and from the notes
+in the source of each API.
+
+## APIs for clients
 
 """
 
 BETWEEN_BROKERS = """
-Brokers of a cluster (CLUSTER.md) answer each other, and brokers of Apache Kafka, these too.
+## APIs between brokers
+
+The brokers of a cluster (CLUSTER.md) also send these requests to each other. They accept them from brokers of Apache
+Kafka, too.
 
 """
 
@@ -48,7 +59,7 @@ def _versions(api: Api) -> str:
 
 
 def _notes(api: Api) -> str:
-    text = ast.get_docstring(ast.parse(source_of(api).read_text()))  # A compiled module has none.
+    text = ast.get_docstring(ast.parse(source_of(api).read_text()))  # A compiled module has no docstring.
     assert text is not None
     return text
 

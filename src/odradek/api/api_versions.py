@@ -1,9 +1,14 @@
 """ApiVersions, versions 0 to 5.
 
-The first request of nearly every client.  v3: flexible request and answer, but the answer keeps the old header, since
-the client can't know yet what we speak (KIP-511).  A version that is not known here is answered as v0 with
-UNSUPPORTED_VERSION and the versions of this API, so that the client can come again with one of them.  v5: the
-client says which cluster and broker it believes to talk to (KIP-1242).
+Returns the APIs and versions that this broker supports, and its features. Nearly every client sends it first. A request
+in an unsupported version is answered as version 0, with UNSUPPORTED_VERSION and the supported versions of ApiVersions,
+so that the client can retry.
+
+- v3: the request and response bodies are flexible. The response keeps the old header, because the client does not yet
+  know which versions the broker supports (KIP-511).
+- v4: a feature may have 0 as its lowest level (KIP-1022).
+- v5: the client names the cluster and the broker that it expects (KIP-1242). If they do not match this broker, the
+  error is REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from odradek.wire.schema.api_keys import ApiKey
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_NAMED_SINCE = 3
-FROM_ZERO_SINCE = 4  # Before, a feature could not be told whose first level is 0 (KIP-1022).
+FROM_ZERO_SINCE = 4  # Earlier versions cannot express a feature whose lowest level is 0 (KIP-1022).
 CLUSTER_NAMED_SINCE = 5
 NO_FEATURES_EPOCH = -1
 
@@ -38,7 +43,7 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
     if code:
         return ApiVersionsResponse(error_code=code, api_keys=[])
     protocol = call.broker.protocol
-    # What clients go by: from level 2 of transaction.version on, each transaction has an epoch of its own (KIP-890).
+    # Clients rely on this: from transaction.version 2, each transaction has an epoch of its own (KIP-890).
     features = protocol.features
     supported = features if call.version >= FROM_ZERO_SINCE else {}
     return ApiVersionsResponse(
@@ -60,13 +65,16 @@ def refuse(call: Call, body: ApiVersionsRequest, code: ErrorCode) -> ApiVersions
 
 
 def unknown_version() -> ApiVersionsResponse:
-    """The answer to a version we do not know, to be encoded as version 0."""
+    """Return the response to an unsupported version, to be encoded as version 0."""
     known = BY_KEY[ApiKey.API_VERSIONS].advertisement
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
 def _check_meant(call: Call, body: ApiVersionsRequest) -> ErrorCode:
-    """Return what is wrong with the cluster and broker that the client names: both or neither, and these."""
+    """Return the error for the cluster and broker that the client names, NONE if they are right.
+
+    The client names both or neither, and they must be this cluster and this broker.
+    """
     if body.cluster_id is None and body.node_id == -1:
         return ErrorCode.NONE
     if body.cluster_id is None or body.node_id == -1:

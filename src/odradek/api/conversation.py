@@ -1,18 +1,20 @@
-"""One connection's requests, from received bytes to answers in order: what h11 is for bytes, for requests.  No I/O.
+"""Requests of one connection, from received bytes to answers in order, without I/O.
+
+Its design is that of h11, with requests in place of bytes.
 
     bytes  ──> receive ──> step ──> gate ──> dispatch ──┬─ Encoded ──────────────> data_to_send
                              ^                          ├─ Staged ──> commit ─────>
                              │                          ├─ Parked ──> purgatory ──>  (the next request is handled)
                              └──── under way <──────────┴─ Steps                     (the next request waits)
 
-`step` does one request, a run of produces, or one slice of a long request, and says whether more can be done at once;
-when a turn is over is for the caller to say, who then calls `commit`.  A request in steps is the one state in which a
-request waits before it is staged: for its next slice, for a thread, for an event.  What follows on the connection waits
-behind it, other connections pass.
+`step` handles one request, a run of produces or one slice of a long request, and returns whether more can be done at
+once. The caller decides when a turn ends, and then calls `commit`. A request in steps is the only state in which a
+request waits before it is staged: for its next slice, for a thread, or for an event. Later requests of the same
+connection wait behind it; other connections do not.
 
-The gate is asked about each request, before its handler and before the fast paths, and again when a request in steps
-goes on, or all of a large one is there.  A request that it throttles is served, its answer says so, and the connection
-is muted from then on (KIP-219): until `mute_until` nothing is handled.
+The gate checks each request before its handler and before the fast paths. It checks again when a request in steps
+resumes, and when a large request has been received completely. A throttled request is served, and its answer carries
+the throttle time. The connection is muted from then on (KIP-219): nothing is handled before `mute_until`.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ from odradek.wire.schema.primitives import IN_MEMORY, Buffer, Chunk
 log = logging.getLogger(__name__)
 
 NOBODY = Connection(buffer_bytes=0)
-QUICK_PER_STEP = 64  # A millisecond or two.
+QUICK_PER_STEP = 64  # One or two milliseconds.
 
 Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
 
 
 class Host(Protocol):
-    """Gives the conversations of one broker what they share."""
+    """The objects that the conversations of one broker share."""
 
     @property
     def broker(self) -> Broker: ...
@@ -59,33 +61,36 @@ class Host(Protocol):
 
     @property
     def dispatch(self) -> Dispatch:
-        """The function that handles a request, or a wrapper of it: a request log, a fault that a test injects."""
+        """Return the function that handles a request; a request log or a test may wrap it."""
 
     def wants_each(self, api_key: int) -> bool:
-        """True if `dispatch` must see every request of the API, the large ones too."""
+        """Return whether `dispatch` must see every request of the API, including large ones."""
 
     def answered(self, request: Request, began: float) -> None:
-        """Counts a request that was answered; `began` is the time that `step` was given when it came."""
+        """Count an answered request; `began` is the time that `step` was given when the request arrived."""
 
 
 class Ending:
-    """Says why a conversation is over.  Answers that are ready are sent first, unless a bug of ours has broken it."""
+    """The reason why a conversation is over.
+
+    Answers that are ready are sent first, unless a bug of ours has broken the conversation.
+    """
 
     def __init__(self, reason: Exception, request: Request | None = None, *, is_broken: bool = False) -> None:
-        # The reason is kept, and its traceback would keep the frames that hold all that was read.
+        # The reason is kept, and its traceback would keep the frames that hold all the data read.
         self.reason = reason.with_traceback(None)
         self.request = request
         self.is_broken = is_broken
 
 
-# A request in steps, with its steps and the time it came; a parked request, with the time it came and the milliseconds
-# for which its answer mutes the connection.
+# _UnderWay: a request in steps, its steps and its arrival time. _Waiting: a parked request, its arrival time and the
+# milliseconds for which its answer mutes the connection.
 _UnderWay: TypeAlias = tuple[Request, Steps, float]
 _Waiting: TypeAlias = tuple[Request, float, int]
 
 
 class Conversation:
-    """The requests of one connection; `ready` is called when answers or more work appear outside of `step`."""
+    """The requests of one connection; `ready` is called when answers or work appear outside of `step`."""
 
     def __init__(self, host: Host, peer: Peer, wire: Connection, ready: Callable[[], None]) -> None:
         self._host = host
@@ -94,23 +99,23 @@ class Conversation:
         self.wire = wire
         self.ending: Ending | None = None
         self.mute_until = 0  # On the steady clock.
-        self._is_throttled = False  # A throttled request waits for its answer; the requests after it wait, too.
-        self._is_held_up = False  # A request is in steps, throttled or muted: the requests after it may have to wait.
-        self._held_bytes = 0  # Bytes of answers in memory that were made and not yet taken by `data_to_send`.
+        self._is_throttled = False  # A throttled request waits for its answer, and later requests wait, too.
+        self._is_held_up = False  # A request is in steps, throttled or muted: later requests may have to wait.
+        self._held_bytes = 0  # Bytes of answers in memory that `data_to_send` has not taken yet.
         self._unhandled: deque[Request] = deque()
         self._staged: list[tuple[Request, Staged]] = []
         self._parked: dict[Parked[Encoded], _Waiting] = {}
         self._under_way: _UnderWay | None = None
-        self._waits_for: Wait = PAUSE  # What the request in steps waits for.
-        self._came: tuple[object, Exception | None] = (None, None)  # What that came to: a value, or an error.
-        self._tried_large = -1  # The sequence number of the request that was last tried as a large produce.
+        self._waits_for: Wait = PAUSE  # The event or work that the request in steps waits for.
+        self._came: tuple[object, Exception | None] = (None, None)  # The result of that wait: a value, or an error.
+        self._tried_large = -1  # Sequence number of the request that was last tried as a large produce.
 
-    # Bytes in.
+    # Receiving.
 
     def received(self, nbytes: int) -> int:
-        """Takes `nbytes` that were put into the wire's buffer; returns how many requests they completed.
+        """Accept `nbytes` that were put into the wire's buffer; return how many requests they completed.
 
-        Raises Malformed.
+        Raise Malformed.
         """
         assert not self.has_unhandled, "their bodies lie where these bytes have gone"
         requests = self.wire.buffer_updated(nbytes)
@@ -118,7 +123,7 @@ class Conversation:
         return len(requests)
 
     def receive_data(self, data: Buffer) -> None:
-        """Takes bytes that are not in the wire's buffer.  Raises Malformed."""
+        """Accept bytes that are not in the wire's buffer. Raise Malformed."""
         assert not self.has_unhandled, "their bodies lie where these bytes would go"
         self._unhandled.extend(self.wire.receive_data(data))
 
@@ -126,50 +131,50 @@ class Conversation:
 
     @property
     def has_unhandled(self) -> bool:
-        """True while received requests wait: the receive buffer must be left alone."""
+        """Return whether received requests wait, so that the receive buffer must not change."""
         return bool(self._unhandled) or self._under_way is not None
 
     @property
     def staged(self) -> int:
-        """The number of requests that are staged; `commit` writes and answers them."""
+        """Return the number of staged requests; `commit` writes and answers them."""
         return len(self._staged)
 
     @property
     def is_waiting(self) -> bool:
-        """True while the peer waits for answers that only an event or a deadline brings."""
+        """Return whether the peer waits for answers that only an event or a deadline brings."""
         return bool(self._parked) or self._waits_for is not PAUSE
 
     @property
     def parked(self) -> Collection[Parked[Encoded]]:
-        """The requests that wait for an event or a deadline, the oldest first."""
+        """Return the requests that wait for an event or a deadline, oldest first."""
         return self._parked.keys()
 
     @property
     def waits_for(self) -> Wait:
-        """What the long request under way waits for, if it waits for more than its next turn."""
+        """Return the wait of the long request under way; PAUSE if it waits only for its next turn."""
         return self._waits_for
 
     def can_go_on(self, now: Moment) -> bool:
-        """True if `step` would find something to do."""
+        """Return whether `step` would find work."""
         if not self._unhandled and self._under_way is None:
             return False
         return self._waits_for is PAUSE and not self._is_throttled and now.steady >= self.mute_until
 
     @property
     def is_in_steps(self) -> bool:
-        """True while a long request is under way."""
+        """Return whether a long request is under way."""
         return self._under_way is not None
 
     def is_too_far_ahead(self, requests_max: int, bytes_max: int) -> bool:
-        """True if the peer has more requests without an answer, or bytes of answers not taken, than it may have."""
+        """Return whether the peer exceeds its limit of unanswered requests or of answer bytes not taken."""
         return self._held_bytes > bytes_max or self.wire.in_flight - len(self._unhandled) > requests_max
 
     # Work.
 
     def step(self, now: Moment, began: float) -> bool:
-        """Does a request, a run of produces, or a slice of a long request.  True if more can be done at once.
+        """Handle a request, a run of produces or one slice; return whether more can be done at once.
 
-        `began` says when, on whatever clock `Host.answered` compares it with.
+        `began` is the start time, on the clock that `Host.answered` compares it with.
         """
         if self._is_held_up and not self._go_on(now):
             return self.can_go_on(now)
@@ -187,7 +192,7 @@ class Conversation:
                 self._end(reason, request)
                 return False
             if isinstance(outcome, Staged):
-                staged.append((request, outcome))  # Written with what else comes in this turn.
+                staged.append((request, outcome))  # Written together with the other batches of this turn.
                 if admission.throttle_ms:
                     self.commit(now, began)
                 elif outcome.is_quick and len(staged) % QUICK_PER_STEP:
@@ -201,7 +206,7 @@ class Conversation:
         return self.can_go_on(now) if self._is_held_up else bool(unhandled)
 
     def _go_on(self, now: Moment) -> bool:
-        """Resumes a request in steps or ends a mute that is over; True if the next requests can be handled."""
+        """Resume a request in steps or end an expired mute; return whether the next requests can be handled."""
         if not self.can_go_on(now):
             return False
         self.mute_until = 0
@@ -212,7 +217,7 @@ class Conversation:
         return True
 
     def commit(self, now: Moment, began: float) -> None:
-        """Has the broker write what was staged, then answers the staged requests."""
+        """Let the broker write the staged batches, then answer their requests."""
         if not self._staged:
             return
         staged, self._staged = self._staged, []
@@ -230,7 +235,7 @@ class Conversation:
             except Exception as error:
                 self._break(error, request)
                 return
-            if isinstance(outcome, list) and not throttle_ms:  # As _handled does, without the detour.
+            if isinstance(outcome, list) and not throttle_ms:  # As in _handled, without the extra call.
                 self._held_bytes += in_memory(outcome)
                 wire.answer(request, outcome)
                 answered(request, began)
@@ -262,7 +267,7 @@ class Conversation:
 
     def _resume(self, under_way: _UnderWay, now: Moment) -> None:
         (value, error), self._came = self._came, (None, None)
-        self._admit(under_way[0], now)  # Time has passed: the gate is asked again.
+        self._admit(under_way[0], now)  # Time has passed, so the gate checks again.
         self._advance(under_way, Resumed(now, value, error), now)
 
     def _admit(self, request: Request, now: Moment) -> Admission:
@@ -317,7 +322,10 @@ class Conversation:
     # Events.
 
     def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
-        """Answers a parked request whose event has happened or whose time is over; called by the purgatory's owner."""
+        """Answer a parked request that is completed or expired, or resume the request in steps.
+
+        The purgatory's owner calls this.
+        """
         if parked is self._waits_for:
             self._waits_for, self._came = PAUSE, (parked.then(), None)
             return
@@ -338,7 +346,7 @@ class Conversation:
         self._answer(waiting, answer, now)
 
     def _answer_beside(self, parked: Parked[Encoded]) -> None:
-        """Has a thread make the answer; the parked request is then completed once more, with that answer."""
+        """Make the answer in a thread; the parked request is then completed again, with that answer."""
         broker = self._host.broker
         work = Work(parked.then)
         work.then = partial(broker.lot.complete, parked)
@@ -346,19 +354,19 @@ class Conversation:
         broker.works.append(work)
 
     def send(self) -> None:
-        """Called when all parked requests that something has completed are answered."""
+        """Announce the answers; called after all completed parked requests are answered."""
         self._ready()
 
     def data_to_send(self) -> list[Chunk]:
-        """Returns the answers whose turn has come, each once."""
+        """Return the answers whose turn has come, each once."""
         chunks = self.wire.data_to_send()
         if chunks:
-            # Only answers that wait for an earlier one stay.
+            # Only answers that wait for an earlier one remain.
             self._held_bytes = self._held_bytes - in_memory(chunks) if self._parked or self._under_way else 0
         return chunks
 
     def stop(self) -> None:
-        """Handles nothing more, not even what was received; what waits for an event is still answered."""
+        """Stop handling requests, even received ones; requests that wait for an event are still answered."""
         self._unhandled.clear()
         if self._under_way is not None:
             self._under_way[1].close()
@@ -370,7 +378,7 @@ class Conversation:
         self._waits_for = PAUSE
 
     def leave(self) -> list[Chunk]:
-        """Forgets all waiting requests, as nobody is answered any more; returns the answers that are ready."""
+        """Drop all waiting requests, because nobody receives their answers; return the answers that are ready."""
         self.stop()
         for parked in self._parked:
             self._host.broker.lot.forget(parked)
@@ -381,7 +389,7 @@ class Conversation:
         return wire.data_to_send()
 
     def break_off(self) -> None:
-        """Ends the conversation at once; answers that are ready are not sent."""
+        """End the conversation at once; answers that are ready are not sent."""
         self.ending = Ending(ConnectionAbortedError("broken off"), is_broken=True)
         self._ready()
 
@@ -390,9 +398,9 @@ class Conversation:
         self.ending = Ending(reason, request)
 
     def _break(self, error: Exception, request: Request) -> None:
-        """Ends the conversation after a bug of ours hit a request that had waited.
+        """End the conversation after a bug of ours hit a request that had waited.
 
-        There is nothing to answer that request with, and later answers would wait for it.
+        No answer exists for that request, and later answers would wait for it.
         """
         peer = self.peer
         fields = log_fields.of_request(peer, request)
@@ -400,12 +408,12 @@ class Conversation:
         self._unhandled.clear()
         self.ending = Ending(error, request, is_broken=True)
 
-    # Large produce requests, whose rest is received past the wire (large_produce.py).
+    # Large produce requests, whose rest bypasses the wire (api/produce/large_produce.py).
 
     def begin_large(self, now: Moment) -> LargeProduce | None:
-        """Begins a large produce whose front has been received; its rest then goes straight to the log.
+        """Start a large produce whose front has been received; its rest then goes straight to the log.
 
-        Returns None if the request has to be received as a whole.  Each request is tried once.
+        Return None if the request has to be received as a whole. Each request is tried once.
         """
         if self.has_unhandled or self._is_throttled or now.steady < self.mute_until:
             return None
@@ -421,9 +429,9 @@ class Conversation:
         return large_produce.begin(self._host.broker, self.peer, request, body_bytes, now)
 
     def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> Staged | None:
-        """Stages a large produce of which all was received.
+        """Stage a large produce that has been received completely.
 
-        Returns None if it has to be handled as one that was received here: the caller then gives it to `hand_back`.
+        Return None if it must be handled like an ordinary request: the caller then passes it to `hand_back`.
         """
         version = self.peer.admission.version
         admission = self._admit(large.request, now)
@@ -436,12 +444,15 @@ class Conversation:
         self.commit(now, began)
 
     def hand_back(self, parts: Sequence[Buffer], size: int) -> None:
-        """Receives a request of `size` bytes, which was begun as a large produce, here after all.  Raises Malformed."""
+        """Receive a request of `size` bytes here that was started as a large produce.
+
+        Raise Malformed.
+        """
         self._unhandled.extend(self.wire.hand_back(parts, size))
 
 
 def _made(work: Work) -> Encoded:
-    """Returns the work's result, or raises its error; the work keeps neither."""
+    """Return the work's result, or raise its error; the work keeps neither."""
     value, error = work.value, work.error
     work.value = work.error = None
     if error is not None:
@@ -450,11 +461,11 @@ def _made(work: Work) -> Encoded:
 
 
 def _nobody() -> None:
-    """Does nothing: the connection has left."""
+    """Do nothing: the connection has left."""
 
 
 def in_memory(chunks: list[Chunk]) -> int:
-    """Returns how many bytes of the answers are in memory; slices of files do not count."""
+    """Return how many bytes of the answers are in memory; file slices are not counted."""
     size = 0
     for chunk in chunks:
         if isinstance(chunk, IN_MEMORY):

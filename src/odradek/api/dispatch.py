@@ -1,11 +1,11 @@
-"""From a request to its handler: is it let in, is the API known, the version in range, the body whole.
+"""Dispatch of a request to its handler: check the gate's answer, the API, the version and the body.
 
-The kinds of failure part here.  A Refused becomes the API's answer with that error code.  Malformed bytes and
-unknown APIs close the connection, as there is no answer to them.  Anything else that escapes a handler is a bug of
-ours: it is logged with its request, answered UNKNOWN_SERVER_ERROR, and the other connections live on.
+There are three kinds of failure. A Refused becomes the API's response with that error code. Malformed bytes and unknown
+APIs close the connection, because no response exists for them. Any other exception from a handler is a bug of ours: it
+is logged with its request and answered UNKNOWN_SERVER_ERROR, and other connections are not affected.
 
-What is large is not done at once: a body of very many elements is read by a thread, a handler that is a generator goes
-on in slices, and an answer that took slices is encoded by a thread, too.  Order and errors are those of any request.
+Large requests do not block the loop. A thread parses a body of very many elements, a handler that is a generator runs
+in slices, and a thread encodes an answer that took slices. Order and errors are the same as for small requests.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from odradek.wire.schema.malformed import Malformed, TooManyElements
 
 log = logging.getLogger(__name__)
 
-_PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
-# Handlers of requests that match a template; they return None for any other.
+_PRODUCE = int(ApiKey.PRODUCE)  # Looking up an enum member costs ten times as much.
+# Handlers of requests that match a template; they return None for all other requests.
 _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Outcome]] = {
     _PRODUCE: plain_produce.stage,
     int(ApiKey.FETCH): plain_fetch.answer,
@@ -66,7 +66,7 @@ _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Outcome]] = {
 
 
 class StagedProduce(Staged):
-    """A produce request whose batches are staged; `finish` answers it after the broker's commit."""
+    """A Produce request whose batches are staged; `finish` answers it after the broker's commit."""
 
     def __init__(self, request: Request, staged: produce.PendingProduce, throttle_ms: int) -> None:
         self._request = request
@@ -78,12 +78,12 @@ class StagedProduce(Staged):
 
 
 def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
-    """Returns the encoded answer (None if the request has none), or the request parked, staged or in steps.
+    """Return the encoded answer (None if there is none), or the request parked, staged or in steps.
 
-    `peer.admission` is the gate's answer about the request.  Raises Malformed, which closes the connection.
+    `peer.admission` is the gate's answer about the request. Raise Malformed, which closes the connection.
     """
     if request.api_key != _PRODUCE:
-        broker.commit(now)  # Whoever asks sees what was produced before.
+        broker.commit(now)  # Every other request sees all batches produced before it.
     if peer.admission.is_plain:
         take_plain = _PLAIN.get(request.api_key)
         if take_plain is not None:
@@ -97,7 +97,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     request.body = NO_BODY
     call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
     try:
-        # Bytes after the body are left alone, as Kafka does.
+        # Bytes after the body are ignored, as in Kafka.
         body: object = decode_small(api.request, request.api_version, received, REQUEST_ELEMENTS_INLINE_MAX)
     except TooManyElements:
         return _read_beside(_Asked(api, call, request, received))
@@ -111,9 +111,9 @@ def _apis(broker: Broker) -> dict[int, Api]:
 
 
 def _read_beside(asked: _Asked) -> Steps:
-    """Has a thread read a large body, then handles it; only a few large requests have their turn at a time.
+    """Parse a large body in a thread, then handle it; only a few large requests run at a time.
 
-    Raises Malformed.
+    Raise Malformed.
     """
     call, request = asked.call, asked.request
     turn = call.broker.large_requests.ask(request.size, call.now)
@@ -134,14 +134,14 @@ def _read_beside(asked: _Asked) -> Steps:
         body = resumed.value
         del resumed, work
         outcome = asked.handle(body, is_large=True)
-        del body  # A thread is to hold the last reference: see _finish.
+        del body  # A thread should drop the last reference: see _finish.
         return (yield from _in_turn(outcome, turn)) if isinstance(outcome, Generator) else outcome
     finally:
         turn.end()
 
 
 def _in_turn(steps: Steps, turn: Turn) -> Steps:
-    """Goes through the rest of a large request's steps and tells its turn what each waits for."""
+    """Run the remaining steps of a large request and report each wait to its turn."""
     try:
         wait = next(steps)
         while True:
@@ -180,12 +180,12 @@ class _Asked:
                     return self._in_slices([body], answer, wait, is_large=is_large)
             return self._outcome(body, answer)
         except Exception as error:
-            if is_large:  # The refusal of a large request is large.
+            if is_large:  # The refusal of a large request is large, too.
                 return self._finish([body, error])
             return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
     def _in_slices(self, kept: list[object], slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
-        """Goes through the rest of a handler that has done its first slice; `kept` holds the body."""
+        """Run the remaining slices of a handler whose first slice is done; `kept` holds the body."""
         call = self.call
         answer: object
         try:
@@ -217,10 +217,10 @@ class _Asked:
         return (yield from self._finish(kept))
 
     def _finish(self, kept: list[object]) -> Steps:
-        """Has a thread encode a long answer.
+        """Encode a long answer in a thread.
 
-        `kept` ends with the body and the answer, or an error.  The thread holds the last references: to free a hundred
-        thousand elements takes as long as some slices.
+        `kept` ends with the body and the answer, or an error. The thread drops the last references, because freeing a
+        hundred thousand elements takes as long as several slices.
         """
         resumed = yield Work(partial(self._encoded, kept, self.call.admission.throttle_ms))
         if resumed.error is not None:
@@ -238,7 +238,7 @@ class _Asked:
         return encoded(self.request, self._refusal(body, answer), throttle_ms)
 
     def _outcome(self, body: object, answer: object) -> Done:
-        """Turns the handler's answer into the request's outcome, and learns a template from the request."""
+        """Convert the handler's answer into the request's outcome, and learn a template from the request."""
         call, request, received = self.call, self.request, self.received
         if isinstance(answer, produce.PendingProduce):
             assert isinstance(body, ProduceRequest)
@@ -252,11 +252,11 @@ class _Asked:
         return outcome
 
     def _refusal(self, body: object, error: Exception) -> object | None:
-        """Returns the API's answer to an error of its handler; raises the error again if no answer can tell it."""
+        """Return the API's answer to a handler's error; raise the error again if no answer can carry it."""
         api, call, request = self.api, self.call, self.request
         if isinstance(error, Refused):
             answer = api.refuse(call, body, error.code)
-            if answer is None:  # A produce with acks=0: when it is closed, its client looks for the leader.
+            if answer is None:  # Produce with acks=0: closing the connection makes its client look for the leader.
                 raise ConnectionAbortedError(f"{api.key.title} is refused, and there is no answer to say so: {error}")
             return answer
         if isinstance(error, AssertionError | ConnectionAbortedError):
@@ -276,14 +276,14 @@ class _Asked:
 
 def _unsupported(request: Request, api: Api | None) -> Encoded:
     if request.api_key != ApiKey.API_VERSIONS:
-        # As Kafka does: some clients know by an error code what is missing, but no answer suits all of them.
+        # As in Kafka. Some clients detect a missing API by an error code, but no single response suits all of them.
         raise explain_request(request, request.body, Malformed(_why_not(request, api)))
     asked_again = Request(request.api_key, 0, request.correlation_id, request.client_id, NO_BODY, 0, request.sequence)
     return encode_response(asked_again, api_versions.unknown_version())
 
 
 def _why_not(request: Request, api: Api | None) -> str:
-    """Says what is not answered; only the log tells it, as the client sees a closed connection."""
+    """Return the text for the log; the client sees only a closed connection."""
     asked = f"client {request.client_id!r} asks for "
     if api is not None:
         first, last = api.versions.start, api.versions.stop - 1

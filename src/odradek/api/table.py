@@ -1,7 +1,7 @@
-"""Every API that this broker answers, in the versions it answers.  Dispatch and ApiVersions both come from here.
+"""All APIs and versions that this broker supports; dispatch and ApiVersions both use this table.
 
-Each row names the module of its handler; the messages are in wire/messages, in the module of the API's name.  Both are
-imported when first needed, so that a broker starts before the code for every API is loaded.
+Each row names the module of its handler. The messages are in wire/messages, in the module with the API's name. Both are
+imported when first needed, so that a broker starts before the code of every API is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.api_versions import ApiVersion
 from odradek.wire.schema.api_keys import OWN_KEYS_FROM, ApiKey
 
-# The one place where bodies of all kinds meet: each handler is typed for its own message.
+# Bodies of all kinds meet only here: each handler is typed for its own message.
 Handler = Callable[[Call, Any], object | Parked[object] | None]
 Refuser = Callable[[Call, Any, ErrorCode], object | None]
 
@@ -26,7 +26,7 @@ Refuser = Callable[[Call, Any, ErrorCode], object | None]
 class Api:
     """One API and the module that handles it.
 
-    `versions` are answered; `advertised_from` is what ApiVersions reports instead of the first of them.
+    `versions` are supported; ApiVersions reports `advertised_from` in place of the first of them.
     """
 
     def __init__(self, key: ApiKey, module: str, first: int, last: int, advertised_from: int | None = None) -> None:
@@ -49,20 +49,20 @@ class Api:
         return cast(Refuser, import_module(self.module).refuse)
 
     def up_to(self, last: int) -> Api:
-        """Returns the API in the versions up to `last`."""
+        """Return the API with its versions limited to `last`."""
         return Api(self.key, self.module, self.versions.start, last, self.advertised_from)
 
     def load(self) -> None:
-        """Loads the API's code now: its first request does not wait for that, nor fail for want of a descriptor.
+        """Load the API's code now, so that its first request neither waits for it nor runs out of descriptors.
 
-        A module with more to load has a function `load` of its own.
+        A module with more to load defines a function `load`.
         """
         _ = self.request, self.handle, self.refuse
         getattr(import_module(self.module), "load", _nothing)()
 
     @property
     def is_own(self) -> bool:
-        """True for an API that Kafka does not have: ApiVersions does not tell of it."""
+        """Return whether Kafka does not have this API; ApiVersions omits such an API."""
         return self.key >= OWN_KEYS_FROM
 
     @property
@@ -72,12 +72,12 @@ class Api:
 
 
 def _nothing() -> None:
-    """Does nothing: the module has no `load` of its own."""
+    """Do nothing: the module has no `load` function."""
 
 
 _APIS = (
-    # librdkafka before 2.11 takes a broker without Produce v0 for one without compression, so Kafka 4 and we say 0
-    # (KAFKA-18659).  What comes in v0 to v2 is not answered yet.
+    # librdkafka before 2.11 assumes that a broker without Produce v0 has no compression, so Kafka 4 and this broker
+    # advertise 0 (KAFKA-18659). Versions 0 to 2 are not supported yet.
     Api(ApiKey.PRODUCE, "odradek.api.produce.produce", 3, 13, advertised_from=0),
     Api(ApiKey.FETCH, "odradek.api.fetch.fetch", 4, 18),
     Api(ApiKey.LIST_OFFSETS, "odradek.api.fetch.list_offsets", 1, 11),
@@ -115,7 +115,7 @@ _APIS = (
     Api(ApiKey.OFFSET_COMMIT, "odradek.api.groups.offset_commit", 2, 10),
     Api(ApiKey.OFFSET_FETCH, "odradek.api.groups.offset_fetch", 1, 10),
     Api(ApiKey.OFFSET_DELETE, "odradek.api.groups.offset_delete", 0, 0),
-    # Kafka 4 says 2, and so do we; older brokers ask in versions 0 and 1 without having been told.
+    # Kafka 4 advertises 2, and so does this broker. Older brokers send versions 0 and 1 without checking ApiVersions.
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "odradek.api.fetch.offset_for_leader_epoch", 0, 4, advertised_from=2),
     Api(ApiKey.LIST_GROUPS, "odradek.api.groups.list_groups", 0, 5),
     Api(ApiKey.DELETE_GROUPS, "odradek.api.groups.delete_groups", 0, 3),
@@ -123,7 +123,7 @@ _APIS = (
     Api(ApiKey.COMPACT_PARTITIONS, "odradek.api.topics.compact_partitions", 0, 0),
 )
 
-# What brokers of a cluster ask each other; a broker that is alone has none of them.
+# Requests between the brokers of a cluster; a single broker does not support them.
 _INTER_BROKER = (
     Api(ApiKey.LEADER_AND_ISR, "odradek.api.cluster.leader_and_isr", 0, 7),
     Api(ApiKey.STOP_REPLICA, "odradek.api.cluster.stop_replica", 0, 4),
@@ -131,7 +131,7 @@ _INTER_BROKER = (
     Api(ApiKey.CONTROLLED_SHUTDOWN, "odradek.api.cluster.controlled_shutdown", 0, 3),
     Api(ApiKey.ALTER_PARTITION, "odradek.api.cluster.alter_partition", 0, 3),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, "odradek.api.transactions.allocate_producer_ids", 0, 0),
-    # Version 0 is that of brokers whose inter.broker.protocol.version is below 2.8.
+    # Brokers with inter.broker.protocol.version below 2.8 send version 0.
     Api(ApiKey.WRITE_TXN_MARKERS, "odradek.api.transactions.write_txn_markers", 0, 2),
 )
 
@@ -143,8 +143,8 @@ def _by_key(apis: Iterable[Api]) -> dict[int, Api]:
 BY_KEY = _by_key(_APIS)
 IN_CLUSTER = _by_key((*_APIS, *_INTER_BROKER))
 
-# The last versions for clients of a cluster where transactions have no epochs of their own (KIP-890): with later ones
-# partitions join a transaction unasked, or a transaction is prepared elsewhere (KIP-939).
+# Last versions for clients of a cluster whose transactions have no epochs of their own (KIP-890). In later versions,
+# partitions join a transaction implicitly, or a transaction is prepared elsewhere (KIP-939).
 _LAST_WITHOUT_EPOCHS = {
     ApiKey.PRODUCE: 11,
     ApiKey.TXN_OFFSET_COMMIT: 4,
@@ -156,7 +156,7 @@ _OF_CONSUMER_GROUPS = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DE
 
 
 class Table:
-    """The APIs that a broker answers, and what ApiVersions says of them."""
+    """The APIs that a broker supports, and the versions that ApiVersions reports for them."""
 
     def __init__(self, apis: dict[int, Api]) -> None:
         self.by_key = apis
@@ -164,7 +164,7 @@ class Table:
 
 
 def table_of(protocol: InterBrokerProtocol, *, in_cluster: bool) -> Table:
-    """Returns what is answered by a broker that is alone, or in a cluster, where these features are finalized."""
+    """Return the APIs of a single broker or of a broker in a cluster, given the finalized features."""
     return _table(in_cluster, protocol.transaction_version >= _EPOCHS_SINCE, protocol.group_version > 0)
 
 

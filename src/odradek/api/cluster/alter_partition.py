@@ -1,7 +1,10 @@
-"""AlterPartition, versions 0 to 3: a leader has the controller change its partitions' ISRs (KIP-497).
+"""AlterPartition, versions 0 to 3.
 
-The controller's side; a leader's is in alter_partition_ask.  Topics have names before version 2 and ids since; an ISR
-that may not be is refused as INELIGIBLE_REPLICA since version 2, as OPERATION_NOT_ATTEMPTED before (KIP-841).
+Changes the ISRs of partitions on behalf of their leader (KIP-497). Leaders send this request to the controller; Odradek
+implements both sides.
+
+- v2: topics by id instead of name. An invalid ISR returns INELIGIBLE_REPLICA; earlier versions return
+  OPERATION_NOT_ATTEMPTED (KIP-841).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from odradek.wire.messages.alter_partition import (
 )
 from odradek.wire.schema.schema import maker
 
+# This is the controller's side; the leader's is in api/cluster/alter_partition_requests.py.
 BY_ID_FROM, WITH_EPOCHS_FROM = 2, 3
 
 Names = Mapping[Uuid, TopicName]
@@ -36,7 +40,7 @@ _partition = maker(ResponsePartitionData)
 
 
 class Parsed(NamedTuple):
-    """What a leader asks, and the partitions that the controller need not be asked for: their errors."""
+    """The parsed request, and the errors of partitions that need no decision by the controller."""
 
     ask: AlterPartitions
     refused: Mapping[TopicPartition, AlteredPartition]
@@ -82,7 +86,7 @@ def _told(index: int, answer: AlteredPartition, version: int) -> ResponsePartiti
     if state is None:
         code = answer.error
         if code is ErrorCode.INELIGIBLE_REPLICA and version < BY_ID_FROM:
-            code = ErrorCode.OPERATION_NOT_ATTEMPTED  # What is newer than the version is not told in it.
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED  # An older version does not return newer codes.
         return _partition(
             partition_index=index, error_code=code, leader_id=0, leader_epoch=0, isr=[], partition_epoch=0
         )
@@ -98,14 +102,14 @@ def _told(index: int, answer: AlteredPartition, version: int) -> ResponsePartiti
 
 
 def from_message(request: AlterPartitionRequest, version: int, names: Names) -> Parsed:
-    """Returns what `parsed` does, at once."""
+    """Return the parsed request in one step, without slices."""
     return whole(parsed(request, version, names))
 
 
 def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[Parsed]:
-    """Returns what a leader asks; topics whose id is not among `names` are left out.
+    """Return the leader's request; topics whose id is not among `names` are left out.
 
-    A recovery state that is none is refused: nobody could read what would be written.
+    An invalid recovery state is refused, because no broker could read it once written.
     """
     broker = BrokerId(request.broker_id)
     wanted: dict[TopicPartition, LeaderAndIsr] = {}

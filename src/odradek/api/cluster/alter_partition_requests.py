@@ -1,6 +1,6 @@
-"""AlterPartition as a leader asks it: its proposals as a message to the controller, and the answer to each of them.
+"""AlterPartition as a leader sends it: its proposals as one message, and the answer to each proposal.
 
-Where the leader is the controller itself the same goes as an event (`to_event`, `from_event`).
+If the leader is the controller, the same content is passed as an event (`to_event`, `from_event`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ TopicIds = Mapping[TopicName, Uuid]
 
 
 class Altered(NamedTuple):
-    """The answer to one proposal: the partition's state, or why it is not changed."""
+    """The answer to one proposal: the partition's state, or the error."""
 
     error: ErrorCode
     state: LeaderAndIsr | None = None
 
 
 def topic_ids_of(proposed: Iterable[ProposedIsr]) -> TopicIds:
-    """Returns the ids of the topics, as their logs have them; those without one are left out."""
+    """Return the ids of the topics, as their logs have them, without topics that have none."""
     found = {one.leading.name.topic: one.leading.log.topic_id for one in proposed}
     return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
 
 
 def version_for(proposed: Iterable[ProposedIsr], topic_ids: TopicIds, newest: int) -> int:
-    """Returns the version to ask in: names have to do if a topic has no id, as one made before Kafka 2.8."""
+    """Return the version to send: one with names if a topic has no id (created before Kafka 2.8)."""
     has_ids = all(topic_ids.get(one.leading.name.topic, ZERO_UUID) != ZERO_UUID for one in proposed)
     return newest if has_ids else min(newest, BY_ID_FROM - 1)
 
@@ -49,7 +49,7 @@ def version_for(proposed: Iterable[ProposedIsr], topic_ids: TopicIds, newest: in
 def to_message(
     proposed: Iterable[ProposedIsr], broker: BrokerId, broker_epoch: int, topic_ids: TopicIds, version: int
 ) -> AlterPartitionRequest:
-    """Returns the message, with each topic once; the broker is the one that leads the partitions."""
+    """Return the message, with each topic once; the broker is the leader of the partitions."""
     topics: dict[TopicName, RequestTopicData] = {}
     for one in proposed:
         name = one.leading.name
@@ -79,9 +79,9 @@ def _partition(index: int, one: ProposedIsr, version: int) -> RequestPartitionDa
 def from_response(
     proposed: Sequence[ProposedIsr], response: AlterPartitionResponse, topic_ids: TopicIds, version: int
 ) -> list[Altered]:
-    """Returns the answer to each proposal, in their order; one that is not answered is UNKNOWN_SERVER_ERROR.
+    """Return the answer to each proposal in order, UNKNOWN_SERVER_ERROR for a missing one.
 
-    `topic_ids` are those that the message was made with.
+    `topic_ids` are the ids with which the message was made.
     """
     if response.error_code:
         return [Altered(error_code(response.error_code))] * len(proposed)
@@ -109,21 +109,21 @@ def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> Alte
         LeaderEpoch(told.leader_epoch),
         tuple(map(BrokerId, told.isr)),
         told.leader_recovery_state,
-        proposal.controller_epoch,  # The answer has none, and nobody compares it.
+        proposal.controller_epoch,  # The response has none, and no code compares it.
         told.partition_epoch,
     )
     return Altered(ErrorCode.NONE, state)
 
 
 def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: int) -> AlterPartitions:
-    """Returns what the message of the newest version says, for a controller of this broker's own."""
+    """Return the content of the newest message version as an event for this broker's own controller."""
     wanted = {one.leading.name: one.proposal for one in proposed}
     epochs = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in proposed}
     return AlterPartitions(broker, broker_epoch, wanted, epochs)
 
 
 def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[Altered]:
-    """Returns the answer to each proposal, in their order, when the controller has answered the event."""
+    """Return the answer to each proposal in order, after the controller has answered the event."""
     if event.error:
         return [Altered(event.error) for _ in proposed]
     assert event.answer is not None, "an event without an error has an answer"

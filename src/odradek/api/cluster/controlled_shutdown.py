@@ -1,8 +1,10 @@
-"""ControlledShutdown, versions 0 to 3: a broker that is about to stop has the controller let others lead.
+"""ControlledShutdown, versions 0 to 3.
 
-Asked of the controller and by a broker: both directions.  Before version 2 the broker does not say its epoch.  Who is
-not the controller answers NOT_CONTROLLER; Apache Kafka says STALE_CONTROLLER_EPOCH there, and its brokers look for the
-controller again after any error.
+Moves leadership away from a broker that is about to stop. Brokers send this request to the controller; Odradek
+implements both sides. A broker that is not the controller returns NOT_CONTROLLER. Apache Kafka returns
+STALE_CONTROLLER_EPOCH in this case; its brokers look up the controller again after any error.
+
+- v2: the broker sends its broker epoch.
 """
 
 from __future__ import annotations
@@ -44,17 +46,17 @@ def refuse(call: Call, body: ControlledShutdownRequest, code: ErrorCode) -> Cont
 
 
 def from_message(request: ControlledShutdownRequest) -> ShutDown:
-    """Returns what the broker asks of the controller."""
+    """Return the broker's request to the controller."""
     return ShutDown(BrokerId(request.broker_id), request.broker_epoch)
 
 
 def to_message(ask: ShutDown) -> ControlledShutdownRequest:
-    """Returns the message of any version; the older ones leave the epoch out."""
+    """Return the message, in any version; older versions omit the epoch."""
     return ControlledShutdownRequest(broker_id=ask.broker, broker_epoch=ask.broker_epoch)
 
 
 def from_response(response: ControlledShutdownResponse) -> list[TopicPartition]:
-    """Returns the partitions that the broker still leads.  Raises Refused with the answer's error."""
+    """Return the partitions that the broker still leads. Raise Refused with the response's error."""
     if response.error_code:
         raise Refused(error_code(response.error_code))
     return [TopicPartition(TopicName(one.topic_name), one.partition_index) for one in response.remaining_partitions]

@@ -1,8 +1,8 @@
-"""Checks of what a controller's request says, made before anything of it is applied.
+"""Checks of a controller's request, made before any part of it is applied.
 
-A name or number that no broker could use costs its partition alone: that is answered with its own error, and the
-others are applied.  Some states look odd and are sent by Apache Kafka's controllers all the same: while a
-reassignment ends, the ISR still has members outside the new replicas.  They are accepted.
+A partition whose name or numbers no broker could use is answered with its own error; the other partitions are applied.
+Apache Kafka's controllers send some states that look invalid: while a reassignment ends, the ISR still has members
+outside the new replicas. Such states are accepted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOST = re.compile(r"[^\s/\x00-\x1f\x7f]{1,255}")
 def sound_partitions(
     partitions: Mapping[TopicPartition, T], ids: TopicIds, error_of: Callable[[T], ErrorCode]
 ) -> Parts[tuple[dict[TopicPartition, T], dict[TopicPartition, ErrorCode]]]:
-    """Return the partitions that can be applied, and the error of each of the others; log that there are others."""
+    """Return the valid partitions, and the error of each invalid one; log a warning if there are any."""
     topics = yield from _topic_errors(partitions, ids)
     sound: dict[TopicPartition, T] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
@@ -58,7 +58,7 @@ def sound_partitions(
 
 
 def _topic_errors(partitions: Iterable[TopicPartition], ids: TopicIds) -> Parts[dict[TopicName, ErrorCode]]:
-    """Return the errors of topics: of a name that none may have, or of an id that another topic has."""
+    """Return the errors of topics: for an invalid name, or for an id that another topic has."""
     codes: dict[TopicName, ErrorCode] = {}
     owners: dict[Uuid, TopicName] = {}
     for number, partition in enumerate(partitions, 1):
@@ -95,7 +95,7 @@ def assigned_error(assigned: AssignedState) -> ErrorCode:
 
 
 def metadata_error(metadata: PartitionMetadata) -> ErrorCode:
-    """Return why clients can't be told of a partition; NONE if they can."""
+    """Return why clients can't use a partition's metadata; NONE if they can."""
     state = metadata.state
     is_led = state.leader >= LEADER_DURING_DELETE and state.leader_epoch >= EPOCH_DURING_DELETE
     lists = (state.isr, metadata.replicas, metadata.offline)
@@ -103,17 +103,17 @@ def metadata_error(metadata: PartitionMetadata) -> ErrorCode:
 
 
 def no_error(_: object) -> ErrorCode:
-    """Return NONE: nothing is said of the partition but its name, or nothing that has to be right."""
+    """Return NONE, for partitions whose request has only a name, or no value that must be valid."""
     return ErrorCode.NONE
 
 
 def _are_ids(brokers: tuple[BrokerId, ...]) -> bool:
-    """Return whether these are brokers, each of them once."""
+    """Return whether these are broker ids without repetition."""
     return not brokers or (min(brokers) >= 0 and len({*brokers}) == len(brokers))
 
 
 def sound_brokers(brokers: Iterable[BrokerInfo]) -> Parts[tuple[BrokerInfo, ...]]:
-    """Return the brokers that clients can be told of, each once; log that there are others."""
+    """Return the brokers that clients can use, each once; log a warning if there are others."""
     sound: dict[BrokerId, BrokerInfo] = {}
     odd: list[BrokerInfo] = []
     for number, broker in enumerate(brokers, 1):

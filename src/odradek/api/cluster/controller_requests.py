@@ -1,6 +1,6 @@
-"""What the controller tells brokers, as messages of a broker's version, and what their answers say.
+"""Controller requests as messages in a broker's version, and the results from the responses.
 
-The versions are those of inter.broker.protocol.version, which is one for the whole cluster
+The versions follow from inter.broker.protocol.version, which is the same for the whole cluster
 (core/configs/inter_broker_protocol.py).
 """
 
@@ -22,7 +22,7 @@ Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 
 
 class Versions(NamedTuple):
-    """In which versions brokers are told."""
+    """The versions of the controller's requests to brokers."""
 
     leader_and_isr: int
     update_metadata: int
@@ -34,7 +34,7 @@ def versions_of(protocol: InterBrokerProtocol) -> Versions:
 
 
 def version_of(sent: ToBroker, versions: Versions) -> int:
-    """Returns the version in which a request is sent."""
+    """Return the version in which a request is sent."""
     match sent.request:
         case BecomeLeaderOrFollower() as become:
             return min(versions.leader_and_isr, leader_and_isr.last_version(become))
@@ -45,7 +45,7 @@ def version_of(sent: ToBroker, versions: Versions) -> int:
 
 
 def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) -> Request:
-    """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
+    """Return the message; `listener` is inter.broker.listener.name, the brokers' own listener."""
     version = version_of(sent, versions)
     match sent.request:
         case BecomeLeaderOrFollower() as become:
@@ -57,7 +57,7 @@ def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) ->
 
 
 def errors(sent: ToBroker, response: Response) -> Errors | None:
-    """Returns the partitions for which a broker could not do it; None if it has refused the whole request."""
+    """Return the failed partitions; None if the broker refused the whole request."""
     if response.error_code:
         return None
     match response:

@@ -1,7 +1,9 @@
-"""DescribeCluster, versions 0 to 2: the brokers, the controller and the cluster's id (KIP-700).
+"""DescribeCluster, versions 0 to 2.
 
-v1: brokers or controllers (KIP-919); here only brokers can be asked for.  v2: fenced brokers on request (KIP-1073);
-there are none without KRaft.
+Returns the brokers, the controller and the cluster id (KIP-700).
+
+- v1: brokers or controllers (KIP-919); Odradek supports only brokers.
+- v2: fenced brokers on request (KIP-1073); without KRaft there are none.
 """
 
 from __future__ import annotations

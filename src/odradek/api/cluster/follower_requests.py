@@ -1,6 +1,6 @@
-"""What a follower asks its leader, as messages of any version, and the leader's answers for each partition.
+"""Requests of a follower to its leader as messages of any version, and the answers per partition.
 
-Fetch, OffsetForLeaderEpoch and ListOffsets; what is asked and why is in core/replication/replica_fetcher_manager.py.
+These are Fetch, OffsetForLeaderEpoch and ListOffsets. Their reasons are in core/replication/replica_fetcher_manager.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_RECORDS = memoryview(b"")
 
 
 class FetchSettings(NamedTuple):
-    """Who fetches, and how much; times are in milliseconds."""
+    """The fetching broker and its limits; times are in milliseconds."""
 
     broker: BrokerId
     broker_epoch: int
@@ -55,12 +55,12 @@ class FetchSettings(NamedTuple):
 
 
 def fetch_version(asked: FetchRequested, newest: int) -> int:
-    """Returns the version to ask in: names have to do if a topic has no id, as one made before Kafka 2.8."""
+    """Return the version to send: one with names if a topic has no id (created before Kafka 2.8)."""
     return newest if asked.by_id else min(newest, BY_ID_SINCE - 1)
 
 
 def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) -> FetchRequest:
-    """Returns the message, with each topic once."""
+    """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
     for one in asked.named:
         assert isinstance(one.ask, Fetch), "a fetch session has nothing else"
@@ -89,7 +89,7 @@ def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) 
         session_id=asked.session_id,
         session_epoch=asked.session_epoch,
         topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(asked.forgotten),  # Of a session, which a leader before v7 has not.
+        forgotten_topics_data=_forgotten(asked.forgotten),  # Only sessions use these; a leader before v7 has none.
     )
 
 
@@ -107,7 +107,7 @@ def _forgotten(forgotten: Iterable[Named]) -> list[ForgottenTopic]:
 def fetched(
     response: FetchResponse, names: Mapping[Uuid, TopicName], version: int
 ) -> Iterator[tuple[TopicPartition, Fetched]]:
-    """Yields the answer for each partition that is in the response; `names` are those of the session's topics."""
+    """Yield the result of each partition in the response; `names` are those of the session's topics."""
     for topic in response.responses:
         name = names.get(topic.topic_id) if version >= BY_ID_SINCE else TopicName(topic.topic)
         if name is not None:
@@ -178,7 +178,7 @@ def offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Err
 def both_offsets(
     starts: ListOffsetsResponse, ends: Mapping[TopicPartition, tuple[ErrorCode, Offset]]
 ) -> Iterator[tuple[TopicPartition, ErrorCode, Offset, Offset]]:
-    """Yields where each log starts and ends, or the error of either."""
+    """Yield the start and the end of each log, or the error of either."""
     for name, error, start in offsets(starts):
         end_error, end = ends.get(name, (ErrorCode.UNKNOWN_SERVER_ERROR, NO_OFFSET))
         yield name, error if error is not ErrorCode.NONE else end_error, start, end

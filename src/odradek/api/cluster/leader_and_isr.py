@@ -1,8 +1,12 @@
-"""LeaderAndIsr, versions 0 to 7: which of its replicas a broker leads, and whom the others follow.
+"""LeaderAndIsr, versions 0 to 7.
 
-The controller's value (core/controller/broker_request_batch) as a message and back, and a broker's answer.  Before
-version 2 partitions are not grouped by topic, from version 5 on the answer has topic ids instead of names.  An error
-of the whole request is told for each of its partitions, too, as in Apache Kafka.
+Assigns leaders and followers: a broker learns which of its replicas it leads, and which leaders the others follow. The
+controller sends this request to brokers; Odradek implements both sides. An error of the whole request is also returned
+for each of its partitions, as in Apache Kafka.
+
+- v2: partitions are grouped by topic.
+- v5: the response has topic ids instead of names.
+- v6: leader recovery state.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from odradek.wire.messages.leader_and_isr import (
 )
 from odradek.wire.schema.schema import maker
 
+# The controller's value, which this module converts to a message and back: core/controller/broker_request_batch.py.
 GROUPED_FROM, ANSWERED_BY_ID_FROM, WITH_RECOVERY_FROM, LAST = 2, 5, 6, 7
 
 _error = maker(LeaderAndIsrPartitionError)
@@ -95,12 +100,12 @@ def _by_id(
 
 
 def last_version(become: BecomeLeaderOrFollower) -> int:
-    """Returns the last version that can tell of these topics: where one has no id, an answer must have names."""
+    """Return the last usable version: if a topic has no id, the response must have names."""
     return ANSWERED_BY_ID_FROM - 1 if ZERO_UUID in become.topic_ids.values() else LAST
 
 
 def to_message(sent: ToBroker, become: BecomeLeaderOrFollower, version: int, listener: str) -> LeaderAndIsrRequest:
-    """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
+    """Return the message; `listener` is inter.broker.listener.name, the brokers' own listener."""
     request = LeaderAndIsrRequest(
         controller_id=sent.controller,
         controller_epoch=sent.controller_epoch,
@@ -139,12 +144,12 @@ def _state(partition: TopicPartition, assigned: AssignedState, version: int) -> 
 
 
 def from_message(request: LeaderAndIsrRequest, listener: str = PLAINTEXT) -> BecomeLeaderOrFollower:
-    """Returns what `parsed` does, at once."""
+    """Return the parsed request in one step, without slices."""
     return whole(parsed(request, listener))
 
 
 def parsed(request: LeaderAndIsrRequest, listener: str) -> Parts[BecomeLeaderOrFollower]:
-    """Returns what the controller asks; of topics without an id, which older ones don't tell, there is none."""
+    """Return the controller's request, without topics that have no id, as in older requests."""
 
     def leader(one: LeaderAndIsrLiveLeader) -> BrokerInfo:
         return BrokerInfo(BrokerId(one.broker_id), (Endpoint(listener, one.host_name, one.port),))
@@ -164,7 +169,7 @@ def _assigned(state: LeaderAndIsrPartitionState) -> AssignedState:
 
 
 def errors(become: BecomeLeaderOrFollower, response: LeaderAndIsrResponse) -> Errors:
-    """Returns the partitions for which a broker could not do it."""
+    """Return the partitions for which the broker failed."""
     names = {topic_id: name for name, topic_id in become.topic_ids.items()}
     return told(
         [(one.topic_name, one) for one in response.partition_errors]

@@ -1,8 +1,11 @@
-"""StopReplica, versions 0 to 4: replicas that a broker is to give up, or to delete.
+"""StopReplica, versions 0 to 4.
 
-The controller's value (core/controller/broker_request_batch) as messages and back, and a broker's answer.  Before
-version 3 a request says for all of its partitions whether they are deleted, and knows no leader epochs.  Who may not
-ask is told so for each partition, too, a stale epoch for the request alone, as in Apache Kafka.
+Stops replicas of a broker, and deletes them if requested. The controller sends this request to brokers; Odradek
+implements both sides. An authorization error is also returned for each partition, a stale epoch only for the whole
+request, as in Apache Kafka.
+
+- v1: partitions are grouped by topic.
+- v3: leader epochs, and a deletion flag for each partition. In earlier versions, one flag covers all partitions.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from odradek.wire.messages.stop_replica import (
 )
 from odradek.wire.schema.schema import maker
 
+# The controller's value, which this module converts to a message and back: core/controller/broker_request_batch.py.
 GROUPED_FROM, WITH_EPOCHS_FROM = 1, 3
 STALE = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
@@ -67,7 +71,7 @@ def _named(body: StopReplicaRequest) -> Iterator[TopicPartition]:
 
 
 def to_message(sent: ToBroker, stop: StopReplicas, version: int) -> StopReplicaRequest:
-    """Returns the message."""
+    """Return the StopReplica message in a version."""
     request = StopReplicaRequest(
         controller_id=sent.controller,
         controller_epoch=sent.controller_epoch,
@@ -95,14 +99,14 @@ def to_message(sent: ToBroker, stop: StopReplicas, version: int) -> StopReplicaR
 
 
 def from_message(request: StopReplicaRequest) -> tuple[StopReplicas, ...]:
-    """Returns what `parsed` does, at once."""
+    """Return the parsed request in one step, without slices."""
     return whole(parsed(request))
 
 
 def parsed(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
-    """Returns what the controller asks, what is deleted behind what is not; -1 where it says no epoch.
+    """Return the controller's request: deletions after all others, and epoch -1 if the request has none.
 
-    A request without partitions asks for nothing to be closed.
+    A request without partitions becomes one StopReplicas without partitions, which closes nothing.
     """
     found: dict[bool, dict[TopicPartition, LeaderEpoch]] = {False: {}, True: {}}
     for number, (partition, epoch, deletes) in enumerate(_asked(request), 1):
@@ -114,7 +118,7 @@ def parsed(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
 
 
 def _asked(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, LeaderEpoch, bool]]:
-    """Yields the partitions of any form of the request, each with its leader epoch and whether it is deleted."""
+    """Yield the partitions of any form of the request, each with its leader epoch and its deletion flag."""
     deletes = request.delete_partitions
     for old in request.ungrouped_partitions:
         yield TopicPartition(TopicName(old.topic_name), old.partition_index), NO_EPOCH, deletes
@@ -129,5 +133,5 @@ def _asked(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, Leader
 
 
 def errors(response: StopReplicaResponse) -> Errors:
-    """Returns the partitions for which a broker could not do it."""
+    """Return the partitions for which the broker failed."""
     return told((one.topic_name, one) for one in response.partition_errors)

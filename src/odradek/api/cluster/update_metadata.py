@@ -1,8 +1,12 @@
-"""UpdateMetadata, versions 0 to 8: which brokers there are, and who leads what, as clients are told of it.
+"""UpdateMetadata, versions 0 to 8.
 
-The controller's value (core/controller/broker_request_batch) as a message and back, and a broker's answer.  Version 0
-knows one address of a broker, and before version 5 partitions are not grouped by topic.  The answer has room for one
-error: that of the first partition or broker that can't be, while all others are applied.
+Updates the metadata that a broker returns to clients: the brokers, and the leaders of partitions. The controller sends
+this request to brokers; Odradek implements both sides. The response has a single error code. It is the error of the
+first invalid partition or broker; all valid ones are applied.
+
+- v1: several listeners per broker; version 0 has one address.
+- v5: partitions are grouped by topic.
+- v8: a flag for requests that contain the metadata of the whole cluster.
 """
 
 from __future__ import annotations
@@ -26,9 +30,10 @@ from odradek.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+# The controller's value, which this module converts to a message and back: core/controller/broker_request_batch.py.
 GROUPED_FROM, TYPED_FROM = 5, 8
-FULL = 2  # The type of a request that has all there is.
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # By the numbers of Kafka's SecurityProtocol.
+FULL = 2  # The type of a request with the metadata of the whole cluster.
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # Indexed by the numbers of Kafka's SecurityProtocol.
 
 
 def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
@@ -49,7 +54,7 @@ def refuse(call: Call, body: UpdateMetadataRequest, code: ErrorCode) -> UpdateMe
 
 
 def to_message(sent: ToBroker, update: UpdateMetadata, version: int) -> UpdateMetadataRequest:
-    """Returns the message."""
+    """Return the UpdateMetadata message in a version."""
     request = UpdateMetadataRequest(
         controller_id=sent.controller,
         type=FULL if update.is_full and version >= TYPED_FROM else 0,
@@ -101,12 +106,12 @@ def _state(partition: TopicPartition, told: PartitionMetadata) -> UpdateMetadata
 
 
 def from_message(request: UpdateMetadataRequest) -> UpdateMetadata:
-    """Returns what `parsed` does, at once."""
+    """Return the parsed request in one step, without slices."""
     return whole(parsed(request))
 
 
 def parsed(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
-    """Returns what the controller tells; of topics without an id, which older ones don't tell, there is none."""
+    """Return the controller's request, without topics that have no id, as in older requests."""
     partitions, ids = yield from states_and_ids(request, _metadata)
     brokers = yield from each(request.live_brokers, _broker)
     return UpdateMetadata(partitions, ids, brokers, is_full=request.type == FULL)
@@ -126,7 +131,10 @@ def _broker(broker: UpdateMetadataBroker) -> BrokerInfo:
 
 
 def _endpoint(endpoint: UpdateMetadataEndpoint) -> Endpoint:
-    """Before version 3 a listener was called by its protocol; one that nobody knows yet counts as plain."""
+    """Return the endpoint.
+
+    Before version 3, listeners have the name of their protocol. An unknown protocol is treated as PLAINTEXT.
+    """
     number = endpoint.security_protocol
     protocol = _PROTOCOLS[number] if 0 <= number < len(_PROTOCOLS) else PLAINTEXT
     return Endpoint(endpoint.listener or protocol, endpoint.host, endpoint.port, protocol)

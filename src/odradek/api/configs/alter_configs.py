@@ -1,6 +1,7 @@
-"""AlterConfigs, versions 0 to 2: what is named is the whole configuration, and what is not goes back to its default.
+"""AlterConfigs, versions 0 to 2.
 
-Deprecated since KIP-339, since two clients undo each other's changes; IncrementalAlterConfigs changes single keys.
+Replaces the whole configuration of topics or brokers. A key that the request does not name is reset to its default.
+Deprecated since KIP-339, because two clients undo each other's changes; IncrementalAlterConfigs changes single keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""AlterReplicaLogDirs, versions 1 and 2: moves partitions between data directories (KIP-113).
+"""AlterReplicaLogDirs, versions 1 and 2.
 
-v2: flexible.  The answer does not wait for the moves; DescribeLogDirs tells how far they are.
-Differs from Kafka: a partition that is not made yet is not made in the directory that is named for it.
+Moves partitions between data directories (KIP-113). The response does not wait for the moves; DescribeLogDirs returns
+their progress.
+
+- v2: flexible.
+
+Difference from Apache Kafka: a partition that does not exist yet is not created in the directory that the request
+names for it.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ def handle(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaLo
 def _answer(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaLogDirsResponse]:
     if not call.may(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(call, body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted: dict[TopicPartition, str] = {}  # Of a partition that is named twice the last directory counts.
+    wanted: dict[TopicPartition, str] = {}  # If a partition is named twice, the last directory applies.
     call.leave(wanted)
     for directory in body.dirs:
         for topic in directory.topics:
@@ -65,11 +70,11 @@ def refuse(call: Call, body: AlterReplicaLogDirsRequest, code: ErrorCode) -> Alt
 
 
 def _alter(call: Call, name: TopicPartition, directory: LogDir | None) -> ErrorCode:
-    """Begins, turns or ends one partition's move."""
+    """Start, redirect or end one partition's move."""
     try:
         call.broker.moves.alter(name, None if directory is None else directory.directory, call.now)
     except Refused as refused:
-        # As Apache Kafka says it to this request, in every version.
+        # Apache Kafka returns this code to this request, in every version.
         is_elsewhere = refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else refused.code
     return ErrorCode.NONE

@@ -1,7 +1,7 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: each resource is changed or refused by itself.
+"""Common code of AlterConfigs and IncrementalAlterConfigs, which change each resource independently.
 
-What the request itself says wrong is found here; what a value may be, with the configuration that is there, by the
-thread that changes the metadata tree (core/configs/config_validation.py).
+This module finds the errors of the request itself. The thread that changes the metadata tree checks the values against
+the existing configuration (core/configs/config_validation.py).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
 from odradek.core.kernel import access, topic_names
 from odradek.wire.schema.api_keys import ApiKey
 
-TIMEOUT_MS = 30 * SECOND_MS  # The requests have none of their own; clients give up after as long by default.
-KEYS_MAX = 1000  # Of one resource; a broker has some four hundred.
+TIMEOUT_MS = 30 * SECOND_MS  # The requests have no timeout field; clients time out after the same time by default.
+KEYS_MAX = 1000  # Limit per resource; a broker has some four hundred.
 KEYS_PER_PART = 8
 _NUMBER = re.compile(r"[+-]?\d{1,10}")
 
@@ -43,11 +43,11 @@ class Resource(Protocol):
 
 R = TypeVar("R", bound=Resource)
 Told = TypeVar("Told")
-Judged = list[tuple[R, ConfigOwner | Refused]]  # Each resource with its owner, or why it is not changed.
+Judged = list[tuple[R, ConfigOwner | Refused]]  # Each resource with its owner, or the reason why it is not changed.
 
 
 class Ended:
-    """Waits for one AlterConfigs to end, and keeps its result."""
+    """The condition that one AlterConfigs has ended, with its result."""
 
     def __init__(self, change: AlterConfigs) -> None:
         self.keys = (change.token,)
@@ -75,7 +75,7 @@ def altered(
     is_dry: bool,
     replaces_all: bool = False,
 ) -> Slices:
-    """Changes what may be changed by the `keys` of each resource; makes the `answer` of what is `told` of each."""
+    """Apply the `keys` of each resource; make the `answer` from the result that `told` makes for each."""
     judged, edits = yield from _judged(call, resources, keys, replaces_all)
     if not edits:
         return (yield from _answer(judged, None, told, answer))
@@ -86,7 +86,7 @@ def altered(
 
 
 def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], Told]:
-    """Returns what makes the answer about one resource, a message of this kind."""
+    """Return a function that makes the answer about one resource, a message of this kind."""
 
     def told(resource: Resource, refused: Refused | None) -> Told:
         return kind(
@@ -115,7 +115,7 @@ def _judged(
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             owner = _owner(call, resource.resource_type, resource.resource_name)
-            if owner in edits:  # Broker 1 and broker 01.
+            if owner in edits:  # Broker 1 and broker 01, for example.
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len(resource.configs) > KEYS_MAX:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"more than {KEYS_MAX} keys of one resource")
@@ -129,7 +129,7 @@ def _judged(
 
 
 def _owner(call: Call, kind: int, name: str) -> ConfigOwner:
-    """Returns whose configuration is meant, if the client may change it.  Raises Refused."""
+    """Return the owner of the configuration, if the client may change it. Raise Refused."""
     if kind == ResourceType.TOPIC:
         call.check(access.Operation.ALTER_CONFIGS, access.ResourceType.TOPIC, name)
         if not name:
@@ -158,7 +158,7 @@ def _broker_name(call: Call, name: str) -> str:
 
 
 def _checked(keys: list[Key]) -> tuple[KeyEdit, ...]:
-    """Returns the operations.  Raises Refused."""
+    """Return the operations. Raise Refused."""
     if len({name for name, _, _ in keys}) < len(keys):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [name for name, operation, value in keys if value is None and operation != Operation.DELETE]

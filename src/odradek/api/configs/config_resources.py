@@ -1,4 +1,4 @@
-"""The types of resources that have a configuration, as the APIs of configurations number them."""
+"""Types of resources that have a configuration, with their numbers in the protocol."""
 
 from __future__ import annotations
 

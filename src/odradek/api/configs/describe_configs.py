@@ -1,6 +1,11 @@
-"""DescribeConfigs, versions 1 to 4: what is configured, where the value comes from, and what would apply without it.
+"""DescribeConfigs, versions 1 to 4.
 
-v1: synonyms (KIP-226).  v3: types and documentation (KIP-569).  v4: flexible.
+Returns the configuration of topics and brokers, with the source of each value and the values that would apply without
+it.
+
+- v1: synonyms (KIP-226).
+- v3: types and documentation (KIP-569).
+- v4: flexible.
 """
 
 from __future__ import annotations
@@ -80,7 +85,7 @@ def _refused(resource: DescribeConfigsResource, refused: Refused) -> DescribeCon
 
 
 def _entries(call: Call, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
-    # An empty list asks for nothing in particular, as null does.
+    # An empty list means all keys, as null does.
     names = resource.configuration_keys or None
     if resource.resource_type == ResourceType.TOPIC:
         call.check(Operation.DESCRIBE_CONFIGS, access.ResourceType.TOPIC, resource.resource_name)

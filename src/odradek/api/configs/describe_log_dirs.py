@@ -1,7 +1,12 @@
-"""DescribeLogDirs, versions 1 to 5: the data directories of this broker, and the size of each log in them (KIP-113).
+"""DescribeLogDirs, versions 1 to 5.
 
-v2: flexible.  v3: an error for the whole request (KIP-784).  v4: the size of the volume (KIP-827).  v5: whether the
-directory is cordoned (KIP-1066), which none is here.  A size is that of the .log files, without their indexes.
+Returns the data directories of this broker, and the size of each log in them (KIP-113). A size is that of the .log
+files, without their indexes.
+
+- v2: flexible.
+- v3: an error for the whole request (KIP-784).
+- v4: the size of the volume (KIP-827).
+- v5: whether the directory is cordoned (KIP-1066); in Odradek, none is.
 """
 
 from __future__ import annotations
@@ -24,9 +29,9 @@ from odradek.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-SEGMENTS_PER_PART = 200  # So many sizes are summed in ten microseconds or so.
+SEGMENTS_PER_PART = 200  # The number of sizes that are summed in some ten microseconds.
 
-Wanted: TypeAlias = dict[str, set[int]] | None  # None: all there are.
+Wanted: TypeAlias = dict[str, set[int]] | None  # None means all partitions.
 
 
 def handle(call: Call, body: DescribeLogDirsRequest) -> Slices:
@@ -50,7 +55,7 @@ def refuse(call: Call, body: DescribeLogDirsRequest, code: ErrorCode) -> Describ
 
 
 def _wanted(body: DescribeLogDirsRequest) -> Parts[Wanted]:
-    """Returns the partitions asked for, by topic."""
+    """Return the requested partitions, by topic."""
     if body.topics is None:
         return None
     wanted: dict[str, set[int]] = {}
@@ -64,7 +69,7 @@ def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[Describ
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     names = directory.names() if wanted is None else _named(wanted)
     for number, name in enumerate(names, 1):
-        found = directory.size_of(name)  # Its topic may be deleted while others have their turn.
+        found = directory.size_of(name)  # Its topic may be deleted while other requests run.
         if found is not None:
             part = DescribeLogDirsPartition(
                 partition_index=name.partition, partition_size=found.size, offset_lag=0, is_future_key=False
@@ -89,7 +94,7 @@ def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[Describ
 
 
 def _named(wanted: dict[str, set[int]]) -> Iterator[TopicPartition]:
-    """Yields them one by one: a request may name so many that to list them takes tens of milliseconds."""
+    """Yield partitions one by one: listing all that a request may name takes tens of milliseconds."""
     for topic, indexes in wanted.items():
         for index in indexes:
             yield TopicPartition(TopicName(topic), index)

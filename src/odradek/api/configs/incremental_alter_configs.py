@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs, versions 0 and 1: single keys are set, deleted, appended to or subtracted from (KIP-339)."""
+"""IncrementalAlterConfigs, versions 0 and 1.
+
+Sets or deletes single configuration keys, and appends to or subtracts from lists (KIP-339).
+"""
 
 from __future__ import annotations
 

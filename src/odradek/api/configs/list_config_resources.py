@@ -1,7 +1,10 @@
-"""ListConfigResources, versions 0 and 1: the names of topics, brokers and whatever else has a configuration.
+"""ListConfigResources, versions 0 and 1.
 
-v0 asks for client metrics alone, of which there are none here.  v1: of the types named, of all types if none is
-(KIP-1142).  The configuration of all brokers together is not listed.
+Lists the topics, brokers and other resources that have a configuration. The default configuration of all brokers is not
+listed.
+
+- v0: lists only client metrics, of which Odradek has none.
+- v1: lists resources of the requested types, or of all types if the request names none (KIP-1142).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""A fetch that waits until there is enough: what Kafka calls a delayed fetch in its purgatory
-(core/kernel/parked.py)."""
+"""A fetch that waits for enough data: a delayed fetch in Kafka's purgatory.
+
+The purgatory is core/kernel/parked.py.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ from odradek.wire.messages.fetch import PartitionData
 
 
 class DelayedFetch:
-    """The condition of a delayed fetch: enough bytes, or an error, in the partitions that changed since they were read.
+    """The condition of a delayed fetch: enough bytes or an error in partitions changed since the read.
 
-    An incremental fetch is told of every partition of its session, and watches those that were read and are still due.
+    An incremental fetch is notified of every partition of its session. It watches the partitions that were read and are
+    still due.
     """
 
     def __init__(self, fetch: FetchRead) -> None:
@@ -29,7 +32,7 @@ class DelayedFetch:
         self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
 
     def watch(self, read: Read) -> Parts[DelayedFetch]:
-        """Starts watching the partitions that were read, from what was found in them."""
+        """Start watching the partitions that were read, from the state found in them."""
         self._fetch.waits()
         for wanted, data in read:
             partition = self._fetch.partition(wanted)
@@ -52,7 +55,7 @@ class DelayedFetch:
         return self._named if self._session is None else (self._session,)
 
     def look_again(self) -> bool:
-        """Reads what changed while others had their turns; True if the fetch can be answered now."""
+        """Read partitions changed while other requests ran; return whether the fetch can be answered now."""
         read, self._read = self._read, []
         for wanted, partition, data in read:
             has_changed = (
@@ -74,7 +77,7 @@ class DelayedFetch:
         return news is None or self._look_at(cast(Wanted, news))  # None: the session is over.
 
     def _look_at(self, wanted: Wanted) -> bool:
-        """Counts the partition's available bytes anew; True if the fetch can be answered now."""
+        """Recount the partition's available bytes; return whether the fetch can be answered now."""
         partition = self._fetch.partition(wanted)
         if partition is not None:
             if self._fetch.is_served_by_any(partition, wanted):

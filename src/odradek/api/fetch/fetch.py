@@ -1,16 +1,25 @@
 """Fetch, versions 4 to 18.
 
-Whole batches come back as slices of files, undecoded; an offset inside a batch returns the batch.  Who reads committed
-records gets what lies below the last stable offset, and is told which transactions in it were aborted.  v5: log start
-offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v11: a follower
-answers consumers, and a leader names one in the client's rack (KIP-392).  v12: flexible, and logs that part are told
-where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).  v16: the current
-leader for who asks the wrong broker (KIP-951).  A follower, which names its broker id, reads up to the end of the log,
-and its leader hears what it has: follower_fetch.py.
+Returns whole record batches, as they are on disk. A fetch offset inside a batch returns that batch. A consumer with
+isolation level read_committed gets records below the last stable offset, and the list of aborted transactions among
+them. A follower names its broker id and reads up to the end of the log; the leader learns from its fetches which
+records the follower has. The broker divides a fetch of many partitions into slices and serves other connections in
+between. Later requests of the same connection wait for it, as in Kafka.
 
-A fetch of many partitions is done in slices, and what follows on its connection waits for it, as in Kafka.
-Differs from Apache Kafka: never a batch cut short at the end of an answer.  Of a session's partition that nobody names
-and that has nothing new, a better replica to read from is told with its next record.
+- v5: log start offset.
+- v7: incremental sessions (KIP-227).
+- v9: the client's leader epoch is checked (KIP-320).
+- v11: followers serve consumers, and a leader names a follower in the client's rack (KIP-392).
+- v12: flexible. The response contains the point where the reader's log diverges (KIP-595).
+- v13: topics by id (KIP-516).
+- v15: the replica id is a tagged field (KIP-903).
+- v16: returns the current leader when the request reached the wrong broker (KIP-951).
+
+Differences from Apache Kafka:
+
+- The last batch of a response is never cut short.
+- A session's partition that the request does not name, and that has no new data, gets no hint of a better replica to
+  read from. The hint comes with the partition's next record.
 """
 
 from __future__ import annotations
@@ -61,7 +70,7 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
 
 
 def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse] | Slices:
-    """Answers or parks a short request whose partitions are in `begun`, or due in its session."""
+    """Answer or park a short request whose partitions are in `begun`, or due in its session."""
     answering = _answer(call, body, FetchRead(call, body, begun))
     try:
         return _when_waited(answering, first_wait(answering))
@@ -76,7 +85,8 @@ def _answer(call: Call, body: FetchRequest, fetch: FetchRead) -> Answering:
     if body.max_wait_ms <= 0 or fetch.is_enough:
         return whole(fetch.respond(read))
     delayed = whole(DelayedFetch(fetch).watch(read))
-    # What a follower has may end a transaction here: its markers are in partitions that were read before.
+    # A follower's progress can end a transaction on this broker, whose markers are in partitions that were already
+    # read.
     if fetch.params.follower is not None and delayed.look_again():
         return fetch.answer()
     return Parked(delayed, deadline, fetch.answer)
@@ -88,12 +98,15 @@ def _when_waited(answering: Answering, wait: Wait) -> Slices:
 
 
 def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
-    """Answers a short request that has waited elsewhere, with what can be read now."""
+    """Answer a short request that waited elsewhere, with the data that can be read now."""
     return FetchRead(call, body, begun).answer()
 
 
 def _is_long(call: Call, body: FetchRequest) -> bool:
-    """True if a slice is too short to look at all partitions; most that an incremental fetch names are due already."""
+    """Return whether one slice is too short for all partitions.
+
+    Most partitions that an incremental fetch names are due already.
+    """
     session = call.broker.sessions.find(body.session_id)
     if session is not None:
         is_as_before = session.rules == _rules(call, body)
@@ -143,7 +156,7 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
 
 
 def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
-    """Merges the request into its session.  Raises Refused."""
+    """Merge the request into its session. Raise Refused."""
     by_id = call.version >= TOPIC_IDS_SINCE
     wanted: dict[FetchKey, Wanted] = {}
     call.leave(wanted)
@@ -178,7 +191,7 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
 
 
 def _is_privileged(call: Call, body: FetchRequest) -> bool:
-    """True for a follower, whose session is worth more than a consumer's."""
+    """Return whether the request is a follower's, whose session has priority over a consumer's."""
     return follower_of(body, call.version) is not None and call.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
 

@@ -1,4 +1,4 @@
-"""What a fetch is answered for each partition, and the answer that these make."""
+"""Results of a fetch per partition, and the response that contains them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from odradek.wire.messages.fetch import (
 from odradek.wire.schema.schema import maker
 
 NO_RECORDS = b""
-# A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a
-# read that failed it says nothing of them.
+# For an unknown partition, which was never read, Apache Kafka returns an empty list of aborted transactions. After a
+# failed read it returns null.
 _NEVER_READ = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -33,7 +33,7 @@ Read: TypeAlias = list[tuple[Wanted, PartitionData]]
 
 
 def found(index: int, readable: Readable, read_committed: bool) -> PartitionData:
-    """Returns what was read of a partition."""
+    """Return the result of a read of a partition."""
     return _partition_data(
         partition_index=index,
         error_code=ErrorCode.NONE,
@@ -52,7 +52,7 @@ def found(index: int, readable: Readable, read_committed: bool) -> PartitionData
 def diverging(
     partition: Partition, index: int, parted: tuple[LeaderEpoch, Offset], read_committed: bool
 ) -> PartitionData:
-    """Returns that the reader's log is another one from some offset on (KIP-595)."""
+    """Return the result for a reader whose log diverges from some offset on (KIP-595)."""
     data = _without_records(partition, index)
     epoch, end = parted
     data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
@@ -61,7 +61,7 @@ def diverging(
 
 
 def elsewhere(partition: Partition, index: int, preferred: BrokerId) -> PartitionData:
-    """Returns that another replica is to be read from (KIP-392)."""
+    """Return the result that names another replica to read from (KIP-392)."""
     data = _without_records(partition, index)
     data.preferred_read_replica = preferred
     return data
@@ -92,12 +92,12 @@ def size_of(data: PartitionData) -> int:
 
 
 def is_final(data: PartitionData) -> bool:
-    """True for a partition's answer that does not change by waiting."""
+    """Return whether waiting cannot change a partition's result."""
     return bool(data.error_code) or data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica != NO_BROKER
 
 
 def respond(begun: FetchRound, read: Read) -> Parts[FetchResponse]:
-    """Makes the answer, which leaves out what is not new in an incremental fetch, and notes what is told."""
+    """Make the response, without unchanged partitions of an incremental fetch; note returned positions."""
     topics: dict[str | Uuid, FetchableTopicResponse] = {}
     for wanted, data in read:
         is_news = wanted.is_news(data.high_watermark, data.log_start_offset)

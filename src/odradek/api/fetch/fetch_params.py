@@ -1,10 +1,10 @@
-"""Who fetches, and what it may read: Kafka's FetchParams.
+"""Parameters of a fetch: the reader, and the end of the records it may read; Kafka's FetchParams.
 
     a follower                    up to the log's end        of the leader
     a consumer before v11         up to the high watermark   of the leader
     a consumer since v11          the same, or up to the last stable offset, of any replica (KIP-392)
 
-A replica that follows shows a consumer what lies below its own high watermark, which it has from its leader.
+A follower returns to consumers only records below its own high watermark, which it learns from its leader.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from odradek.wire.messages.fetch import FetchRequest, PartitionData
 
 
 class FetchParams:
-    """What all partitions of one fetch have in common.  A fetch that waits is answered by the rights it came with."""
+    """The common parameters of all partitions of one fetch.
+
+    A fetch that waits is answered with the rights that the request had on arrival.
+    """
 
     def __init__(self, call: Call, body: FetchRequest) -> None:
         self.follower = follower_of(body, call.version)
@@ -38,7 +41,10 @@ class FetchParams:
         self._readable: dict[TopicName, bool] = {}
 
     def check_allowed(self, name: TopicName | None) -> None:
-        """Raises Refused(TOPIC_AUTHORIZATION_FAILED) for who may not read the topic; None if no topic has that id."""
+        """Raise Refused(TOPIC_AUTHORIZATION_FAILED) if the client may not read the topic.
+
+        `name` is None if no topic has the requested id.
+        """
         if self.follower is not None:
             is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         elif name is None:
@@ -51,42 +57,42 @@ class FetchParams:
             raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def check_role(self, partition: Partition, epoch: int) -> None:
-        """Raises Refused for another leader epoch than ours, and if another replica is to be asked, or has the log."""
+        """Raise Refused if the leader epoch differs, or this broker's replica has the wrong role or no log."""
         if self.only_leader:
             partition.check_leader(epoch)
         else:
             partition.check_replica(epoch)
 
     def is_served_by(self, partition: Partition) -> bool:
-        """True if the replica has the role to be read from, and its log."""
+        """Return whether the replica has the role to be read from, and its log."""
         # A fetch without a leader epoch keeps waiting when this broker stops leading: since version 11 any replica may
-        # answer, and this broker still is one.  Consumers send the epoch.
+        # answer, and this broker still has one. Consumers send the epoch.
         return partition.leading is not None or (not self.only_leader and partition.is_online)
 
     def preferred(self, partition: Partition, offset: int) -> BrokerId | None:
-        """Returns which other replica the consumer should read from; None for this one."""
+        """Return the other replica from which the consumer should read; None for this one."""
         leading = partition.leading
         if not self._rack or leading is None:
             return None
         return preferred_read_replica(leading, self._broker.view, self._listener, self._rack, offset)
 
     def end(self, partition: Partition) -> Offset:
-        """Returns where reading ends for now; -1 if a follower would get an error."""
+        """Return the offset where reading ends now; -1 if a follower would get an error."""
         if self.follower is None:
             return partition.readable_end(read_committed=self.read_committed)
         return NO_OFFSET if partition.leading is None else partition.log.end_offset
 
     def watchers(self, partition: Partition) -> Watchers:
-        """Returns where to register for the changes of a partition."""
+        """Return the watchers of a partition's changes, where this fetch can register."""
         return partition.watchers if self.follower is None else partition.end_watchers
 
     def keys(self, partition: Partition) -> tuple[Hashable, ...]:
-        """Returns what a fetch without a session is woken by."""
+        """Return the keys that wake a fetch without a session."""
         name = partition.topic_partition
         return (name,) if self.follower is None else (name, LogEnd(name))
 
     def has_changed(self, partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
-        """True if a partition may have more to tell than when `data` was read."""
+        """Return whether a partition may have news since `data` was read."""
         if not self.is_served_by(partition) or partition.positions.high_watermark != data.high_watermark:
             return True
         if self.follower is not None:

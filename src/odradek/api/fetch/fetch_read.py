@@ -1,6 +1,6 @@
-"""Reading the partitions of one fetch.
+"""Reads of the partitions of one fetch.
 
-Who fetches is in fetch_params.py, what it is answered in fetch_answer.py.
+The reader's parameters are in api/fetch/fetch_params.py, the results in api/fetch/fetch_answer.py.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData
 
 CURRENT_LEADER_SINCE = 16
-WAITS_FOR_NOTHING_MAX = 4  # What was loaded may be gone again before it is read.
+WAITS_FOR_NOTHING_MAX = 4  # Loaded pages may be evicted again before they are read.
 _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
 class FetchRead:
-    """One fetch, and what it needs to be tried again when data has come.  It keeps nothing of the request's bytes."""
+    """One fetch, which can be tried again when data arrives.
+
+    It keeps nothing of the request's bytes.
+    """
 
     def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
         self.broker = call.broker
@@ -40,35 +43,41 @@ class FetchRead:
         self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
         self._round = begun
         self._now = call.now
-        self._takes_in = self.params.follower is not None  # What a follower has, until the fetch has to wait.
+        self._takes_in = self.params.follower is not None  # Record the follower's position until the fetch waits.
         self._size = 0  # Bytes of records in the last read.
-        self._has_final = False  # Something was read that does not change by waiting.
-        self._cold: list[Cold] = []  # What the last read left out.
+        self._has_final = False  # The last read has a result that waiting cannot change.
+        self._cold: list[Cold] = []  # Reads that the last read left out.
 
     def partition(self, wanted: Wanted) -> Partition | None:
-        """Returns the partition, None if it is not on this broker."""
+        """Return the partition, None if it is not on this broker."""
         name = self._name(wanted.key)
         if name is None:
             return None
         return self.broker.partitions.get(new_tuple(TopicPartition, (name, wanted.key.partition)))
 
     def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
-        """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""
+        """Return whether one record is enough and the partition has one.
+
+        This check is cheap, because thousands of fetches may wait for the same record.
+        """
         if self.min_bytes > 1:
             return False
         return wanted.fetch_offset < self.params.end(partition)
 
     def waits(self) -> None:
-        """Called when the fetch has to wait: what is read later says nothing new of who fetches."""
+        """Note that the fetch has to wait: later reads bring no news about the follower."""
         self._takes_in = False
 
     def available(self, wanted: Wanted) -> int | None:
-        """Returns how many bytes the fetch could get from one partition now; None if it would get an error."""
+        """Return how many bytes the fetch could get from one partition; None if it would get an error."""
         data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
         return None if self._has_new_start(wanted, data) or is_final(data) else size_of(data)
 
     def _has_new_start(self, wanted: Wanted, data: PartitionData) -> bool:
-        """True for a log start that a follower which waits was not told: who deletes records waits for it."""
+        """Return whether a waiting follower does not know the log start offset yet.
+
+        A client that deletes records waits until the follower knows it.
+        """
         is_told = self.params.follower is not None and self._round.session is not None
         return is_told and data.log_start_offset != wanted.told_log_start
 
@@ -77,18 +86,18 @@ class FetchRead:
 
     @property
     def is_enough(self) -> bool:
-        """True if the last read has min_bytes of records or an error, or if there is nothing to wait for."""
+        """Return whether the last read found min_bytes or an error, or there is nothing to wait for."""
         if self._size >= self.min_bytes or self._has_final:
             return True
         return not (self._round.wanted or self._round.is_incremental)
 
     @property
     def session(self) -> Session | None:
-        """The session of an incremental fetch; None for any other, which waits only for what it named."""
+        """Return the session of an incremental fetch; None for a fetch that waits only for named partitions."""
         return self._round.session if self._round.is_incremental else None
 
     def answer(self) -> FetchResponse:
-        """Answers with what can be read now, from no more partitions than a slice looks at."""
+        """Answer with the data that can be read now, from at most as many partitions as one slice reads."""
         return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
 
     def respond(self, read: Read) -> Parts[FetchResponse]:
@@ -97,7 +106,7 @@ class FetchRead:
         return respond(self._round, read)
 
     def read_patiently(self) -> Generator[Wait, object, Read]:
-        """Reads as `read`; where the disk has to be waited for, a thread does that, and all is read again."""
+        """Read as `read` does; if data is not in memory, let a thread load it and read everything again."""
         waited_for: set[Place] = set()
         for_nothing = 0
         while for_nothing < WAITS_FOR_NOTHING_MAX:
@@ -111,9 +120,9 @@ class FetchRead:
         return (yield from self.read())
 
     def read(self, count: int | None = None, *, cached: bool = False) -> Parts[Read]:
-        """Reads the partitions that are due, `count` at most; with `cached` leaves out what the disk must be read for.
+        """Read the partitions that are due, at most `count`; with `cached`, only data in memory.
 
-        Those of an incremental fetch that have nothing new are not due again until something changes in them.
+        Partitions of an incremental fetch without news are not due again before they change.
         """
         self._size, self._has_final, self._cold = 0, False, []
         left = self._max_bytes
@@ -123,7 +132,7 @@ class FetchRead:
             if self._try_rest(wanted, partition):
                 yield
                 continue
-            # The first records go out whole, however small the limits: a reader must get on (KIP-74).
+            # The first records are returned whole, however small the limits, so that a reader makes progress (KIP-74).
             at_least_one = left == self._max_bytes
             try:
                 data = self._read(wanted, partition, left, at_least_one, cached)
@@ -143,7 +152,7 @@ class FetchRead:
         return read
 
     def _try_rest(self, wanted: Wanted, partition: Partition | None) -> bool:
-        """Takes a session's partition that has nothing new off the due ones, unread; returns whether it did."""
+        """Remove a session's partition without news from the due ones, unread; return whether it was removed."""
         session, params = self.session, self.params
         if session is None or wanted.session is not session or params.follower is not None or self._max_bytes < 0:
             return False
@@ -167,11 +176,11 @@ class FetchRead:
         return True
 
     def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
-        """Does for a follower, after the read, what `_try_rest` does: a new log start is told at once.
+        """Do the work of `_try_rest` for a follower, after the read; a new log start is returned at once.
 
-        A high watermark that it was not told comes with the next records, or when its wait is over: else the follower
-        that raises it would ask twice for each record, before their producer is answered (KAFKA-9952).  Without a
-        session nobody knows what it was told.
+        A new high watermark is returned with the next records, or when the wait ends. Otherwise the follower that
+        advances it would send two requests for each record before the producer is answered (KAFKA-9952). Without a
+        session, the broker does not know which high watermark the follower has.
         """
         session, follower = self._round.session, self.params.follower
         if session is None or follower is None or partition is None or is_final(data):
@@ -228,7 +237,7 @@ class FetchRead:
             return data
 
     def _nowhere(self, name: TopicName | None, key: FetchKey) -> Refused:
-        """Returns the error for a partition that is not on this broker."""
+        """Return the error for a partition that is not on this broker."""
         if name is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         try:

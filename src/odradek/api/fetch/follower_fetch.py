@@ -1,10 +1,11 @@
-"""What is particular to a follower's Fetch: the leader hears from it what the follower has (KIP-101, KIP-392, KIP-903).
+"""Fetch requests of followers, which show the leader each follower's log (KIP-101, KIP-392, KIP-903).
 
-    leader, epoch ──> a replica? ──> logs that part ──> range ──> taken in ──> read up to the log's end
+    leader, epoch ──> a replica? ──> diverging logs ──> range ──> position recorded ──> read up to the log's end
 
-The order is Apache Kafka's, but that the fetch is taken in before the read: so the answer has the high watermark that
-it raises.  Each partition that is read is taken in once, when the request comes and not when it is woken.  What a
-session has and nothing has happened to is where it was (Follower.stayed).
+The order is Apache Kafka's, except that the position is recorded before the read: the response then has the high
+watermark that the fetch itself advances. The position of each partition is recorded once, when the request arrives, and
+not when it is woken. For a session's partition without any change, the follower's position stays the same
+(Follower.stayed).
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ REPLICA_STATE_SINCE = 15
 
 
 class FetchingFollower(NamedTuple):
-    """The broker that fetches; -1 as `broker_epoch`, before v15 or as it says, is none."""
+    """The broker that fetches; `broker_epoch` is -1 before v15 or if the broker sends none."""
 
     broker: BrokerId
     broker_epoch: int
 
 
 def follower_of(body: FetchRequest, version: int) -> FetchingFollower | None:
-    """Returns who fetches as a follower; None for a consumer, which names a number below 0."""
+    """Return the follower that fetches; None for a consumer, which sends a negative replica id."""
     if version < REPLICA_STATE_SINCE:
         return None if body.replica_id < 0 else FetchingFollower(BrokerId(body.replica_id), NO_BROKER_EPOCH)
     state = body.replica_state
@@ -39,9 +40,10 @@ def follower_of(body: FetchRequest, version: int) -> FetchingFollower | None:
 
 
 def take_in(broker: Broker, partition: Partition, follower: FetchingFollower, wanted: Wanted, now: Moment) -> None:
-    """Takes in what a follower has, and wakes who waits for it; it is a replica whose log does not part from ours.
+    """Record a follower's position and wake the requests that wait for it.
 
-    Raises Refused if it is out of range, or of a process that has restarted since.
+    The follower is a replica whose log does not diverge from ours. Raise Refused if the position is out of range, or
+    comes from a process that has restarted since.
     """
     leading, log, offset = partition.leader(), partition.log, Offset(wanted.fetch_offset)
     if not log.start_offset <= offset <= log.end_offset:
@@ -59,9 +61,9 @@ def take_in(broker: Broker, partition: Partition, follower: FetchingFollower, wa
 
 
 def may_rest(partition: Partition, follower: FetchingFollower, wanted: Wanted) -> bool:
-    """True if there is nothing to tell of a partition until it changes: its follower has all of it, and is in sync.
+    """Return whether a follower has all of a partition and is in sync, so that only a change matters.
 
-    One that is not in the ISR joins it by a fetch, so that all of its fetches are taken in.
+    A follower outside the ISR joins it by a fetch, so all of its fetches are recorded.
     """
     leading = partition.leading
     if leading is None or leading.in_sync is None:

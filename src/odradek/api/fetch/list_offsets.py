@@ -1,18 +1,36 @@
-"""ListOffsets, versions 1 to 11: where a time lies in a partition, or its start or end.
+"""ListOffsets, versions 1 to 11.
 
-Times below zero are questions: -1 the end, -2 the start, -3 the record with the largest timestamp (v7, KIP-734), -4 the
-start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005), -6 the first offset not yet tiered
-(v11, KIP-1023).  Nothing is tiered here.  v2: isolation level: for who reads committed records the end is the last
-stable offset, and no time is found beyond it.  v4: leader epochs.  v5: OFFSET_NOT_AVAILABLE until a new leader's
-followers have fetched (KIP-207).  v6: flexible.  v10: a timeout, unused without remote storage.  The end that a broker
-is told, which names its replica id, is the log's.  Only a leader answers; a debugging consumer, which names -2, any
-replica.
+Returns the first offset at or after a timestamp, or the start or end of a partition. Only the leader answers, except to
+a debugging consumer (replica id -2), which may query any replica. For a broker, which sends its replica id, the end is
+the log end offset.
 
-Order: what has to be read for an answer is looked up beside the loop; later requests of the connection may be carried
-out before, and are answered after.  Who leads the partition is looked at again when the answer comes.
-Differs from Kafka: -3 is the greatest timestamp of the records that can be read; Kafka finds nothing if a record beyond
-them has a greater one.  A batch whose records unpack to more than 64 MiB is INVALID_RECORD, like one with a record
-larger than max.decompressed.message.bytes.
+Negative timestamps have special meanings:
+
+- -1: the end.
+- -2: the start.
+- -3: the record with the largest timestamp (v7, KIP-734).
+- -4: the start of the local log (v8, KIP-405).
+- -5: the end of the tiered log (v9, KIP-1005).
+- -6: the first offset that is not tiered yet (v11, KIP-1023).
+
+Odradek has no tiered storage, so -5 and -6 find nothing.
+
+Changes by version:
+
+- v2: isolation level. For read_committed, the end is the last stable offset, and a timestamp finds nothing beyond it.
+- v4: leader epochs.
+- v5: OFFSET_NOT_AVAILABLE until the followers of a new leader have fetched (KIP-207).
+- v6: flexible.
+- v10: a timeout, which is unused without remote storage.
+
+Lookups that read the log do not block other requests. Later requests of the connection may run before a lookup ends,
+but are answered after it. Leadership is checked again when the lookup ends.
+
+Differences from Apache Kafka:
+
+- -3 returns the largest timestamp of the readable records. Kafka finds nothing if a later record has a larger one.
+- A batch whose records decompress to more than 64 MiB returns INVALID_RECORD. So does a batch with a record larger than
+  max.decompressed.message.bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +60,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
-CONSUMER, DEBUGGING_CONSUMER = -1, -2  # The replica ids of who is no broker.
+CONSUMER, DEBUGGING_CONSUMER = -1, -2  # The replica ids of clients that are not brokers.
 _partition_found = maker(ListOffsetsPartitionResponse)
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
@@ -50,9 +68,9 @@ TimestampAndOffset = tuple[TimestampMs, Offset, int]
 
 
 class Reader(NamedTuple):
-    """Who asks: a consumer, maybe for committed records only, or a follower, whose log goes up to the leader's end.
+    """The client: a consumer, possibly read_committed, or a follower, which reads up to the log's end.
 
-    Who debugs is no consumer, and may ask any replica.
+    A debugging client is no consumer and may read from any replica.
     """
 
     is_consumer: bool
@@ -119,7 +137,10 @@ def _parts(
     reader: Reader,
     questions: list[Question],
 ) -> Parts[list[Part]]:
-    """Looks at each partition once, as one that is named twice has no answer; adds the lookups to `questions`."""
+    """Look up each partition, and add pending lookups to `questions`.
+
+    A partition that is named more than once gets an error.
+    """
     is_allowed = call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
     found: list[Part] = []
     for index, parts in asked.items():
@@ -150,7 +171,10 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader:
 
 
 def _replica(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Partition:
-    """Returns the replica that is asked.  Raises Refused if it does not lead and only a leader may answer."""
+    """Return the requested replica.
+
+    Raise Refused if the replica does not lead and only a leader may answer.
+    """
     partition = call.broker.replica(topic, part.partition_index)
     if reader.only_leader:
         partition.check_leader(part.current_leader_epoch)
@@ -173,7 +197,7 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
 
 
 def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
-    """Returns the answer of a finished lookup; the topic may have been deleted meanwhile, and even made anew."""
+    """Return the result of a finished lookup; the topic may have been deleted or recreated since."""
     part, question, reader = pending
     try:
         if _replica(call, topic, part, reader) is not question.partition:
@@ -185,9 +209,9 @@ def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPar
 
 
 def _told(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
-    """Returns what the lookup found.
+    """Return the result of a lookup.
 
-    The record with the greatest timestamp is looked for among all records; raises Refused if it may not be read.
+    The record with the largest timestamp is searched among all records. Raise Refused if it may not be read.
     """
     found = question.found
     if found is None or (reader.committed and found.offset >= question.partition.last_stable_offset):
@@ -222,15 +246,15 @@ def _place(call: Call, partition: Partition, asked: int, reader: Reader) -> Time
         return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
-    if asked == MAX_TIMESTAMP:  # Of all visible records, as in Kafka; an uncommitted one is not told.
+    if asked == MAX_TIMESTAMP:  # Searches all visible records, as in Kafka; an uncommitted result is not returned.
         return call.broker.lookups.ask(partition, None, read_committed=False)
     return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=reader.committed)
 
 
 def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
-    """Refuses a consumer where a new leader does not know yet how much is committed (KIP-207).
+    """Raise Refused for a consumer if a new leader does not know yet how much is committed (KIP-207).
 
-    Its high watermark may be behind that of the leader before it, which the consumer has seen.
+    Its high watermark may be below the previous leader's, which the consumer has seen.
     """
     if not reader.is_consumer:
         return
@@ -243,5 +267,5 @@ def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
 
 def _epoch_at_start(partition: Partition) -> int:
     if partition.log.start_offset == partition.log.end_offset:
-        return partition.info.leader_epoch  # The first record to come has that epoch.
+        return partition.info.leader_epoch  # The next record will have that epoch.
     return partition.log.epochs.epoch_of(partition.log.start_offset)

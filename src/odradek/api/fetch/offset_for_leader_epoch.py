@@ -1,12 +1,17 @@
-"""OffsetForLeaderEpoch, versions 0 to 4: where a leader epoch ends in the log of a partition's leader.
+"""OffsetForLeaderEpoch, versions 0 to 4.
 
-Followers ask (KIP-101), and consumers whose leader has changed (KIP-320): what they have read beyond that offset is not
-the leader's.  The answer is the greatest epoch known here that is not above the one asked for, and its end; -1 for both
-if that one is newer than all known here.  The latest epoch ends where the log ends, above the high watermark, whoever
-asks.  v1: the answer tells the epoch (KIP-279).  v2: the client's leader epoch is checked (KIP-320).  v3: replica_id,
-which changes nothing, as in Kafka.  v4: flexible.
+Returns the end offset of a leader epoch in the log of a partition's leader. Followers send it (KIP-101), and so do
+consumers whose leader has changed (KIP-320): records that they read beyond that offset are not in the leader's log. The
+result is the largest known epoch that is not above the requested one, with its end offset. Both are -1 if the requested
+epoch is newer than all known epochs. The latest epoch ends at the log end offset, above the high watermark, for every
+client.
 
-Kafka 4 knows versions 2 to 4; brokers of Kafka 0.11 to 2.0 ask in the older ones, without asking for ApiVersions first.
+- v1: the response contains the epoch (KIP-279).
+- v2: the client's leader epoch is checked (KIP-320).
+- v3: replica_id, which has no effect, as in Kafka.
+- v4: flexible.
+
+Kafka 4 supports versions 2 to 4. Brokers of Kafka 0.11 to 2.0 send older versions without a prior ApiVersions request.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ _end_offset = maker(EpochEndOffset)
 
 
 def handle(call: Call, body: OffsetForLeaderEpochRequest) -> Slices:
-    """Answers what may not be described last, as Apache Kafka does."""
+    """Answer each topic; like Apache Kafka, put topics that the client may not describe last."""
     is_broker = call.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     topics: list[OffsetForLeaderTopicResult] = []
     denied: list[OffsetForLeaderTopic] = []

@@ -1,10 +1,12 @@
-"""Plain fetches, which bring most records: they match a template (fetch_template.py), and there is something to send.
+"""Plain Fetch requests, which return most records: a template match, with records to send.
 
-Reading, handling and answering one costs half of what it costs in fetch.py.  A request that is not plain, finds less
-than it asks for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One of a
-single partition, or without a session, that has to wait for one record waits here; if its answer is not plain then,
-fetch.py makes it.  A fetch in a session of several partitions is plain if it names all that are due in the session and
-all of them have records; if it is not plain, it need not be read, but fetch.py handles it.
+The templates are in api/templates/fetch_template.py. Reading, handling and answering such a request costs half as much
+as in api/fetch/fetch.py. Three kinds of request are left to fetch.py, which has all the rules, before anything is done:
+requests that are not plain, find too few records, or would get an error.
+
+A request for a single partition, or without a session, that has to wait for one record waits here. If its answer is
+then no longer plain, fetch.py makes it. A fetch in a session of several partitions is plain if it names all that are
+due in the session and all of them have records. If it is not plain, fetch.py handles it without parsing it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _NO_REPLICA = -1
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded] | Steps:
-    """Answers or parks a plain request, or waits for a disk; returns None if the request is not plain."""
+    """Answer or park a plain request, or wait for a disk; return None if the request is not plain."""
     found = peer.fetch_templates.find(request)
     if found is None:
         return None
@@ -73,7 +75,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
 
 
 def _answer_named(asked: _Asked) -> Encoded | Parked[Encoded]:
-    """Answers or parks a request of several partitions without a session."""
+    """Answer or park a request of several partitions without a session."""
     template, found = asked.template, _read_all(asked)
     if found is None:
         return None
@@ -83,9 +85,9 @@ def _answer_named(asked: _Asked) -> Encoded | Parked[Encoded]:
 
 
 def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded] | Steps:
-    """Answers a request in a session of several partitions; it may not name all that are due."""
+    """Answer a request in a session of several partitions; it may name only some that are due."""
     if session.rules != rules_of(asked.peer.admission, asked.template.isolation_level):
-        return None  # All partitions of the session are told anew.
+        return None  # All partitions of the session are sent again.
     if len(session.due) > SLICE_ELEMENTS:
         return None
     found = _read_all(asked, each_has_records=True) if asked.names_all_that_is_due(session) else None
@@ -99,7 +101,7 @@ def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded
 
 
 def _when_read(request: Request, slices: Slices) -> Steps:
-    """Answers a request that has to wait for a disk."""
+    """Answer a request that has to wait for a disk."""
     try:
         wait = slice_of(slices)
         while True:
@@ -110,9 +112,9 @@ def _when_read(request: Request, slices: Slices) -> Steps:
 
 
 def _read_all(asked: _Asked, *, each_has_records: bool = False) -> list[Readable] | None:
-    """Reads all partitions that the request names; returns None where `_read` does.
+    """Read all partitions that the request names; return None if `_read` does for one of them.
 
-    With `each_has_records` also if one has none: the answer in a session leaves it out.
+    With `each_has_records`, also return None if a partition has no records: the answer in a session omits it.
     """
     broker, template = asked.broker, asked.template
     partitions: list[Partition] = []
@@ -139,7 +141,7 @@ def _size_of(found: list[Readable]) -> int:
 
 
 class _Asked:
-    """A fetch request that matches a template."""
+    """A Fetch request that matches a template."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -158,7 +160,7 @@ class _Asked:
         self.template = template
         self.session = session
         self.offsets = offsets
-        # The session's partitions; the session may have ended by the time of the answer.
+        # The session's partitions; the session may have ended before the answer is made.
         self.wanted = [] if session is None else [session.wanted[one.key] for one in template.wanted]
 
     def call(self) -> Call:
@@ -167,7 +169,7 @@ class _Asked:
         return Call(self.broker, self.peer, request.api_version, request.client_id, correlation_id, self.now)
 
     def has_preferred(self, leading: Leading, number: int) -> bool:
-        """True if another replica is in the consumer's rack, and has what it asks for (KIP-392)."""
+        """Return whether another replica is in the consumer's rack and has the requested offset (KIP-392)."""
         broker, offset = self.broker, self.offsets[number]
         if not broker.selects_by_rack:
             return False
@@ -175,13 +177,13 @@ class _Asked:
         return preferred_read_replica(leading, broker.view, listener, rack, offset) is not None
 
     def names_all_that_is_due(self, session: Session) -> bool:
-        """True if the request names all partitions that are due, in the order in which they would be served."""
+        """Return whether the request names all partitions that are due, in the order of service."""
         if len(session.due) > len(self.offsets):
             return False
         return all(due.key == known.key for due, known in zip(session.due, self.template.wanted, strict=False))
 
     def advance_session(self) -> None:
-        """Advances the session: its epoch, and the fetch offsets of the partitions."""
+        """Advance the session: its epoch, and the fetch offsets of the partitions."""
         session = self.session
         if session is None:
             return
@@ -192,12 +194,12 @@ class _Asked:
             session.due[wanted] = None
 
     def parked(self) -> Parked[Encoded]:
-        """Returns the request waiting for one record."""
+        """Return the request parked until there is one record."""
         waiting = _Waiting(self)
         return Parked(waiting, self.now.steady + self.template.max_wait_ms, waiting.answer)
 
     def answered(self, found: list[Readable]) -> Encoded:
-        """Returns the answer's frame with what was read of each partition."""
+        """Return the answer's frame with the data read of each partition."""
         rows: list[tuple[int, ...]] = []
         records: list[Splice] = []
         for one in found:
@@ -209,7 +211,7 @@ class _Asked:
 
 
 def _partition(asked: _Asked, number: int) -> Partition | None:
-    """Returns a partition that is read from here, in the leader epoch that the request names; None for any other."""
+    """Return a partition that this broker may serve in the request's leader epoch; None for any other."""
     template = asked.template
     partition = template.partitions[number].find(asked.broker)
     if partition is None:
@@ -225,7 +227,7 @@ def _partition(asked: _Asked, number: int) -> Partition | None:
 
 
 def _has_all(session: Session, template: FetchTemplate) -> bool:
-    """True if the session has all partitions of the template."""
+    """Return whether the session has all partitions of the template."""
     return all(one.key in session.wanted for one in template.wanted)
 
 
@@ -238,7 +240,10 @@ def _read(  # noqa: PLR0917
     bytes_max: int,
     at_least_one: bool = True,
 ) -> Readable | None:
-    """Reads one partition; returns None for an error, an aborted transaction to tell of, or a disk to wait for."""
+    """Read one partition.
+
+    Return None for an error, an aborted transaction to return, or data that is not in memory.
+    """
     wanted = template.wanted[number]
     bytes_max = min(wanted.max_bytes, bytes_max, broker.fetch_bytes_max)
     try:
@@ -253,19 +258,19 @@ def _read(  # noqa: PLR0917
 
 
 class _Waiting:
-    """A plain fetch that waits for one record, of a single partition or without a session; also makes its answer.
+    """A plain fetch, of one partition or without a session, that waits for one record and then answers.
 
-    It is answered by the rights that it came with.
+    It is answered with the rights that the request had on arrival.
     """
 
     def __init__(self, asked: _Asked) -> None:
-        self.keys = asked.template.numbers  # A partition and its number in the request.
+        self.keys = asked.template.numbers  # Each partition and its number in the request.
         self._asked = asked
         self._call = asked.call()
         asked.request.body = NO_BODY
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        """True if there is a record, or if the fetch is not plain any more."""
+        """Return whether there is a record, or the fetch is no longer plain."""
         asked = self._asked
         number = self.keys[cast(TopicPartition, key)]
         partition = _partition(asked, number)
@@ -277,7 +282,7 @@ class _Waiting:
         return _read(asked.broker, partition, asked.template, number, offset, asked.template.max_bytes) is None
 
     def answer(self) -> Encoded:
-        """Answers with what can be read now."""
+        """Answer with the data that can be read now."""
         asked = self._asked
         found = _read_all(asked)
         if found is None:
@@ -298,7 +303,7 @@ class _Waiting:
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
-    """Makes a template of a request that was read from `received`, so that the next one like it may be plain."""
+    """Make a template of a request read from `received`, so that the next one like it may be plain."""
     version, known = request.api_version, peer.fetch_templates
     if version < _VERSION_MIN or len(received) > BODY_BYTES_MAX:
         return
@@ -325,7 +330,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
 
 
 def _is_learnable(body: FetchRequest) -> bool:
-    """True for a consumer's fetch of some partitions that neither begins nor ends a session."""
+    """Return whether this is a consumer's fetch that neither starts nor ends a session."""
     if body.isolation_level not in ISOLATION_LEVELS:
         return False
     if body.replica_id != _NO_REPLICA or body.replica_state.replica_id != _NO_REPLICA or body.forgotten_topics_data:
@@ -341,7 +346,7 @@ def _is_learnable(body: FetchRequest) -> bool:
 
 
 def _are_named_once(body: FetchRequest) -> bool:
-    """True if each partition is named once; a template's answer has one place for it."""
+    """Return whether each partition is named once; a template's answer has one place for each."""
     if len({(topic.topic, topic.topic_id) for topic in body.topics}) < len(body.topics):
         return False
     return all(len({part.partition for part in topic.partitions}) == len(topic.partitions) for topic in body.topics)

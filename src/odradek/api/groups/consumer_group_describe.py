@@ -1,7 +1,9 @@
-"""ConsumerGroupDescribe, versions 0 and 1: state and members of groups of the consumer protocol (KIP-848).
+"""ConsumerGroupDescribe, versions 0 and 1.
 
-Each group by itself is told or refused.  What a member is still giving up counts as its assignment; topics that are
-gone are left out.  v1: whether a member speaks the classic protocol (KIP-1099).
+Returns the state and the members of groups of the consumer protocol (KIP-848). Each group has its own result or error.
+A partition that a member is still revoking is part of its assignment. Deleted topics are left out.
+
+- v1: whether a member uses the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> R
 def _find(
     call: Call, group_id: str, body: ConsumerGroupDescribeRequest
 ) -> Parts[tuple[wire.DescribedGroup, Leading | None]]:
-    """Returns the group and the partition its state is written to; None if no write has to be waited for."""
+    """Return the group and the partition that stores its state; None if there is no write to wait for."""
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = call.broker.groups.shard_of(group_id)
@@ -100,7 +102,7 @@ def _refused(group_id: str, refused: Refused) -> wire.DescribedGroup:
 
 
 def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.DescribedGroup]:
-    """Describes the group as it is now: its members are values, and do not change while others have their turn."""
+    """Describe the group's current state: its members are values, which do not change between slices."""
     kept = group.kept
     described = wire.DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -141,7 +143,7 @@ def _assigned_topics(group: wire.DescribedGroup) -> set[str]:
 
 
 def _assignment(call: Call, *parts: Mapping[Uuid, Iterable[int]]) -> wire.Assignment:
-    """Returns the union of the parts; topics that are gone are left out."""
+    """Return the union of the parts without deleted topics."""
     names, listed = call.broker.view.names, []
     for topic in sorted({topic for part in parts for topic in part}):
         partitions = {partition for part in parts for partition in part.get(topic, ())}

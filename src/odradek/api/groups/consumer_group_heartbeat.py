@@ -1,7 +1,10 @@
-"""ConsumerGroupHeartbeat, versions 0 and 1: the whole life of a member of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat, versions 0 and 1.
 
-It joins with epoch 0, leaves with -1, as a static member for a while with -2.  A field that is null has not changed.
-v1: the member makes its own id (KIP-1082); it may subscribe by a regular expression.
+Joins a group of the consumer protocol, stays in it and leaves it: one request covers a member's whole life (KIP-848). A
+member joins with epoch 0 and leaves with epoch -1; a static member leaves temporarily with epoch -2. A null field means
+that its value has not changed.
+
+- v1: the member generates its own id (KIP-1082), and may subscribe by a regular expression.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ def refuse(call: Call, body: ConsumerGroupHeartbeatRequest, code: ErrorCode) -> 
 
 
 def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> Parts[None]:
-    """Raises Refused, for the whole request, if the member subscribes to a topic that it may not describe."""
+    """Raise Refused for the whole request if the member subscribes to a topic that it may not describe."""
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     for number, topic in enumerate(body.subscribed_topic_names or (), 1):
         call.check(Operation.DESCRIBE, ResourceType.TOPIC, topic)
@@ -78,7 +81,7 @@ def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
 
 
 def _owned(listed: list[wire.TopicPartitions]) -> Assignment:
-    """Reads the partitions that the member owns; a topic may be named more than once."""
+    """Return the partitions that the member owns; the request may name a topic more than once."""
     owned: dict[Uuid, list[int]] = {}
     for one in listed:
         owned.setdefault(Uuid(one.topic_id), []).extend(one.partitions)

@@ -1,9 +1,11 @@
-"""DeleteGroups, versions 0 to 3: groups without members go, with their offsets (KIP-229).
+"""DeleteGroups, versions 0 to 3.
 
-v1: throttled after the answer.  v2: flexible.  v3: says why a group was not deleted.
-A group that is named twice is answered once.
+Deletes groups without members, and their offsets (KIP-229). Each group is deleted independently, and other requests may
+run between two groups. A group that is named twice is answered once.
 
-Each group is deleted, or is not, by itself; others may have their turn between two of them.
+- v1: throttling applies after the response.
+- v2: flexible.
+- v3: an error message for each group that was not deleted.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGrou
 
 
 def _delete(call: Call, group_id: str) -> Generator[Wait, Any, Leading]:
-    """Deletes the group and returns the partition its deletion was written to.  Raises Refused."""
+    """Delete the group and return the partition that the deletion was written to. Raise Refused."""
     call.check(Operation.DELETE, ResourceType.GROUP, group_id)
     shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
     if shard.offsets.count_of_group(group_id) <= AT_ONCE_MAX:

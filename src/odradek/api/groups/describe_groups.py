@@ -1,8 +1,13 @@
-"""DescribeGroups, versions 0 to 6: state and members of classic groups.
+"""DescribeGroups, versions 0 to 6.
 
-v3: authorized operations (KIP-430).  v4: static members (KIP-345).  v5: flexible.  v6: a group that isn't there, or
-speaks the consumer protocol, is an error; before, it is a dead group (KIP-1043).  Metadata and protocol are told of
-stable groups only; an assignment is the last one.
+Returns the state and the members of classic groups. Only stable groups have metadata and a protocol. A member's
+assignment is its last one.
+
+- v3: authorized operations (KIP-430).
+- v4: static members (KIP-345).
+- v5: flexible.
+- v6: a group that does not exist, or uses the consumer protocol, is an error. In earlier versions it is a dead group
+  (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""FindCoordinator, versions 0 to 6: which broker keeps a group (key type 0) or a transactional id (1).
+"""FindCoordinator, versions 0 to 6.
 
-v4: many keys at once (KIP-699).  v6: share groups (type 2), which are not here.  The first request has the state topic
-made.
+Returns the broker that coordinates a group (key type 0) or a transactional id (key type 1). The first request creates
+the internal topic that stores the coordinator's state.
 
-Differs from Apache Kafka: who asks before the state topic is there is answered once it is, not with
-COORDINATOR_NOT_AVAILABLE to try again.
+- v4: several keys per request (KIP-699).
+- v6: share groups (key type 2), which Odradek does not support.
+
+Difference from Apache Kafka: while the internal topic is being created, the response waits for it. Kafka returns
+COORDINATOR_NOT_AVAILABLE, and the client has to retry.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ def _may_ask_any(call: Call, body: FindCoordinatorRequest) -> Parts[bool]:
 
 
 def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> Parts[FindCoordinatorResponse]:
-    """Answers for each key; `detail` says why the state topic can't be made."""
+    """Answer for each key; `detail` explains why the state topic can't be created."""
     found = []
     for key in _keys(call, body):
         found.append(_find(call, body.key_type, key, detail))

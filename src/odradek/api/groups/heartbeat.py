@@ -1,6 +1,10 @@
-"""Heartbeat, versions 0 to 4: a member lives, and hears whether its group rebalances.
+"""Heartbeat, versions 0 to 4.
 
-v3: static members (KIP-345).  v4: flexible.  While the group is being loaded, any member is taken to live.
+Renews a member's session and reports whether its group is rebalancing. While the broker is still loading the group, any
+member gets a response without an error.
+
+- v3: static members (KIP-345).
+- v4: flexible.
 """
 
 from __future__ import annotations

@@ -1,12 +1,20 @@
-"""JoinGroup, versions 0 to 9: a member enters a group, or comes back to it, and waits for the others.
+"""JoinGroup, versions 0 to 9.
 
-v0: the session timeout is the rebalance timeout too.  v4: a new member is told its id first, and asks again with it
-(KIP-394).  v5: static members (KIP-345).  v6: flexible.  v7: protocol type and name may be null (KIP-559).  v8: the
-client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
+Adds a member to a group, or rejoins it, and waits for the other members.
 
-Differs from Apache Kafka: a group that nobody joined in the end is forgotten, where Kafka keeps an empty one for a
-while.  More than a thousand protocols are refused: each later member, and each rebalance, would count all of them
-again.
+- v0: the session timeout is also the rebalance timeout.
+- v4: a new member first receives its id and then sends the request again with it (KIP-394).
+- v5: static members (KIP-345).
+- v6: flexible.
+- v7: the protocol type and name may be null (KIP-559).
+- v8: the client gives a reason.
+- v9: the response can make a rejoining leader skip the assignment (KIP-814).
+
+Differences from Apache Kafka:
+
+- A group that no member finally joins is forgotten. Kafka keeps an empty group for a while.
+- More than a thousand protocols are refused, because each later member and each rebalance would count all of them
+  again.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.parked import NEVER, Parked
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
-# With these errors the answer has no member id, as a member that had one lost it or never gets one.
+# With these errors the response has no member id: the member lost it, or will not get one.
 _WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
 PROTOCOLS_MAX = 1_000  # Clients name a handful.
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
@@ -82,7 +90,7 @@ def _asked(call: Call, body: JoinGroupRequest) -> JoinGroup:
 
 
 def _takes_long(joined: JoinGroupResult) -> bool:
-    """True for the answer to the leader of a large group."""
+    """Return whether this is the answer to the leader of a large group."""
     members = joined.members
     if len(members) > REQUEST_ELEMENTS_INLINE_MAX:
         return True

@@ -1,9 +1,12 @@
-"""LeaveGroup, versions 0 to 5: members leave without waiting for their sessions to end.
+"""LeaveGroup, versions 0 to 5.
 
-v3: many at once, each with its own error, also by instance id alone, as an administrator removes them (KIP-345).
-v4: flexible.  v5: the client says why (KIP-800).
+Removes members from a group before their sessions expire. Many members are removed a hundred at a time; other requests
+may run in between.
 
-Very many leave a hundred at a time; others may have their turn in between.
+- v3: several members per request, each with its own error. An administrator can remove members by instance id alone
+  (KIP-345).
+- v4: flexible.
+- v5: the client gives a reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def handle(call: Call, body: LeaveGroupRequest) -> Slices:
         yield from pauses(len(some))
     if written is None:
         return (yield from _answer(call, members, codes))
-    # Kept or not, they have left: a group that could not be written empties itself after a restart.
+    # The members have left even if the write fails: a group that could not be written becomes empty after a restart.
     timeout_ms = call.broker.groups.write_timeout_ms
     return (yield from settled(written, call.now, len(codes), lambda: _answer(call, members, codes), timeout_ms))
 
@@ -56,7 +59,7 @@ def _members(call: Call, body: LeaveGroupRequest) -> Sequence[MemberIdentity]:
 
 
 def _leave(call: Call, group_id: str, leavers: Sequence[Leaver]) -> Left:
-    """Lets the members leave.  Raises Refused for all of them."""
+    """Remove the members. Raise Refused for all of them."""
     shard = call.broker.groups.shard_of(group_id)
     try:
         return membership.leave(shard, group_id, leavers, call.now)

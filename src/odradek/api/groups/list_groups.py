@@ -1,7 +1,12 @@
-"""ListGroups, versions 0 to 5: the groups that this broker keeps.
+"""ListGroups, versions 0 to 5.
 
-v3: flexible.  v4: their states, and only those in some states (KIP-518).  v5: their types, and only those of some types
-(KIP-848).  States and types are compared without their case; no group has an unknown one.
+Lists the groups that this broker coordinates.
+
+- v3: flexible.
+- v4: the groups' states, and a filter by state (KIP-518).
+- v5: the groups' types, and a filter by type (KIP-848).
+
+Filters ignore case; an unknown state or type matches no group.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ def handle(call: Call, body: ListGroupsRequest) -> Slices:
     for shard in shards:
         for number, group in enumerate(list(shard.groups.values())):
             if shard.groups.get(group.id) is not group:
-                continue  # It was deleted while others had their turn.
+                continue  # It was deleted while other requests ran.
             is_wanted = _is_in(group.state, states) and _is_in(group.type, types)
             if is_wanted and (sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)):
                 listed.append(_listed(group))
@@ -50,7 +55,7 @@ def _lower(texts: Iterable[str]) -> Parts[set[str]]:
 
 
 def _is_in(text: str, wanted: set[str]) -> bool:
-    """True if nothing is wanted in particular, or the text is among the wanted ones."""
+    """Return whether the filter is empty or contains the text."""
     return not wanted or text.lower() in wanted
 
 

@@ -1,11 +1,16 @@
-"""OffsetCommit, versions 2 to 10: a group's progress is written down.
+"""OffsetCommit, versions 2 to 10.
 
-v2 to v4: offsets that expire at a time of their own.  v5: they expire with the group instead (KIP-211).  v6: leader
-epochs.  v7: static members.  v8: flexible.  v9: members of the consumer protocol, with an epoch where a generation was
-(KIP-848).  v10: topics by id.
+Stores the offsets of a group. An error of a partition is returned for that partition, an error of the committer for
+every partition. A commit is one batch in the log, whatever its size. A large commit is prepared in slices, but becomes
+visible as a whole.
 
-An error of a partition is told of that partition, an error of the committer of every partition.
-A commit is one batch in the log, however long: of one that is made ready in slices others see all or nothing.
+- v2 to v4: the request sets a retention time for its offsets.
+- v5: offsets expire with the group instead (KIP-211).
+- v6: leader epochs.
+- v7: static members.
+- v8: flexible.
+- v9: members of the consumer protocol, which send an epoch in place of a generation (KIP-848).
+- v10: topics by id.
 """
 
 from __future__ import annotations
@@ -79,7 +84,7 @@ def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetComm
 def _commit(
     call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
 ) -> Generator[Wait, Any, Committed]:
-    """Commits the offsets as one batch in the log, however many they are.  Raises Refused."""
+    """Commit the offsets as one batch in the log, however many there are. Raise Refused."""
     shard_of, committer = call.broker.groups.shard_of, committer_of(body, call.version)
     shard = shard_of(body.group_id, may_be_empty=True)
     if len(partitions.known) <= SLICE_ELEMENTS:

@@ -1,9 +1,8 @@
-"""OffsetDelete, version 0: a group forgets its offsets of some partitions (KIP-496).
+"""OffsetDelete, version 0.
 
-Offsets of topics that its members are subscribed to stay.  A group of another kind than consumers (of Connect workers,
-say) must have no members: what they read is not known here.
-
-Each offset is forgotten, or is not, by itself; others may have their turn after each hundred.
+Deletes a group's offsets of some partitions (KIP-496). Offsets of topics to which the group's members are subscribed
+are kept. A group of another kind than consumers (Connect workers, for example) must have no members, because the broker
+does not know their topics. Each offset is deleted independently; other requests may run after each hundred offsets.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
 def _delete(
     call: Call, group_id: str, partitions: Partitions[OffsetDeleteRequestPartition]
 ) -> Parts[tuple[list[ErrorCode], Written | None]]:
-    """Deletes the offsets, a hundred at a time; the group's subscriptions are checked each time.
+    """Delete the offsets, a hundred at a time; check the group's subscriptions each time.
 
-    Returns each partition's error code and the last write.  Raises Refused.
+    Return each partition's error code and the last write. Raise Refused.
     """
     codes: list[ErrorCode] = []
     written: Written | None = None

@@ -1,12 +1,17 @@
-"""OffsetFetch, versions 1 to 10: where groups got to.
+"""OffsetFetch, versions 1 to 10.
 
-v2: null topics asks for all (KIP-88).  v5: leader epochs.  v6: flexible.  v7: only what no open transaction is about to
-change, UNSTABLE_OFFSET_COMMIT for the rest (KIP-447).  v8: many groups, each with an error of its own.  v9: a member of
-the consumer protocol asks with its epoch (KIP-848).  v10: topics by id.
+Returns the committed offsets of groups. A partition without a committed offset has offset -1, even if its topic does
+not exist; only an unknown topic id is an error. All offsets of one group are a snapshot of the same time, however many
+there are. Two groups may be read at different times.
 
-What was never committed has the offset -1, for topics that are not there, too; only an unknown id is an error.
-
-What is told of a group is what it had at one time, however much that is.  Two groups may be of different times.
+- v2: null topics mean all topics (KIP-88).
+- v5: leader epochs.
+- v6: flexible.
+- v7: on request, only stable offsets; partitions with offsets in an open transaction return UNSTABLE_OFFSET_COMMIT
+  (KIP-447).
+- v8: several groups per request, each with its own error.
+- v9: a member of the consumer protocol sends its epoch (KIP-848).
+- v10: topics by id.
 """
 
 from __future__ import annotations
@@ -55,7 +60,7 @@ Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
 
 class _Group(NamedTuple):
-    """What a request asks of one group; `topics` is None for all."""
+    """The request's part for one group; `topics` is None for all."""
 
     id: str
     member_id: str | None
@@ -66,7 +71,7 @@ class _Group(NamedTuple):
 class _Told(NamedTuple):
     """The answer about a group.
 
-    It counts once all that was written to `leading` is safe; at once if that is None.
+    It is valid once all writes to `leading` are safe, or at once if that is None.
     """
 
     group: _Group
@@ -135,7 +140,7 @@ def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetch
 
 
 def _all(call: Call, reader: GroupReader) -> Parts[list[OffsetFetchResponseTopics]]:
-    """Returns all offsets of topics that may be described; if topics are told by id, only of topics that have one."""
+    """Return the offsets of all topics that may be described; by id, only of topics that have one."""
     by_id = call.version >= TOPIC_IDS_SINCE
     topics = []
     for name in reader.topics():
@@ -202,7 +207,7 @@ def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetch
 
 
 def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
-    """Returns the error of a group; before v2 an answer has no place for it but each partition."""
+    """Return a group's error; a response before v2 has room for it only in each partition."""
     if call.version >= ERROR_OF_ALL_SINCE:
         return _told(group, [], code)
     topics = []

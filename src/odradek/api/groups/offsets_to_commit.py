@@ -1,4 +1,4 @@
-"""The offsets of a commit, transactional or not, in the form in which the group keeps them."""
+"""Offsets of a commit, transactional or not, in the form in which the group stores them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=HasOffset)
 
 
 def offsets_of(partitions: Partitions[P]) -> Iterator[OffsetAndMetadata]:
-    """Yields the offsets of the partitions that exist."""
+    """Yield the offsets of the partitions that exist."""
     for _, topic, wanted in partitions.known:
         yield OffsetAndMetadata(
             topic,
@@ -34,7 +34,7 @@ def offsets_of(partitions: Partitions[P]) -> Iterator[OffsetAndMetadata]:
 
 
 def made_ready(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
-    """Adds the offsets of the existing partitions to the commit, and has a thread encode it.  Raises Refused."""
+    """Add the offsets of existing partitions to the commit, encode it in a thread. Raise Refused."""
     for place in offsets_of(partitions):
         commit.add(place)
         yield PAUSE

@@ -1,7 +1,8 @@
-"""Plain offset commits, which most are: they match a template but for the offsets (commit_template.py).
+"""Plain OffsetCommit requests, the most frequent kind: a template match except for the offsets.
 
-Reading, handling and answering one costs a third of what it costs in offset_commit.py.  A request that is not plain, or
-would get an error, is left to offset_commit.py before anything was done: it has all the rules.
+The templates are in api/templates/commit_template.py. Reading, handling and answering such a request costs a third as
+much as in api/groups/offset_commit.py. A request that is not plain, or would get an error, is left to offset_commit.py
+before anything is done: that module has all the rules.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
 from odradek.wire.request import Request
 
-# A consumer commits all of its partitions again and again.  What is handled in slices is never learned.
+# A consumer commits all of its partitions repeatedly. Requests that are handled in slices get no template.
 PARTITIONS_MAX = SLICE_ELEMENTS
 BODY_BYTES_MAX = 8 * KIB
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
-    """Commits and answers a plain request; returns None if the request is not plain."""
+    """Commit and answer a plain request; return None if the request is not plain."""
     found = peer.commit_templates.find(request)
     if found is None:
         return None
@@ -52,7 +53,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: OffsetCommitRequest) -> None:
-    """Makes a template of a request that was read from `received`, so that the next one like it may be plain."""
+    """Make a template of a request read from `received`, so that the next one like it may be plain."""
     if len(received) > BODY_BYTES_MAX or body.retention_time_ms != NO_RETENTION:
         return
     rights = peer.admission.rights
@@ -73,7 +74,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     length_max = broker.configs.int("offset.metadata.max.bytes")
     if any(place.has_more_than(length_max) for place in places):
         return
-    with suppress(Refused):  # This broker does not coordinate the group.
+    with suppress(Refused):  # Raised if this broker does not coordinate the group.
         shard = broker.groups.shard_of(body.group_id, may_be_empty=True)
         repeated = RepeatedCommit(shard, committer_of(body, version), places)
         template = CommitTemplate(version, repeated, partial(_respond, codes), broker)

@@ -1,6 +1,10 @@
-"""SyncGroup, versions 0 to 5: the leader hands in the assignments, and each member gets its own.
+"""SyncGroup, versions 0 to 5.
 
-v3: static members (KIP-345).  v4: flexible.  v5: the member says by which protocol it believes to work (KIP-559).
+Delivers assignments: the group's leader sends all of them, and each member receives its own.
+
+- v3: static members (KIP-345).
+- v4: flexible.
+- v5: the member sends the protocol that it expects (KIP-559).
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ def refuse(call: Call, body: SyncGroupRequest, code: ErrorCode) -> SyncGroupResp
 def _asked(body: SyncGroupRequest) -> Parts[SyncGroup]:
     assignments: dict[str, bytes] = {}
     body.assignments.reverse()
-    while body.assignments:  # Each goes when it is known: to free very many takes long.
+    while body.assignments:  # Each one is freed as it is read, because freeing very many takes long.
         one = body.assignments.pop()
         assignments[one.member_id] = bytes(one.assignment)
         if not len(body.assignments) % CHEAP:

@@ -1,10 +1,13 @@
-"""TxnOffsetCommit, versions 0 to 6: offsets that count when the producer's transaction commits.
+"""TxnOffsetCommit, versions 0 to 6.
 
-v2: leader epochs; knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).  v3: flexible; generation, member and instance, to
-fence an old consumer (KIP-447).  v4: knows TRANSACTION_ABORTABLE.  v5: the group's partition joins the transaction with
-this request, without AddOffsetsToTxn (KIP-890).  v6: topics by id.
+Stores offsets of a group that become effective when the producer's transaction commits. The rules are those of
+OffsetCommit, except that the group must have a name.
 
-Otherwise it is as OffsetCommit, but the group must have a name.
+- v2: leader epochs; the client knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+- v3: flexible. Generation, member id and instance id fence old consumers (KIP-447).
+- v4: the client knows TRANSACTION_ABORTABLE.
+- v5: this request adds the group's partition to the transaction, without AddOffsetsToTxn (KIP-890).
+- v6: topics by id.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ JOINS_SINCE = 5
 TOPIC_IDS_SINCE = 6
 FENCED_NEVER = TOPIC_IDS_SINCE + 1
 
-# What a transaction's coordinator elsewhere is the reason for, as clients are told it; they try all of it again.
+# Errors of the transaction's coordinator on another broker, as returned to clients; clients retry all of them.
 _TOLD_AS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -96,7 +99,7 @@ def refuse(call: Call, body: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffs
 
 
 def _known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """Translates the code to one that clients of this version know; none of them knows PRODUCER_FENCED here."""
+    """Return a code that clients of this version know; none of them knows PRODUCER_FENCED here."""
     code = fenced_as(code, version, FENCED_NEVER)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
@@ -110,9 +113,9 @@ def _known_to(version: int, code: ErrorCode) -> ErrorCode:
 def _commit(
     call: Call, body: TxnOffsetCommitRequest, partitions: Partitions[TxnOffsetCommitRequestPartition]
 ) -> Generator[Wait, Any, tuple[Written | None, Committed]]:
-    """Commits the offsets in the transaction.  Raises Refused.
+    """Commit the offsets in the transaction. Raise Refused.
 
-    Returns the commit, and the write that makes the group's partition part of the transaction if it is not safe yet.
+    Return the commit, and the write that adds the group's partition to the transaction if it is not safe yet.
     """
     shard = call.broker.groups.shard_of(body.group_id)
     if body.producer_id < 0:
@@ -133,14 +136,14 @@ def _commit(
         return join, commit(shard, committer, list(offsets_of(partitions)), call.now)
     long = yield from made_ready(partitions, LongCommit(shard, committer, call.now))
     shard = call.broker.groups.shard_of(body.group_id)
-    join = _join(call, body, shard, producer, verified)  # Last: a transaction may be over by then.
+    join = _join(call, body, shard, producer, verified)  # Last, because the transaction may have ended by then.
     return join, long.finish(shard, call.now)
 
 
 def _verified(
     call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch
 ) -> Generator[Wait, Any, Verification | None]:
-    """Asks the transaction's coordinator; None if it has not to be asked first."""
+    """Consult the transaction's coordinator; return None if that is not required."""
     transactions, leading = call.broker.transactions, shard.log.leading
     transactional_id, adds = body.transactional_id, call.version >= JOINS_SINCE
     if not transactional_id or not transactions.verifies(adds=adds):

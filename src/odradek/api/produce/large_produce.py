@@ -1,10 +1,11 @@
-"""A plain produce request that is large: its batch goes to the log while it is being received
-(log/log/streaming_append.py).
+"""Large plain Produce requests, whose batch goes to the log while it is received.
 
-    front ──> begin ──> the rest is received, summed and written by a mover ──> finish ──> the answer
+The log's side is log/log/streaming_append.py.
 
-The front says all there is to know but the checksum.  Whatever is not plain is received as a whole, and so is what
-turns out to be wrong at its end: plain_produce.py and produce.py then do with it what they always do.
+    front ──> begin ──> a mover receives, sums and writes the rest ──> finish ──> the answer
+
+The front contains everything except the checksum. A request that is not plain is received as a whole, and so is a
+request that proves invalid at its end. api/produce/plain_produce.py and api/produce/produce.py then handle it as usual.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _NOTHING = memoryview(b"")
 
 
 def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Moment) -> LargeProduce | None:
-    """Of the request's body of `body_bytes` only the front is there.  None if it is to be received as a whole."""
+    """Start a request of which only the front is there; return None to receive it as a whole.
+
+    `body_bytes` is the size of the whole body.
+    """
     body = request.body
     template, start = _known(peer, request, body_bytes)
     if template is None:
@@ -37,7 +41,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     if leading is None:
         return None
     size = body_bytes - start - template.known.end_bytes
-    front = memoryview(bytearray(body[start : start + size]))  # Stamped; what was received stays as it came.
+    front = memoryview(bytearray(body[start : start + size]))  # A copy, because it gets stamped.
     batch = ingress.announced(leading.partition, front, size, now)
     if batch is None:
         return None
@@ -55,7 +59,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
 
 
 def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTemplate | None, int]:
-    """What the request is like, one for one partition, and where the records begin."""
+    """Return the matching template with one partition, and the position of the records."""
     for template in peer.produce_templates.that_begin(request):
         start = template.known.only_records(request.body, body_bytes)
         if start:
@@ -64,7 +68,7 @@ def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTempla
 
 
 class LargeProduce:
-    """One batch on its way; `crc` is the checksum of its front."""
+    """A batch that is being received; `crc` is the checksum of its front."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -87,9 +91,9 @@ class LargeProduce:
         return self._template.known.end_bytes
 
     def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.PlainStaged | None:
-        """All of it was received and written.  None if something is wrong with it, and nothing was done.
+        """Finish a batch that was received and written; return None, with nothing done, if it is invalid.
 
-        Or if the topic has come to ask something of the records, which were not read.
+        Also return None if the topic's configuration by now requires checks of the records, which were not read.
         """
         if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._leading.partition.configs):
             return None
@@ -101,18 +105,18 @@ class LargeProduce:
             return None
 
     def failed(self, error: OSError, now: Moment) -> plain_produce.PlainStaged:
-        """It could not be written."""
+        """Answer a batch that could not be written."""
         append = Append(self._leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
         append.refused = self._leading.arrival_failed(self.arrival, error)
         self._broker.lot.happened(self._leading.name)
         return self._staged(append, now)
 
     def forget(self) -> None:
-        """It will not be completed."""
+        """Forget a batch that will not be completed."""
         self._leading.forget_arrival(self.arrival)
 
     def withdrawn(self) -> None:
-        """The log wanted its end for another batch."""
+        """Withdraw the batch because the log needs its end for another batch."""
         self._leading.withdrawn()
 
     def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:

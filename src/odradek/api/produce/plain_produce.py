@@ -1,9 +1,9 @@
-"""Plain produce requests, which most are: one good batch for each partition, and a match for a template
-(produce_template.py).
+"""Plain Produce requests, the most frequent kind: a template match and one valid batch per partition.
 
-Reading, handling and answering a small batch costs a third of what it costs in produce.py.  A request that is not
-plain, or goes wrong, is left to produce.py before anything was done: it has all the rules and every error.  Of several
-batches the first may be staged when the second is refused: then produce.py makes the answer.
+The templates are in api/templates/produce_template.py. Reading, handling and answering a small batch here costs a third
+as much as in api/produce/produce.py. A request that is not plain, or fails, is left to produce.py before anything is
+done: that module has all the rules and every error. If the second of several batches is refused, the first may be
+staged already; produce.py then makes the answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.wire.request import Request
 
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
-    """Stages a plain request; returns None if the request is not plain.  Raises Malformed."""
+    """Stage a plain request; return None if the request is not plain. Raise Malformed."""
     found = peer.produce_templates.find(request, peer.admission.produce_templates)
     if found is None:
         return None
@@ -43,7 +43,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     try:
         batch = ingress.admitted(leading.partition, records[0], now, at_once=True)
         join = None
-        if batch.attributes:  # Most batches have none set.
+        if batch.attributes:  # Most batches have no attributes.
             join = produce_staging.admit(broker, leading, batch, template.version, template.transactional_id, now)
         append = broker.stage(leading, batch, now, all_replicas=template.acks == produce_acks.ACKS_ALL)
     except Refused:
@@ -55,7 +55,10 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
 def _stage_several(
     broker: Broker, request: Request, template: ProduceTemplate, records: list[memoryview], now: Moment
 ) -> PlainStaged | None:
-    """Stages several batches; returns None if one is transactional, as those join their transaction together."""
+    """Stage several batches; return None if one is transactional.
+
+    Transactional batches join their transaction together.
+    """
     staged: list[tuple[Leading, Batch]] = []
     for known, one in zip(template.partitions, records, strict=True):
         leading = known.find_leader(broker)
@@ -86,10 +89,10 @@ def _stage_several(
 def learn(
     peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.PendingProduce
 ) -> None:
-    """Makes a template of a request that was read from `received` and staged: the next one like it may be plain.
+    """Make a template of a staged request, read from `received`, so that the next one may be plain.
 
-    A request that was staged was allowed.  But its transactional id was checked only if the batch was transactional,
-    and the next one may be, so the right to write with that id is checked here.
+    A staged request was allowed. But its transactional id was checked only if the batch was transactional, and the next
+    batch may be. Therefore the right to write with that id is checked here.
     """
     transactional_id = body.transactional_id
     count = sum(len(topic.partition_data) for topic in body.topic_data)
@@ -98,12 +101,13 @@ def learn(
     if transactional_id is not None and (count > 1 or not may_write(peer.admission.rights, transactional_id)):
         return
     names = [appended.name for appended in done.appended]
-    if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # There it is checked each time.
+    # Writes to internal topics are checked each time.
+    if names and not any(name.topic in INTERNAL_TOPICS for name in names):
         peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
 
 
 class PlainStaged(Staged):
-    """A plain produce request whose batches are staged, one for each partition."""
+    """A plain Produce request whose batches are staged, one for each partition."""
 
     is_quick = True
 
@@ -116,7 +120,7 @@ class PlainStaged(Staged):
         now: Moment,
         join: Written | None = None,
     ) -> None:
-        """`join` is the write that makes the only partition part of its transaction."""
+        """Store the staged appends; `join` is the write that adds the only partition to its transaction."""
         self.request = request
         self.template = template
         self.appends = appends
@@ -144,7 +148,7 @@ class PlainStaged(Staged):
         return rows
 
     def _is_done(self) -> bool:
-        """True if every batch was appended without an error and need not wait for a sync or for replicas."""
+        """Return whether all batches are appended without errors and need no wait for a sync or replicas."""
         waits_for_all = self.template.acks == produce_acks.ACKS_ALL
         if waits_for_all and self.join is not None:
             return False

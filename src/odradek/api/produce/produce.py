@@ -1,11 +1,24 @@
 """Produce, versions 3 to 13.
 
-Order: batches of one connection are appended in the order received.  They are staged here, and written by the broker's
-commit with those of the requests that came with them; the answer is made after it.  v5: log start offset in the answer.
-v8: record errors and a sentence (KIP-467).  v9: flexible.  v10: the current leader for who asks the wrong broker
-(KIP-951).  v12: a batch makes its partition part of its transaction (KIP-890).  v13: topics by id (KIP-516).  acks: 0
-answers nothing, 1 after the write, all (-1) once the partition's in-sync replicas have it, which on an unreplicated
-partition means: once it is synced to the disk.  A batch that its producer sent before is answered as it was then.
+Appends record batches to partitions. Batches of one connection are appended in the order in which they arrive. The
+broker writes them together with the batches of other requests that arrived at the same time, and answers afterwards. A
+batch that its producer sent before is not appended again; it gets the same answer as the first time.
+
+The parameter acks determines the time of the answer:
+
+- 0: there is no answer.
+- 1: after the leader has written the batches.
+- all (-1): after all in-sync replicas have the batches. On an unreplicated partition, this means after the batches are
+  synced to disk.
+
+Changes by version:
+
+- v5: the response contains the log start offset.
+- v8: record errors and an error message (KIP-467).
+- v9: flexible.
+- v10: returns the current leader when the request reached the wrong broker (KIP-951).
+- v12: a transactional batch adds its partition to the transaction (KIP-890).
+- v13: topics by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -29,7 +42,7 @@ _answer = maker(ProduceResponse)
 
 
 class PendingProduce:
-    """A produce whose batches have their offsets; after the broker's commit, `settle` answers it."""
+    """A Produce request whose batches have their offsets; `settle` answers it after the broker's commit."""
 
     def __init__(
         self,
@@ -46,9 +59,9 @@ class PendingProduce:
         self.appended = appended
 
     def settle(self) -> ProduceResponse | Parked[ProduceResponse] | None:
-        """Answers the request, or parks it until its batches are acknowledged; None with acks=0.
+        """Answer the request, or park it until its batches are acknowledged; return None with acks=0.
 
-        Raises ConnectionAbortedError if there is an error and no answer to carry it.
+        Raise ConnectionAbortedError if there is an error and no answer to carry it.
         """
         response, waiting = self._response, Acknowledgement(self._acks)
         for appended in self.appended:
@@ -98,8 +111,8 @@ def _staged(call: Call, body: ProduceRequest, verified: Verification | None = No
 
 
 def _after_asking(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
-    """As `handle`, once the transaction's coordinator has answered."""
+    """Handle the request as `handle` does, after the transaction's coordinator has answered."""
     verified = yield from txn_verification.asked(call, body, transactional)
-    if not takes_long(call, body):  # A topic's configuration may have changed meanwhile.
+    if not takes_long(call, body):  # A topic's configuration may have changed during the wait.
         return _staged(call, body, verified)
     return (yield from staged_in_slices(call, body, verified))

@@ -1,4 +1,4 @@
-"""How a produce is acknowledged: whoever waits for its batches, and what the answer says when the wait is over."""
+"""Acknowledgement of a Produce request: the wait for its batches, and the results in the answer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SYNC_MS_MIN = 5 * SECOND_MS
 
 
 class Appended(NamedTuple):
-    """One partition of a produce: its append, and its part of the answer."""
+    """One partition of a Produce request: its append, and its part of the answer."""
 
     name: TopicPartition
     append: Append
     answer: PartitionProduceResponse
-    join: Written | None = None  # The write that makes its partition part of the transaction; it has to be safe, too.
+    join: Written | None = None  # Adds the partition to its transaction; must be safe, too.
 
     def fail(self, refused: Refused) -> None:
         self.answer.error_code = refused.code
@@ -36,12 +36,12 @@ class Appended(NamedTuple):
 
 
 class Acknowledgement:
-    """The condition of a produce: every appended batch is in sync, or on the disk."""
+    """The condition of a parked Produce request: every appended batch is in sync, or on disk."""
 
     def __init__(self, acks: int) -> None:
         self._acks = acks
         self.pending: list[Appended] = []
-        self._left: list[Appended] = []  # Those of `pending` that were not settled when last looked at.
+        self._left: list[Appended] = []  # The pending partitions that were not settled at the last check.
 
     def add(self, appended: Appended) -> None:
         if self._try_settle(appended):
@@ -51,7 +51,8 @@ class Acknowledgement:
             self._left.append(appended)
 
     def parked(self, response: Response, now: Moment, timeout_ms: int) -> Parked[Response]:
-        # The client's timeout is for replicas.  Without a floor a timeout of 0 would end before any sync can.
+        # The client's timeout is meant for replicas. Without a lower limit, a timeout of 0 would expire before any
+        # sync.
         if any(one.append.needs_sync or one.join is not None for one in self.pending):
             timeout_ms = max(timeout_ms, SYNC_MS_MIN)
         return Parked(self, now.steady + timeout_ms, lambda: self._settle(response))
@@ -63,7 +64,7 @@ class Acknowledgement:
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         left = self._left
-        while left and self._try_settle(left[-1]):  # Looked at until it is settled, and not after.
+        while left and self._try_settle(left[-1]):  # Each one is checked until it is settled, and not after.
             left.pop()
         return not left
 
@@ -82,15 +83,16 @@ class Acknowledgement:
         return True
 
     def _settle(self, response: Response) -> Response:
-        """Returns the response, when the last partition is settled or the time is over."""
+        """Return the response, after the last partition is settled or the time has expired."""
         if response is not None:
             whole(self.settle())
         return response
 
     def settle(self) -> Parts[None]:
-        """Puts the outcomes, or that the time is over, into the answer.
+        """Put the results, or REQUEST_TIMED_OUT, into the answer.
 
-        What was settled before stays so, as in Apache Kafka: the ISR may be another one by now.
+        A partition that was settled before keeps its result, as in Apache Kafka, although the ISR may have changed
+        since.
         """
         left = len(self._left)
         for number, appended in enumerate(self.pending):
@@ -101,16 +103,16 @@ class Acknowledgement:
 
 
 def _forget_place(appended: Appended) -> None:
-    """Leaves out of an answer with an error where the batch lies."""
+    """Remove the batch's offset and timestamp from an answer with an error."""
     if appended.answer.error_code:
         appended.answer.base_offset = NO_OFFSET
         appended.answer.log_append_time_ms = NO_TIMESTAMP
 
 
 def check_unanswered(response: ProduceResponse) -> None:
-    """Raises ConnectionAbortedError if there is an error, which acks=0 leaves no way to tell.
+    """Raise ConnectionAbortedError if there is an error, because acks=0 allows no answer.
 
-    Like Kafka, we close the connection then, so that the client looks for the leader again.
+    As in Kafka, closing the connection makes the client look up the leader again.
     """
     if any(part.error_code for topic in response.responses for part in topic.partition_responses):
         raise ConnectionAbortedError("a produce with acks=0 failed")

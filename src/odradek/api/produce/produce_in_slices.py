@@ -1,6 +1,7 @@
-"""A produce that takes long: very many partitions, or batches that a thread has to look into first.
+"""Produce requests that take long: very many partitions, or batches that a thread must inspect first.
 
-It is staged and written in slices, between which others have their turns; later requests of its connection wait.
+They are staged and written in slices. Other connections are served between slices; later requests of the same
+connection wait.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ from odradek.wire.messages.produce import (
 )
 from odradek.wire.schema.schema import maker
 
-LOOKED_INTO_PARTS = 10  # Of a slice: what a small batch whose records are read costs more than another.
-FIRST_WRITE_PARTS = 20  # Of a slice: what the first write in a leader epoch costs more than another.
+LOOKED_INTO_PARTS = 10  # Parts of a slice: extra cost of a small batch whose records are read.
+FIRST_WRITE_PARTS = 20  # Parts of a slice: extra cost of the first write in a leader epoch.
 
 _answer = maker(ProduceResponse)
 
 
 def takes_long(call: Call, body: ProduceRequest) -> bool:
-    """True if the request has very many partitions, a batch that a thread has to look into, or some others like that.
+    """Return whether the request has to be handled in slices.
 
-    Also if it has some partitions that nobody has written to in this leader epoch: that takes a file or two for each.
+    This is so if it has very many partitions, a batch that a thread has to inspect, or several batches with checks. It
+    is also so if several partitions have no write in this leader epoch yet: the first write creates one or two files
+    each.
     """
     count = sum(len(topic.partition_data) for topic in body.topic_data)
     if count > SLICE_ELEMENTS or (count > SLICE_ELEMENTS // FIRST_WRITE_PARTS and _are_some_new(call, body)):
@@ -66,7 +69,7 @@ def _is_new(partition: Partition | None) -> bool:
 
 
 def _looked_into(call: Call, body: ProduceRequest) -> bool:
-    """True if a thread has to look into one of the batches, or if many of them have to be looked into."""
+    """Return whether a thread has to inspect a batch, or many batches have to be inspected."""
     left = SLICE_ELEMENTS // LOOKED_INTO_PARTS
     by_id, view, partitions = call.version >= TOPIC_IDS_SINCE, call.broker.view, call.broker.partitions
     for topic in body.topic_data:
@@ -81,7 +84,7 @@ def _looked_into(call: Call, body: ProduceRequest) -> bool:
 
 
 def in_slices(call: Call, body: ProduceRequest) -> Slices:
-    """As `produce.handle`, in slices; later requests of the connection wait until it is answered, as in Kafka."""
+    """Handle the request as `produce.handle` does, in slices; as in Kafka, later requests wait."""
     transactional: list[BatchHeader] = []
     for topic in body.topic_data:
         for part in topic.partition_data:
@@ -107,7 +110,7 @@ def staged_in_slices(call: Call, body: ProduceRequest, verified: Verification | 
 
 
 def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: Acknowledgement) -> Slices:
-    """Answers as PendingProduce.settle does, in slices.  Raises ConnectionAbortedError."""
+    """Answer as PendingProduce.settle does, in slices. Raise ConnectionAbortedError."""
     if body.acks == ACKS_NONE:
         check_unanswered(response)
         return None
@@ -124,14 +127,14 @@ def _stage_topic_in_slices(
     waiting: Acknowledgement,
     verified: Verification | None,
 ) -> Generator[Wait, object, TopicProduceResponse]:
-    """Stages and commits a topic's batches one by one.
+    """Stage and commit a topic's batches one by one.
 
-    A batch that is done leaves only its answer: of a hundred thousand batches the rest is most of their memory.
+    A finished batch leaves only its answer: the rest is most of the memory of a hundred thousand batches.
     """
     parts, named_max = [], named_max_of(body, topic)
     for part in topic.partition_data:
         try:
-            name = topic_name(call, topic)  # Checked again: time passes between two batches.
+            name = topic_name(call, topic)  # Checked again, because time passes between two batches.
             looked_into = yield from _looked_into_beside(call, name, part)
         except Refused as refused:
             parts.append(refused_part(part.index, refused, named_max))
@@ -140,7 +143,7 @@ def _stage_topic_in_slices(
             is_new = _is_new(partition)
             appended: list[Appended] = []
             parts.append(stage_partition(call, body, name, part, appended, named_max, looked_into, verified))
-            call.broker.commit(call.now)  # Nothing is staged while others have their turn.
+            call.broker.commit(call.now)  # Nothing stays staged while other requests run.
             for one in appended:
                 if one.append.refused is not None:
                     one.fail(one.append.refused)
@@ -158,9 +161,9 @@ def _stage_topic_in_slices(
 def _looked_into_beside(
     call: Call, topic: TopicName, part: PartitionProduceData
 ) -> Generator[Wait, object, Batch | None]:
-    """Returns the batch as the topic wants it if a thread has to look into it, else None.
+    """Return the batch in the topic's form if a thread has to inspect it, else None.
 
-    It is looked into again if the topic's configuration has changed meanwhile.  Raises Refused.
+    The batch is inspected again if the topic's configuration changes in the meantime. Raise Refused.
     """
     done: Batch | None = None
     configs = None

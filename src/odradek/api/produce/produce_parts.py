@@ -1,4 +1,4 @@
-"""What holds for a Produce beyond one batch: the topics it may write to, and the transaction that its parts join."""
+"""Rules of Produce beyond one batch: writable topics, and the transaction that its partitions join."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from odradek.record.record_batch import HEADER_BYTES, TRANSACTIONAL, BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC_IDS_SINCE = 13
-ADMIN_CLIENT = "__admin_client"  # A client of this name may write to internal topics: Kafka's own tools do.
-_ATTRIBUTES_AT = 22  # The attributes' lower byte; nothing was checked of the records yet.
+ADMIN_CLIENT = "__admin_client"  # A client of this name may write to internal topics; Kafka's own tools use it.
+_ATTRIBUTES_AT = 22  # Offset of the attributes' lower byte, read before any check of the records.
 
 
 def topic_name(call: Call, topic: TopicProduceData) -> TopicName:
-    """Returns the topic's name.
+    """Return the topic's name.
 
-    Raises Refused(UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION).
+    Raise Refused(UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION).
     """
     by_id = call.version >= TOPIC_IDS_SINCE
     name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
     if not call.may(Operation.WRITE, ResourceType.TOPIC, name):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # Without a text: the client may know only the id.
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # No text, because the client may know only the id.
     if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     return name
 
 
 def is_transactional(part: PartitionProduceData) -> bool:
-    """True if the batch's header, which is whole, says so; nothing else was looked at."""
+    """Return whether the batch has a complete header with the transactional flag; check nothing else."""
     records = part.records
     return records is not None and len(records) >= HEADER_BYTES and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def join_together(call: Call, body: ProduceRequest, producer: ProducerIdAndEpoch) -> None:
-    """Has the coordinator write one record for all partitions that the request makes part of its transaction.
+    """Let the coordinator write one record for all partitions that the request adds to its transaction.
 
-    `producer` is the one of all its batches.  What is refused here is refused again, and answered, when each batch is
-    staged (produce_staging.admit).
+    `producer` is the producer of all its batches. An error here is ignored: it occurs again, and is answered, when each
+    batch is staged (produce_staging.admit).
     """
     joining = [
         leading.name
@@ -69,24 +69,24 @@ def _written_to(call: Call, topic: TopicProduceData) -> Iterator[Leading]:
 
 
 def transactional_batches(body: ProduceRequest) -> list[BatchHeader]:
-    """Returns the headers of the batches that are transactional."""
+    """Return the headers of the transactional batches."""
     return [one for topic in body.topic_data for part in topic.partition_data for one in transactional_of(part)]
 
 
 def transactional_of(part: PartitionProduceData) -> list[BatchHeader]:
-    """Returns the header of the batch if it is transactional."""
+    """Return the header of the batch if it is transactional."""
     return [BatchHeader(part.records)] if part.records is not None and is_transactional(part) else []
 
 
 def join(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> None:
-    """As `join_together`, if the version has the broker add partitions, and there may be several of them."""
+    """Call `join_together` if this version adds partitions and there may be several."""
     if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
         producer = ProducerIdAndEpoch(transactional[0].producer_id, transactional[0].producer_epoch)
         join_together(call, body, producer)
 
 
 def wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
-    """Returns why no part of the request can be done; None if nothing is wrong with it as a whole."""
+    """Return the error of the request as a whole; None if there is none."""
     if transactional:
         if body.transactional_id is None or not may_write(call.rights, body.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -96,5 +96,5 @@ def wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[Batch
 
 
 def may_write(rights: Rights, transactional_id: str) -> bool:
-    """True if the principal may write with the transactional id."""
+    """Return whether the principal may write with the transactional id."""
     return rights.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)

@@ -1,4 +1,4 @@
-"""Stages the batches of a produce, each for itself: it gets its offsets, or its part of the answer says why not."""
+"""Staging of Produce batches, one by one: assign offsets, or record why a batch was rejected."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def stage_partition(  # noqa: PLR0917
         else:
             batch = ingress.fitting(partition, looked_into)
         join = None
-        if batch.attributes:  # Most batches have none set.
+        if batch.attributes:  # Most batches have no attributes.
             join = admit(broker, leading, batch, call.version, body.transactional_id, call.now, verified)
         append = broker.stage(leading, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
@@ -90,7 +90,7 @@ def stage_partition(  # noqa: PLR0917
 
 
 def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> None:
-    """Raises Refused if the request's version does not allow the batch, which is good in itself."""
+    """Raise Refused if the request's version does not allow the batch, which is otherwise valid."""
     if batch.codec is Codec.ZSTD and version < ZSTD_SINCE:
         text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
@@ -108,10 +108,10 @@ def admit(  # noqa: PLR0917
     now: Moment,
     verified: Verification | None = None,
 ) -> Written | None:
-    """Raises Refused if the version (check_allowed) or the transaction does not allow the batch.
+    """Raise Refused if the version (check_allowed) or the transaction does not allow the batch.
 
-    `verified` is the answer of the coordinator, if it had to be asked first.  Returns the write that makes
-    the partition part of the transaction, if it is not safe yet.
+    `verified` is the answer of the coordinator if it was consulted first. Return the write that adds the partition to
+    the transaction, if that write is not safe yet.
     """
     check_allowed(version, transactional_id, batch)
     if not batch.is_transactional or not batch.has_producer_id:
@@ -132,7 +132,7 @@ def admit(  # noqa: PLR0917
 
 
 def named_max_of(body: ProduceRequest, topic: TopicProduceData) -> int:
-    """Returns how many records the answer may name of each partition, so that in all they are RECORD_ERRORS_MAX."""
+    """Return how many records an answer may name per partition, RECORD_ERRORS_MAX in total."""
     return max(RECORD_ERRORS_MAX // (len(body.topic_data) * max(len(topic.partition_data), 1)), 1)
 
 

@@ -1,6 +1,7 @@
-"""Asks the coordinator of a transaction before anything is written in that transaction, where it has to be asked first.
+"""Verification of partitions with the transaction's coordinator before a transactional write.
 
-A request waits for the answer, and what follows on its connection waits behind it, as in Apache Kafka.
+A request waits for the coordinator's answer if verification is required. As in Apache Kafka, later requests of its
+connection wait behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest
 
 
 def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> bool:
-    """True if the coordinator has to have answered before the transactional batches of the request may be staged."""
+    """Return whether the coordinator must answer before the request's transactional batches are staged."""
     transactions, transactional_id = call.broker.transactions, body.transactional_id
     if not transactional_id:
         return False
@@ -44,13 +45,16 @@ def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader
 def asked(
     call: Call, body: ProduceRequest, transactional: list[BatchHeader]
 ) -> Generator[Wait, Any, Verification | None]:
-    """Asks about all partitions of a Produce at once, and waits for the answer; None if there is nothing to ask."""
+    """Verify all partitions of a Produce request at once and wait for the answer.
+
+    Return None if there is nothing to verify.
+    """
     question = _question(call, body, transactional)
     if question is None or not asks_first(call, body, transactional):
         return None
     verification = Verification(question)
     for leading, part in _written_to(call, body):
-        with suppress(Refused):  # It is refused again, and told, when the batch is staged.
+        with suppress(Refused):  # The error occurs again, and is answered, when the batch is staged.
             _note(call, leading, part, verification)
         yield PAUSE
     yield from answered(call, verification, retries=question.adds)
@@ -58,7 +62,7 @@ def asked(
 
 
 def _note(call: Call, leading: Leading, part: PartitionProduceData, verification: Verification) -> None:
-    """Notes a partition to be asked about, if its batch could be written there now.  Raises Refused."""
+    """Add a partition to the verification if its batch could be written there now. Raise Refused."""
     question = verification.question
     batch = ingress.checked(leading.partition, part.records, call.now)
     is_sure = call.broker.transactions.is_sure
@@ -71,7 +75,7 @@ def _note(call: Call, leading: Leading, part: PartitionProduceData, verification
 
 
 def answered(call: Call, verification: Verification, *, retries: bool) -> Generator[Wait, Any, None]:
-    """Asks the coordinator and waits until the answer is there, or cannot come any more."""
+    """Send the question to the coordinator and wait until it is answered or can no longer be answered."""
     if not verification.asked:
         return
     additions = call.broker.transactions.additions
@@ -91,7 +95,7 @@ def _question(call: Call, body: ProduceRequest, transactional: list[BatchHeader]
 
 
 def _written_to(call: Call, body: ProduceRequest) -> Iterator[tuple[Leading, PartitionProduceData]]:
-    """Yields the partitions that are led here, each with its transactional batch; what is wrong is left out."""
+    """Yield the partitions that this broker leads, each with its transactional batch; skip invalid ones."""
     seen: set[TopicPartition] = set()
     for topic in body.topic_data:
         with suppress(Refused):

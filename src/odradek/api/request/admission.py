@@ -1,4 +1,4 @@
-"""The gate's answer about a request, and what the connections that share an answer learn from each other."""
+"""The gate's answer about a request, with the templates shared by connections that get the same answer."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX
 from odradek.core.kernel.access import ANONYMOUS, EVERYTHING, Principal, Rights
 
-SHAPES_IN_COMMON_MAX = 8  # Each costs a request that is like none of them a quarter of a microsecond.
+SHAPES_IN_COMMON_MAX = 8  # Each one costs a request that matches none of them a quarter of a microsecond.
 
 
 class Admission:
     """The gate's answer about one request.
 
-    `refused` is the error that the whole request is answered with, NONE if it is served.  `throttle_ms` is told in the
-    answer, and the connection is muted for as long (KIP-219).  `version` is the version of the rules: templates learned
-    from a connection's requests hold as long as neither the version nor the principal changes.  Connections that are
-    given the same object learn from each other.
+    `refused` is the error of the whole response, or NONE if the request is served. The response carries `throttle_ms`,
+    and the connection is muted for that time (KIP-219). `version` is the version of the rules: templates learned from a
+    connection's requests are valid while both the version and the principal stay the same. Connections with the same
+    Admission object share the templates of produce requests.
     """
 
     def __init__(

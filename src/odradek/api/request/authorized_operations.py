@@ -1,6 +1,6 @@
 """Authorized operations as a bit field (KIP-430): bit n is the operation with code n.
 
-Those that apply to a kind of resource, as far as the request's principal may do them to this one.
+The field has the operations that apply to the resource's type and that the request's principal may perform on it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def group(call: Call, group_id: str) -> int:
 
 
 def cluster(call: Call, asked: bool) -> int:
-    """Returns no bits at all to a client that may not describe the cluster."""
+    """Return the bits of the cluster; NOTHING if the client may not describe it."""
     if not asked:
         return NOT_ASKED
     is_seen = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
@@ -59,7 +59,7 @@ def cluster(call: Call, asked: bool) -> int:
 
 
 def _bits(call: Call, resource: ResourceType, name: str) -> int:
-    # Metadata asks for each of all topics.
+    # Metadata calls this for each of all topics.
     if call.rights is EVERYTHING or (resource is not ResourceType.CLUSTER and call.rights in SEES_ALL):
         return _ALL[resource]
     return sum(1 << one for one in _SUPPORTED[resource] if call.may(one, resource, name))

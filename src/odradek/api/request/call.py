@@ -1,4 +1,4 @@
-"""Who calls: what a handler may know of a request besides its body."""
+"""Circumstances of a request: everything a handler may use besides the body."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Peer:
     """One connection, as the handlers see it."""
 
     listener: str
-    local: Endpoint  # Where this client reached us, or what is advertised to it.
-    advertised: Endpoint | None  # What advertised.listeners says for this listener, or the host it listens on.
+    local: Endpoint  # The address at which this client reached us, or the one advertised to it.
+    advertised: Endpoint | None  # From advertised.listeners for this listener, or the host it listens on.
     address: str
-    principal: Principal = ANONYMOUS  # Whom its certificate names.
+    principal: Principal = ANONYMOUS  # The name in its certificate.
     software: str = "unknown"
-    is_follower: bool = False  # Its last Fetch was that of a broker which may fetch as one.
-    welcome: Admission = field(init=False)  # Allows the principal everything; anonymous peers share one.
+    is_follower: bool = False  # Its last Fetch came from a broker that may fetch as a follower.
+    welcome: Admission = field(init=False)  # Grants the principal all rights; anonymous peers share one.
     admission: Admission = field(init=False)  # The gate's answer about the connection's last request.
     produce_templates: ProduceTemplates = field(default_factory=ProduceTemplates)
     fetch_templates: NumbersTemplates[FetchTemplate] = field(default_factory=_fetch_templates)
@@ -60,7 +60,7 @@ class Peer:
         self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
 
     def admitted(self, admission: Admission) -> None:
-        """Takes the gate's answer about the next request; templates that were learned under other rules are dropped."""
+        """Store the gate's answer about the next request; drop templates learned under other rules."""
         last, self.admission = self.admission, admission
         if admission.version != last.version or admission.principal != last.principal:
             self.produce_templates = ProduceTemplates()
@@ -69,14 +69,15 @@ class Peer:
 
     @property
     def client_host(self) -> str:
-        """The peer's address as Java writes one without a name; groups show their members' hosts so."""
+        """Return the peer's address in Java's form without a host name, as in descriptions of groups."""
         return "/" + self.address.rpartition(":")[0]
 
     def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
-        """Returns the address under which this client should find a broker.
+        """Return the address at which this client should reach a broker.
 
-        For this broker that is the advertised one, else the host that is listened on, as in Apache Kafka; where that is
-        every interface, it is the address the client came in on, which reaches us whatever lies between.
+        For this broker that is the advertised address, or else the host it listens on, as in Apache Kafka. If it
+        listens on every interface, it is the address at which the client connected, which works across any NAT or proxy
+        in between.
         """
         if not ours:
             return broker.endpoint(self.listener)
@@ -85,7 +86,7 @@ class Peer:
 
 @dataclass
 class Call:
-    """One request's circumstances."""
+    """Circumstances of one request."""
 
     broker: Broker
     peer: Peer
@@ -94,13 +95,13 @@ class Call:
     correlation_id: CorrelationId
     now: Moment
     admission: Admission = field(init=False)
-    left: list[object] | None = None  # Values that a handler in slices has done with; a thread frees them.
+    left: list[object] | None = None  # Values that a handler in slices no longer needs; a thread frees them.
 
     def __post_init__(self) -> None:
-        self.admission = self.peer.admission  # Taken now: the peer's is soon that of its next request.
+        self.admission = self.peer.admission  # The peer's admission is soon that of its next request.
 
     def leave(self, made: object) -> None:
-        """Keeps a value that the handler has no use for after its last slice, for a thread to free."""
+        """Keep a value that the handler no longer needs after its last slice, for a thread to free."""
         if self.left is None:
             self.left = []
         self.left.append(made)
@@ -114,32 +115,32 @@ class Call:
         return self.admission.rights
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """True if the request's principal may carry out the operation on the resource."""
+        """Return whether the request's principal may carry out the operation on the resource."""
         return self.admission.rights.allows(operation, resource, name)
 
     def check(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Raises Refused with the resource type's own code (such as TOPIC_AUTHORIZATION_FAILED) unless `may`."""
+        """Raise Refused with the resource type's own code (such as TOPIC_AUTHORIZATION_FAILED) unless `may`."""
         if not self.admission.rights.allows(operation, resource, name):
             raise Refused(DENIED[resource], f"{self.principal} may not {operation.name} {resource.name} {name}")
 
     @property
     def sees(self) -> Callable[[str], bool] | None:
-        """Returns a predicate of topics that the request's principal may describe; None if that is every topic."""
+        """Return a predicate of the topics that the principal may describe; None if it may describe all."""
         if self.rights in SEES_ALL:
             return None
         return partial(self.rights.allows, Operation.DESCRIBE, ResourceType.TOPIC)
 
     def check_controller(self) -> None:
-        """Raises Refused(NOT_CONTROLLER) where another broker is the one to ask."""
+        """Raise Refused(NOT_CONTROLLER) if another broker is the controller."""
         if self.broker.view.controller != self.broker.id:
             raise Refused(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
     def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
-        """The address under which this client finds a broker; None if it has none on this client's listener."""
+        """Return the address at which this client reaches a broker; None if it has none on this listener."""
         return self.peer.endpoint_of(broker, ours=broker.id == self.broker.id)
 
     def reachable_brokers(self) -> Iterator[tuple[BrokerInfo, Endpoint]]:
-        """Yields the brokers that have an endpoint on this client's listener, each with that endpoint."""
+        """Yield the brokers that have an endpoint on this client's listener, each with that endpoint."""
         for broker in self.broker.view.brokers.values():
             endpoint = self.endpoint_of(broker)
             if endpoint is not None:

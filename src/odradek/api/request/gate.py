@@ -1,8 +1,7 @@
-"""The gate: who a request is from, whether he may ask, and whether he is over his share.
+"""Gate in front of the handlers: authentication, authorization and quotas of each request.
 
-A conversation asks it about each request, before any handler, and before the fast paths that know a request from one
-before.  What a request may do with each of its topics, groups and transactional ids is in the rights that come
-back; the handlers ask those.
+A conversation consults the gate about each request, before any handler and before the template fast paths. The gate
+returns the request's rights to each topic, group and transactional id, and the handlers check these rights.
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ from odradek.wire.request import Request
 
 
 class Gate(Protocol):
-    """Decides about the requests of one broker."""
+    """The decisions about the requests of one broker."""
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        """Admits, throttles or refuses the request; `peer.principal` says who has connected, from the first request on.
+        """Admit, throttle or refuse the request; `peer.principal` is the authenticated client.
 
-        The gate is asked again about a request, with the same `sequence`, when that goes on after a slice or a wait,
-        and when all of a large one has been received: a gate that counts requests counts by the sequence.
-        If nothing has changed, return the same object as for the connection's last request: then its templates are kept
-        without a look.
+        The gate is consulted again when the request resumes after a slice or a wait, and when a large request has been
+        received completely. The request then has the same `sequence`, so a gate that counts requests must count by the
+        sequence. If nothing has changed, return the same object as for the connection's last request: its templates are
+        then kept without a comparison.
         """
 
 
 class OpenGate:
-    """Admits every request with all rights, under the name in its client's certificate."""
+    """A gate that admits every request with all rights, under the name in the client's certificate."""
 
     def __init__(self) -> None:
-        self._anonymous = Admission()  # One for all anonymous clients, so that they learn from each other.
+        self._anonymous = Admission()  # Shared by all anonymous clients, so that they share templates.
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return self._anonymous if peer.principal is ANONYMOUS else peer.welcome
 
 
 class InterBrokerGate(OpenGate):
-    """Admits everyone, but what only brokers ask on one listener alone: CLUSTER_AUTHORIZATION_FAILED on the others.
+    """A gate that allows requests between brokers on one listener only.
 
-    Apache Kafka has such requests authorized (ClusterAction), on whatever listener they come; with no authorizer it
-    takes them from everybody.
+    On the other listeners they fail with CLUSTER_AUTHORIZATION_FAILED. Apache Kafka authorizes them (ClusterAction) on
+    every listener; without an authorizer it accepts them from every client.
     """
 
     def __init__(self, listener: str) -> None:

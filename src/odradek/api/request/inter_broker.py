@@ -1,4 +1,4 @@
-"""What the handlers of requests between brokers have in common: who may ask, and how an answer is waited for."""
+"""Common code of the handlers of requests between brokers: authorization, and waiting for the answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from odradek.core.kernel.promise import Promise
 
 T = TypeVar("T")
 
-# Apache Kafka gives a broker up after controller.socket.timeout.ms, 30 s, and sends its request again.
+# Apache Kafka times out after controller.socket.timeout.ms, 30 s, and sends its request again.
 ANSWER_MS_MAX = 60_000
 
 
 def checked_asks(call: Call) -> ControllerAsks:
-    """Returns the broker's queues.  Raises Refused with CLUSTER_AUTHORIZATION_FAILED for who is no broker."""
+    """Return the broker's queues. Raise Refused(CLUSTER_AUTHORIZATION_FAILED) if the client is no broker."""
     call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     asks = call.broker.controller_asks
     assert asks is not None, "who has nobody to take them has none of these APIs"
@@ -31,7 +31,7 @@ def checked_asks(call: Call) -> ControllerAsks:
 
 
 class FromController(Protocol):
-    """What every request of a controller has."""
+    """The fields that every controller request has."""
 
     controller_id: int
     controller_epoch: int
@@ -41,18 +41,21 @@ class FromController(Protocol):
 def to_broker(
     call: Call, body: FromController, request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
 ) -> ToBroker:
-    """Return the request with its epochs.  Raise Refused with INVALID_REQUEST for a controller id that none can be."""
+    """Return the request with its epochs.
+
+    Raise Refused(INVALID_REQUEST) if the controller id is not valid.
+    """
     if body.controller_id < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, f"controller id {body.controller_id}")
     return ToBroker(call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request)
 
 
 def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
-    """Waits for a promise and returns its value.
+    """Wait for a promise and return its value.
 
-    Raises ConnectionAbortedError if it is not kept in time, or the broker stops: who asked has to ask again.
+    Raise ConnectionAbortedError if it is not kept in time, or the broker stops: the client then has to retry.
     """
-    if promise.value is None:  # It may have been kept while another one was waited for.
+    if promise.value is None:  # It may have been kept during the wait for another one.
         yield Parked(promise, call.now.steady + ANSWER_MS_MAX, nothing)
     if promise.value is None:
         raise ConnectionAbortedError("the request was not carried out in time")
@@ -60,7 +63,7 @@ def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
 
 
 def carried_out(promise: Promise[T | Refused], call: Call) -> Generator[Wait, object, T]:
-    """Waits as `kept` does.  Raises the Refused if that is the value."""
+    """Wait as `kept` does. Raise the Refused if that is the value."""
     value = yield from kept(promise, call)
     if isinstance(value, Refused):
         raise value
@@ -68,5 +71,5 @@ def carried_out(promise: Promise[T | Refused], call: Call) -> Generator[Wait, ob
 
 
 def by_length(answer: object, count: int) -> object:
-    """Returns what a handler that has waited returns: an answer about few partitions is encoded at once."""
+    """Return a waiting handler's answer; one about few partitions is encoded at once."""
     return Short(answer) if count <= ANSWERED_AT_ONCE else answer

@@ -1,6 +1,6 @@
-"""The partitions of a request that exist and whose topics the principal may read.
+"""Partitions of a request that exist and whose topics the principal may read.
 
-The others are refused one by one, and come first in the answer, as in Apache Kafka.
+The other partitions are refused individually and come first in the answer, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 class Known(NamedTuple, Generic[P]):
-    """A partition that exists, with what is asked of it."""
+    """An existing partition, with the request's element for it."""
 
     asked: Asked
     topic: TopicInfo
@@ -44,7 +44,7 @@ Codes = dict[Asked, list[tuple[int, ErrorCode]]]  # By topic, then by partition,
 class Partitions(Generic[P]):
     """The partitions of one request, existing and refused ones.
 
-    `look` finds them, in parts; `count` is how many elements the request has, topics included.
+    `look` finds them, in parts. `count` is the number of elements in the request, topics included.
     """
 
     __slots__ = ("_codes", "count", "known")
@@ -73,13 +73,13 @@ class Partitions(Generic[P]):
             yield
 
     def codes(self, of_known: Iterable[ErrorCode]) -> Parts[Codes]:
-        """Returns all error codes, given those of the existing partitions in their order.  To be called once."""
+        """Return all error codes, given those of the existing partitions in order. To be called once."""
         codes, known = self._codes, self.known
         known.reverse()
         for code in of_known:
             if not known:
                 break
-            one = known.pop()  # Freed one by one: to free all of them at the end takes long.
+            one = known.pop()  # Freed one by one, because freeing all of them at the end takes long.
             codes.setdefault(one.asked, []).append((one.wanted.partition_index, code))
             if not len(known) % CHEAP:
                 yield
@@ -87,7 +87,10 @@ class Partitions(Generic[P]):
 
 
 def _why_not(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
-    """Returns NONE if the topic exists and may be read; who may not read it is not told whether it exists."""
+    """Return the error of a topic; NONE if it exists and the principal may read it.
+
+    A principal without that right does not learn whether the topic exists.
+    """
     if topic is None and by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not rights.allows(Operation.READ, ResourceType.TOPIC, name):

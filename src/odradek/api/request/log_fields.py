@@ -1,7 +1,6 @@
-"""The fields of a log line about a client: the names that JSON logs and the request log have in common.
+"""Fields of a log line about a client, under the names shared by JSON logs and the request log.
 
-They are given as `extra=` to a log call, and made only there, so that a request about which nothing is logged costs
-nothing.
+They are passed as `extra=` to a log call and created only there, so that a request without a log line costs nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def of_request(peer: Peer, request: Request) -> Fields:
 
 
 def of_call(call: Call, key: ApiKey) -> Fields:
-    """Returns the fields of a line about what a handler does; `principal` is there if the client has a name."""
+    """Return the fields of a line about a handler's work, with `principal` if the client is not anonymous."""
     fields = {
         **of_peer(call.peer),
         "client_id": call.client_id,
@@ -45,7 +44,7 @@ def of_call(call: Call, key: ApiKey) -> Fields:
 
 
 def api_name(key: int) -> str:
-    """Returns the API's name as Kafka writes it; for a key that no API has, the number."""
+    """Return the API's name as Kafka writes it, or the number of an unknown key."""
     return ApiKey(key).title if key in _KEYS else str(key)
 
 

@@ -1,9 +1,9 @@
-"""What dispatch returns: an answer, or something that will have one.
+"""Results of dispatch: an answer, or a promise of one.
 
-Encoded          the answer's bytes, None where there is none (acks 0)
-Parked[Encoded]  the answer comes when something has happened, or at a deadline; the next request is handled
-Staged           a produce whose batches have their offsets; the broker's next commit writes them
-Steps            not done yet: handled on in slices, or when a thread is through; the next request waits
+- Encoded: the answer's bytes, None if there is no answer (acks=0).
+- Parked[Encoded]: answered on an event or at a deadline; later requests are handled in the meantime.
+- Staged: a Produce request whose batches have their offsets; the broker's next commit writes them.
+- Steps: not finished; continues in slices, or after a thread's work. Later requests wait.
 """
 
 from __future__ import annotations
@@ -20,55 +20,56 @@ from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 from odradek.wire.schema.primitives import Chunk
 
-NO_BODY = memoryview(b"")  # An answer that waits must not keep the receive buffer alive.
+NO_BODY = memoryview(b"")  # A waiting answer must not keep the receive buffer alive.
 
 Encoded: TypeAlias = list[Chunk] | None
 
 
 class Staged:
-    """A produce whose batches have their offsets, and are written by the broker's next commit.
+    """A Produce request whose batches have their offsets; the broker's next commit writes them.
 
-    Staging one that `is_quick` took some ten microseconds.
+    Staging a request with `is_quick` takes some ten microseconds.
     """
 
     is_quick = False
 
     def finish(self) -> Encoded | Parked[Encoded]:
-        """Returns the answer, or the request parked; called once, after the commit.
+        """Return the answer, or the request parked; called once, after the commit.
 
-        Raises ConnectionAbortedError for a failure that no answer can carry.
+        Raise ConnectionAbortedError for a failure that no answer can carry.
         """
         raise NotImplementedError
 
 
 class Resumed(NamedTuple):
-    """What a request in steps is resumed with: the time, and its Work's result (a value, or an error)."""
+    """Input to a request in steps that resumes: the time, and its Work's result (a value, or an error)."""
 
     now: Moment
     value: Any = None
     error: Exception | None = None
 
 
-# What a request in steps waits for: a thread's work, an event (its value is what `then` gives), or only its next turn.
+# A request in steps waits for a thread's work, for an event (with the value that `then` returns), or with PAUSE only
+# for its next turn.
 PAUSE = None
 Wait: TypeAlias = Work | Parked[object] | None
 Done: TypeAlias = Encoded | Parked[Encoded] | Staged
 Steps: TypeAlias = Generator[Wait, Resumed, Done]
 Outcome: TypeAlias = Done | Steps
 
-# A handler may be written as a generator of the same kind: it gets a Work's value from the `yield`, or its error is
-# raised there; its return value is its answer.  One of many elements yields PAUSE after each: a slice is some of them.
+# A handler may be a generator of the same kind. The `yield` returns a Work's value or raises its error, and the
+# handler's return value is its answer. A handler of many elements yields PAUSE after each; a slice is several elements.
 Slices: TypeAlias = Generator[Wait, object, object]
 
 
 class Short(NamedTuple):
-    """The answer of a handler that was a generator only to wait: as short as one that comes at once."""
+    """A short answer of a handler that was a generator only to wait; it is encoded at once."""
 
-    answer: Any  # Not `object`: compiled, the class could not be made.
+    answer: Any  # Not `object`: the class could not be created when compiled.
 
 
 def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | Parked[Encoded]:
-    """Encodes a handler's answer (a message, None, or a message parked) in the request's version."""
+    """Encode a handler's answer (a message, None, or a parked message) in the request's version."""
     if isinstance(answer, Parked):
         parked = Parked(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
         parked.takes_long = answer.takes_long
@@ -79,7 +80,7 @@ def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded |
 
 
 def tell_throttled(answer: object, throttle_ms: int) -> None:
-    """Puts the throttle time into an answer that has a field for it (KIP-219)."""
+    """Set the throttle time in an answer that has a field for it (KIP-219)."""
     if hasattr(answer, "throttle_time_ms"):
         answer.throttle_time_ms = throttle_ms
 
@@ -95,15 +96,19 @@ def _encoder(request: Request, then: Callable[[], object], throttle_ms: int) -> 
 
 
 def has_slices(answer: object) -> TypeGuard[Slices]:
-    """True if the handler answers in slices, as a generator.
+    """Return whether the handler answers in slices, as a generator.
 
-    That of a compiled handler is no GeneratorType, and collections.abc.Generator takes three times as long to ask.
+    The generator of a compiled handler is no GeneratorType. A check for collections.abc.Generator takes three times as
+    long.
     """
     return isinstance(answer, GeneratorType) or hasattr(answer, "send")
 
 
 def slice_of(slices: Slices, resumed: Resumed | None = None) -> Wait:
-    """Resumes a handler until it has to wait or its slice is over.  Raises StopIteration at its end."""
+    """Resume a handler until it has to wait or its slice ends.
+
+    Raise StopIteration at the handler's end.
+    """
     if resumed is None:
         wait = next(slices)
     else:

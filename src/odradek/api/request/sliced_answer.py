@@ -1,7 +1,7 @@
-"""Answers to requests of many elements are made in parts: a generator yields between elements and returns the whole.
+"""Answers about many elements, made in parts by generators.
 
-Where it yields nothing is half done: other requests may have a turn there (api/request/outcome: Slices), and what was
-found before may be gone afterwards.
+A generator yields between elements and returns the whole. At each yield, no element is half done. Other
+requests may run there (Slices in api/request/outcome.py), so objects found before a yield may be deleted after it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from odradek.core.kernel.parked import Condition, Parked
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]
 
-SORTED_AT_ONCE = 2_000  # Texts that are sorted at once: a millisecond.
+SORTED_AT_ONCE = 2_000  # Number of texts that are sorted at once; takes a millisecond.
 ANSWERED_AT_ONCE = SLICE_ELEMENTS * 5 // 4  # A slice of partitions, and their topics.
-CHEAP = 8  # Elements in one part, where next to nothing is done with each.
-WRITE_PARTS = 4  # Parts that writing one batch to the log is worth.
+CHEAP = 8  # Elements per part if the work for each is negligible.
+WRITE_PARTS = 4  # Cost of writing one batch to the log, in parts.
 
 
 class Settles(Condition, Protocol):
@@ -30,11 +30,11 @@ class Settles(Condition, Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """True if no write has to be waited for any more."""
+        """Return whether no write has to be waited for any more."""
 
 
 def whole(parts: Parts[Result]) -> Result:
-    """Makes all parts at once and returns the whole."""
+    """Make all parts at once and return the whole."""
     while True:
         try:
             next(parts)
@@ -44,7 +44,10 @@ def whole(parts: Parts[Result]) -> Result:
 
 
 def first_wait(parts: Generator[Wait, Any, object]) -> Wait:
-    """Makes parts until something has to be waited for.  Raises StopIteration with the whole if nothing has."""
+    """Make parts until one has to wait; return that wait.
+
+    Raise StopIteration with the whole if no part has to wait.
+    """
     while True:
         wait = next(parts)
         if wait is not PAUSE:
@@ -52,13 +55,13 @@ def first_wait(parts: Generator[Wait, Any, object]) -> Wait:
 
 
 def pauses(count: int) -> Parts[None]:
-    """Yields as often as the work that was just done is worth in parts."""
+    """Yield as many times as the work just done is worth in parts."""
     for _ in range(count):
         yield
 
 
 def in_order(texts: Iterable[str]) -> Parts[list[str]]:
-    """Returns the texts sorted, each once."""
+    """Return the texts sorted, without duplicates."""
     seen: set[str] = set()
     for number, text in enumerate(texts, 1):
         seen.add(text)
@@ -82,9 +85,9 @@ def in_order(texts: Iterable[str]) -> Parts[list[str]]:
 def parked(
     condition: Condition, deadline: int, count: int, make: Callable[[], Parts[Result]]
 ) -> Generator[Wait, Any, Parked[Result] | Result]:
-    """Waits for an event, then makes the answer about `count` elements.
+    """Wait for an event, then make the answer about `count` elements.
 
-    A long answer is made in slices, and later requests of the connection wait for it; a short one is made at once.
+    A long answer is made in slices, and later requests of the connection wait for it; a short answer is made at once.
     """
     if count <= ANSWERED_AT_ONCE:
         return Parked(condition, deadline, lambda: whole(make()))
@@ -95,11 +98,11 @@ def parked(
 def settled(
     writes: Settles, now: Moment, count: int, make: Callable[[], Parts[Result]], timeout_ms: int = WRITE_TIMEOUT_MS
 ) -> Generator[Wait, Any, Parked[Result] | Result]:
-    """Waits until the writes are safe or have failed, then makes the answer as `parked` does."""
+    """Wait until the writes are safe or have failed, then make the answer as `parked` does."""
     if writes.is_settled:
         return (yield from make())
     return (yield from parked(writes, now.steady + timeout_ms, count, make))
 
 
 def nothing() -> None:
-    """Does nothing: a request that is parked with it only waits for its event."""
+    """Do nothing: a request parked with this function only waits for its event."""

@@ -1,4 +1,4 @@
-"""Partitions of several topics, as the messages between a controller and its brokers group them."""
+"""Partitions grouped by topic, as in the messages between a controller and its brokers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class PartitionError(Protocol):
-    """What an answer says of one partition."""
+    """One partition in a response."""
 
     partition_index: int
     error_code: int
 
 
 class PartitionState(Protocol):
-    """What a request says of one partition; `topic_name` is told where it is not grouped."""
+    """One partition in a request; `topic_name` is set if the request does not group by topic."""
 
     topic_name: str
     partition_index: int
@@ -35,7 +35,7 @@ State_co = TypeVar("State_co", bound=PartitionState, covariant=True)
 
 
 class TopicStates(Protocol[State_co]):
-    """What a request says of one topic's partitions."""
+    """The partitions of one topic in a request."""
 
     @property
     def topic_name(self) -> str: ...
@@ -50,7 +50,10 @@ class TopicStates(Protocol[State_co]):
 def by_partition(
     ungrouped: Iterable[State], topics: Iterable[TopicStates[State]], value: Callable[[State], T]
 ) -> Parts[dict[TopicPartition, T]]:
-    """Returns the values of what a request says of partitions, in either form; the last one of a partition counts."""
+    """Return the values of a request's partitions, in either form.
+
+    If a partition occurs more than once, the last value wins.
+    """
     values: dict[TopicPartition, T] = {}
     for state in ungrouped:
         values[TopicPartition(TopicName(state.topic_name), state.partition_index)] = value(state)
@@ -65,7 +68,7 @@ def by_partition(
 
 
 class GroupedRequest(Protocol[State_co]):
-    """What a controller says of partitions, in either form."""
+    """A controller's request about partitions, in either form."""
 
     @property
     def ungrouped_partition_states(self) -> Sequence[State_co]: ...
@@ -77,14 +80,14 @@ class GroupedRequest(Protocol[State_co]):
 def states_and_ids(
     request: GroupedRequest[State], value: Callable[[State], T]
 ) -> Parts[tuple[dict[TopicPartition, T], dict[TopicName, Uuid]]]:
-    """Return the values of a request's partitions, and the ids of its topics; older requests have none."""
+    """Return the values of a request's partitions and the ids of its topics, which older requests lack."""
     partitions = yield from by_partition(request.ungrouped_partition_states, request.topic_states, value)
     ids = yield from topic_ids(request.topic_states)
     return partitions, ids
 
 
 class LedState(Protocol):
-    """What a request says of who leads a partition."""
+    """The leader and ISR of a partition in a request."""
 
     controller_epoch: int
     leader: int
@@ -93,7 +96,7 @@ class LedState(Protocol):
 
 
 def leader_and_isr(state: LedState, partition_epoch: int, recovery: int = RECOVERED) -> LeaderAndIsr:
-    """Returns a partition's state; the name of its epoch differs from message to message."""
+    """Return a partition's state; the name of its epoch differs between messages."""
     return LeaderAndIsr(
         BrokerId(state.leader),
         LeaderEpoch(state.leader_epoch),
@@ -109,7 +112,7 @@ def brokers(ids: Iterable[int]) -> tuple[BrokerId, ...]:
 
 
 def topic_ids(topics: Iterable[TopicStates[PartitionState]]) -> Parts[dict[TopicName, Uuid]]:
-    """Returns the topics' ids; older requests tell none."""
+    """Return the topics' ids, which older requests lack."""
     ids: dict[TopicName, Uuid] = {}
     for number, topic in enumerate(topics, 1):
         if topic.topic_id != ZERO_UUID:
@@ -120,7 +123,7 @@ def topic_ids(topics: Iterable[TopicStates[PartitionState]]) -> Parts[dict[Topic
 
 
 def each(elements: Iterable[Element], value: Callable[[Element], T]) -> Parts[tuple[T, ...]]:
-    """Returns the value of each element."""
+    """Return the value of each element."""
     values = []
     for element in elements:
         values.append(value(element))
@@ -129,7 +132,7 @@ def each(elements: Iterable[Element], value: Callable[[Element], T]) -> Parts[tu
 
 
 def by_topic(states: Mapping[TopicPartition, T]) -> dict[TopicName, list[T]]:
-    """Returns what is said of partitions by topic, each topic once."""
+    """Return the partitions' states grouped by topic, each topic once."""
     grouped: dict[TopicName, list[T]] = {}
     for partition, state in states.items():
         grouped.setdefault(partition.topic, []).append(state)
@@ -139,7 +142,7 @@ def by_topic(states: Mapping[TopicPartition, T]) -> dict[TopicName, list[T]]:
 def topic_states(
     states: Mapping[TopicPartition, State], ids: Mapping[TopicName, Uuid], make: Callable[..., T]
 ) -> list[T]:
-    """Return what `make` makes of each topic: of its name, its id and its partitions' states."""
+    """Return `make`'s result for each topic, from its name, its id and its partitions' states."""
     return [
         make(topic_name=name, topic_id=ids.get(name, ZERO_UUID), partition_states=some)
         for name, some in by_topic(states).items()
@@ -147,7 +150,7 @@ def topic_states(
 
 
 def told(answers: Iterable[tuple[str, PartitionError]]) -> Errors:
-    """Returns the partitions that an answer has an error for, by their topics' names."""
+    """Return the partitions that have an error in an answer, by topic name."""
     return {
         TopicPartition(TopicName(name), one.partition_index): error_code(one.error_code)
         for name, one in answers

@@ -3,7 +3,7 @@
     │ group │ generation │ member │ topic │ partition │ offset │ leader epoch │ metadata │ ...
                                                        (differs, one for each partition)
 
-A request is recognised as fetch requests are (fetch_template.py).
+Requests are recognized in the same way as Fetch requests (api/templates/fetch_template.py).
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ Respond = Callable[[ErrorCode], OffsetCommitResponse]
 
 
 class CommitTemplate:
-    """A request template: one committer and its partitions, all but the offsets."""
+    """A request template: one committer and its partitions, everything except the offsets."""
 
     def __init__(self, version: int, repeated: RepeatedCommit, respond: Respond, broker: Broker) -> None:
-        """`respond` makes the answer in which all partitions have one error code.  Raises Refused."""
+        """Keep the request's fixed parts; `respond` makes the answer with one error code for all partitions.
+
+        Raise Refused.
+        """
         self.repeated = repeated
         self._respond = respond
         self._topics = repeated.topics()
@@ -40,9 +43,9 @@ class CommitTemplate:
         self._answer = AnswerTemplate(respond(ErrorCode.NONE), version, ())
 
     def shard(self, broker: Broker) -> GroupShard | None:
-        """Returns the group's shard; None if a topic was deleted, made anew or has grown since the template was made.
+        """Return the group's shard, None if a topic was deleted, recreated or expanded since.
 
-        Raises Refused.
+        Raise Refused.
         """
         topics = broker.view.topics
         if topics.get(CONSUMER_OFFSETS) is not self._offsets_topic:
@@ -53,12 +56,12 @@ class CommitTemplate:
         return broker.groups.shards.shard(self._index)
 
     def answer(self, request: Request, failure: ErrorCode) -> list[Chunk]:
-        """Returns the whole frame of the answer."""
+        """Return the whole frame of the answer."""
         if failure:
             return encode_response(request, self._respond(failure))
         return [self._answer.frame(request.correlation_id, [])]
 
 
 def numbers_of(version: int, body: OffsetCommitRequest) -> NumbersTemplate:
-    """Returns the template of requests that differ from this one in their committed offsets only."""
+    """Return the template of requests that differ from this one only in their committed offsets."""
     return NumbersTemplate(body, version, ("topics.partitions.committed_offset",))

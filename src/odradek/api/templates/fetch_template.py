@@ -1,10 +1,10 @@
-"""Templates of a connection's last fetch requests, and of their answers.
+"""Templates of a connection's last Fetch requests, and of their answers.
 
     │ ... session id │ session epoch │ topic │ partition │ leader epoch │ fetch offset │ ... tags │
                         (differs)                                         (differs, one for each partition)
 
-A consumer's requests for the same partitions differ in these numbers alone.  So a request that matches an earlier one
-but for them need not be read again, and its answer is the earlier answer with other numbers.
+A consumer's requests for the same partitions differ only in these numbers. A request that matches an earlier one except
+for them need not be parsed again. Its answer is the earlier answer with other numbers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ANSWERS = tuple(_ANSWERED + name for name in ("high_watermark", "last_stable_of
 
 
 class FetchTemplate:
-    """A request template: some partitions as one consumer fetches them, all but the session epoch and the offsets."""
+    """A request template: the partitions of one consumer, without the session epoch and the offsets."""
 
     def __init__(
         self, version: int, body: FetchRequest, names: Sequence[TopicPartition], wanted: Sequence[Wanted]
     ) -> None:
-        """`wanted` has the partitions in the request's order; their fetch offsets do not matter."""
+        """Keep the request's fixed parts; `wanted` has its partitions in order, with arbitrary offsets."""
         ids = [Uuid(topic.topic_id) for topic in body.topics for _ in topic.partitions]
         self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
         self.numbers = {name: number for number, name in enumerate(names)}
@@ -59,15 +59,15 @@ class FetchTemplate:
 
     @property
     def may_wait(self) -> bool:
-        """True if a fetch that finds nothing waits for one record."""
+        """Return whether a fetch that finds nothing waits for one record."""
         return self.min_bytes == 1 and self.max_wait_ms > 0
 
     def asked(self, numbers: tuple[int, ...]) -> tuple[int, tuple[Offset, ...]]:
-        """Returns the session epoch and the fetch offsets of such a request."""
+        """Return the session epoch and the fetch offsets of such a request."""
         return (numbers[0], numbers[1:]) if self.has_epoch else (FINAL_EPOCH, numbers)  # type: ignore[return-value]
 
     def _sample(self, body: FetchRequest) -> FetchResponse:
-        """Returns an answer without aborted transactions, which the template cuts at its numbers and records."""
+        """Return an answer without aborted transactions, which is cut at its numbers and records."""
         topics = []
         for topic in body.topics:
             parts = [
@@ -87,5 +87,5 @@ class FetchTemplate:
 
 
 def numbers_of(version: int, body: FetchRequest) -> NumbersTemplate:
-    """Returns the template of requests that differ from this one in session epoch and fetch offsets only."""
+    """Return the template of requests that differ from this one only in session epoch and fetch offsets."""
     return NumbersTemplate(body, version, (_EPOCH, _OFFSET))

@@ -1,12 +1,12 @@
-"""Templates of produce requests: of one connection's, and of those of all connections under one admission.
+"""Templates of Produce requests, per connection and shared by all connections under one admission.
 
     │ transactional id, acks, timeout, topic, partition │ records │ partition │ records │ tags, none │
 
-A producer's requests to the same partitions differ in their records alone.  So a request that matches an earlier one
-but for them need not be read again, and its answer is the earlier answer with other numbers.
+A producer's requests to the same partitions differ only in their records. A request that matches an earlier one except
+for the records need not be parsed again. Its answer is the earlier answer with other numbers.
 
-A producer that connects anew, or one of a thousand that are alike, need not be read even once: its connection looks
-among the templates of all that have the same rights.
+The requests of a reconnecting producer, or of one of a thousand identical producers, need not be parsed even once: the
+connection also searches the templates of all connections with the same rights.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from odradek.wire.template import AnswerTemplate, RecordsTemplate
 _RECORDS = ("topic_data.partition_data.records",)
 _ANSWERED = "responses.partition_responses."
 _NUMBERS = (_ANSWERED + "base_offset", _ANSWERED + "log_append_time_ms", _ANSWERED + "log_start_offset")
-_ALIKE_MAX = 8  # Templates with the same beginning, that is with the same first partition and as many others.
+_ALIKE_MAX = 8  # Templates with the same beginning: the same first partition and the same number of partitions.
 
 
 class ProduceTemplate:
-    """A request template: some partitions as one producer writes to them, all but the records."""
+    """A request template: the partitions of one producer, without the records."""
 
     def __init__(
         self, version: int, body: ProduceRequest, names: Sequence[TopicPartition], known: RecordsTemplate
@@ -52,7 +52,7 @@ class ProduceTemplate:
         self.answer = AnswerTemplate(self.response([(0, 0, 0)] * len(names)), version, _NUMBERS)
 
     def response(self, rows: Iterable[tuple[int, ...]]) -> ProduceResponse:
-        """Returns the answer to appended batches, given base offset, log append time and log start offset of each."""
+        """Return the answer for rows of base offset, log append time and log start offset."""
         left = iter(rows)
         responses = []
         for name, topic_id, indexes in self._topics:
@@ -73,7 +73,7 @@ class ProduceTemplate:
 
 
 class ProduceTemplates(Templates[ProduceTemplate]):
-    """Templates by their first bytes; the shapes are the lengths of that, of which a producer has few."""
+    """Templates by their first bytes; the shapes are the lengths of these, and a producer has few."""
 
     def __init__(self, size_max: int = PRODUCE_TEMPLATES_MAX, shapes_max: int = SHAPES_MAX) -> None:
         super().__init__(size_max, shapes_max)
@@ -81,7 +81,7 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         self._sizes: list[int] = []
 
     def find(self, request: Request, others: ProduceTemplates) -> tuple[ProduceTemplate, list[memoryview]] | None:
-        """Returns the template that a request matches, here or in `others`, and its records; None without a match."""
+        """Return the matching template, from here or `others`, and the records; None if there is none."""
         for template in self.that_begin(request):
             records = template.known.records(request.body)
             if records is not None:
@@ -94,7 +94,7 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         return None
 
     def that_begin(self, request: Request) -> list[ProduceTemplate]:
-        """Returns the templates that begin like the request."""
+        """Return the templates that start like the request."""
         body = request.body
         for size in self._sizes:
             found = self._known.get(body[:size].tobytes())
@@ -110,7 +110,7 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         received: memoryview,
         others: ProduceTemplates,
     ) -> None:
-        """Makes a template, here and in `others`, of a request that was read from `received`."""
+        """Make a template, here and in `others`, of a request that was read from `received`."""
         kind = tuple(names)
         if self.has_given_up(kind) or (len(names) > 1 and not self.note(kind)) or not self.make_room():
             return
@@ -122,11 +122,11 @@ class ProduceTemplates(Templates[ProduceTemplate]):
             if not self._keep(template):
                 self.give_up(kind)
             others._keep(template)
-        else:  # Our encoding of it has other bytes.
+        else:  # Our encoding of the request has other bytes.
             self.give_up(kind)
 
     def _keep(self, template: ProduceTemplate) -> bool:
-        """Keeps the template; returns False if too many begin like it."""
+        """Keep the template; return False if too many start with the same bytes."""
         if not self.make_room():
             return True
         beginning = template.known.beginning
@@ -135,7 +135,7 @@ class ProduceTemplates(Templates[ProduceTemplate]):
                 return True
             self._sizes.append(len(beginning))
         alike = self._known.setdefault(beginning, [])
-        if alike and alike[0].version != template.version:  # Another client wrote that.
+        if alike and alike[0].version != template.version:  # Another client wrote that request.
             self._size -= sum(len(one.partitions) for one in alike)
             alike.clear()
         for number, one in enumerate(alike):

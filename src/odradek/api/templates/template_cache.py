@@ -1,7 +1,7 @@
-"""Templates of a connection's requests of one API, so that the next ones like them need not be read.
+"""Templates of a connection's requests of one API, so that similar later requests need not be parsed.
 
-A template (wire/template.py) holds what requests have in common, and its meaning what they ask for.  It is made of a
-request that was read, and only if encoding that gives the same bytes: what matches can be nothing else.
+A template (wire/template.py) has the common parts of requests, and its meaning has their parsed content. A template is
+made from a parsed request, and only if encoding that request gives the same bytes. Therefore a match is exact.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from odradek.wire.template import NumbersTemplate
 
 Meaning = TypeVar("Meaning")
 
-PARTITIONS_MAX = 32  # A request with more is rarely the same again, so it gets no template.
-BODY_BYTES_MAX = 2048  # Of a request with a template, without its records.
+PARTITIONS_MAX = 32  # Larger requests rarely repeat, so they get no template.
+BODY_BYTES_MAX = 2048  # Limit for a request with a template, without its records.
 SHAPES_MAX = 8
 _MISSES_PER_PLACE = 16
 
@@ -29,25 +29,28 @@ class TemplatePartition:
     """A partition that the requests of a template name."""
 
     def __init__(self, name: TopicPartition, topic_id: Uuid) -> None:
-        """`topic_id` is zero where the topic is named by its name."""
+        """Keep the partition; `topic_id` is zero if the request uses the topic's name."""
         self.name = name
         self.topic_id = topic_id
         self.has_topic_id = topic_id != ZERO_UUID
 
     def find_leader(self, broker: Broker) -> Leading | None:
-        """Returns its leader, None if it is gone or led elsewhere; a topic that was made anew has another id."""
+        """Return the partition's leader, None if it was deleted or is led elsewhere.
+
+        A recreated topic has another id.
+        """
         partition = self.find(broker)
         return None if partition is None else partition.leading
 
     def find(self, broker: Broker) -> Partition | None:
-        """Returns the replica that is here, whatever its role."""
+        """Return this broker's replica, whatever its role."""
         if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
             return None
         return broker.partitions.get(self.name)
 
 
 class Templates(Generic[Meaning]):
-    """A bounded cache of templates.  Its size, and `size_max`, count partitions."""
+    """A bounded cache of templates. Its size, and `size_max`, count partitions."""
 
     def __init__(self, size_max: int, shapes_max: int) -> None:
         self._size_max = size_max
@@ -61,14 +64,17 @@ class Templates(Generic[Meaning]):
         return self._size
 
     def make_room(self) -> bool:
-        """Returns False if no template can be added now.
+        """Return whether a template can be added now, making room if necessary.
 
-        To be called first: to find out whether a request can have a template costs as much as to read it.
+        Call this first: checking whether a request can have a template costs as much as parsing it.
         """
         return self._size < self._size_max or self._forget()
 
     def note(self, kind: Hashable) -> bool:
-        """Notes a kind of request; True if it was noted before: a request that never comes again gets no template."""
+        """Remember a kind of request; return whether it was known before.
+
+        A request that never repeats gets no template.
+        """
         if kind in self._seen:
             return True
         if len(self._seen) >= self._size_max:
@@ -77,19 +83,22 @@ class Templates(Generic[Meaning]):
         return False
 
     def give_up(self, kind: Hashable) -> None:
-        """Notes that this kind gets no template: its bytes are not our encoding, or too many templates begin alike."""
+        """Exclude this kind from templates.
+
+        Its bytes are not our encoding, or too many templates start with the same bytes.
+        """
         if len(self._given_up) >= self._size_max:
             self._given_up.clear()
         self._given_up.add(kind)
 
     def has_given_up(self, kind: Hashable) -> bool:
-        """True if requests of this kind get no template."""
+        """Return whether requests of this kind get no template."""
         return kind in self._given_up
 
     def _forget(self) -> bool:
-        """Makes room by dropping all templates, but only after many misses; returns whether it did."""
+        """Drop all templates to make room, but only after many misses; return whether they were dropped."""
         self._misses += 1
-        if self._misses < _MISSES_PER_PLACE * self._size_max:  # Till then the templates may still be of use.
+        if self._misses < _MISSES_PER_PLACE * self._size_max:  # Until then the templates may still be useful.
             return False
         self._misses = self._size = 0
         self._given_up.clear()
@@ -101,14 +110,14 @@ class Templates(Generic[Meaning]):
 
 
 class NumbersTemplates(Templates[Meaning]):
-    """Templates of requests that differ in some numbers, by where these stand and by all other bytes of the request."""
+    """Templates of requests that differ in some numbers, by the position of these and by all other bytes."""
 
     def __init__(self, size_max: int, shapes_max: int = SHAPES_MAX) -> None:
         super().__init__(size_max, shapes_max)
         self._shapes: list[tuple[NumbersTemplate, dict[int, Meaning]]] = []
 
     def find(self, request: Request) -> tuple[Meaning, tuple[int, ...]] | None:
-        """Returns the meaning of a request and its numbers; None if it matches no template."""
+        """Return the meaning of a request and its numbers; None if it matches no template."""
         return self.find_body(request.api_version, request.body.tobytes()) if self._shapes else None
 
     def find_body(self, version: int, body: bytes) -> tuple[Meaning, tuple[int, ...]] | None:
@@ -120,9 +129,9 @@ class NumbersTemplates(Templates[Meaning]):
         return None
 
     def learn(self, template: NumbersTemplate, received: bytes, meaning: Meaning, partitions: int = 1) -> bool:
-        """Keeps the meaning of `received`, from whose parsed body `template` was made.
+        """Keep the meaning of `received`, from whose parsed body `template` was made.
 
-        Returns False, and keeps nothing, if `received` is not our encoding of that body.
+        Return False, and keep nothing, if `received` is not our encoding of that body.
         """
         if len(received) != template.size or template.key(received) != template.own_key:
             return False

@@ -1,6 +1,6 @@
-"""CreateTopics as a broker asks the controller for topics that its clients have asked it for by name alone.
+"""CreateTopics from a broker to the controller, for topics that clients name and that do not exist.
 
-Kafka's AutoTopicCreationManager.  The controller assigns the replicas.
+This is Kafka's AutoTopicCreationManager. The controller assigns the replicas.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def to_message(change: CreateTopics) -> CreateTopicsRequest:
 
 
 def refusals(response: CreateTopicsResponse) -> Mapping[TopicName, Refused]:
-    """Returns why topics were not made; one that is there, or takes long, is as good as made."""
+    """Return why topics were not created; an existing or slow topic is treated as created."""
     made = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
     return {
         TopicName(one.name): Refused(error_code(one.error_code), one.error_message or "")

@@ -1,13 +1,16 @@
-"""CompactPartitions, version 0: has logs compacted now, and is answered when that has ended, with what it has won.
+"""CompactPartitions, version 0.
 
-Odradek's own: ApiVersions does not tell of it, and Kafka closes the connection at its number.  The active segment is
-rolled if it holds anything, and the log is compacted up to there whatever its dirty ratio is.  What is younger than
-min.compaction.lag.ms or behind the start of an open transaction stays, and the answer says which of the two it was.
-After timeout_ms the compaction goes on without the one who asked.
+Compacts logs immediately. The response is sent when the compaction has ended, with the space and the records that it
+removed. This API is Odradek's own: ApiVersions does not advertise it, and Kafka closes the connection on its API key.
 
-A partition that is asked for again while it is compacted, and was written to since, is compacted once more, for all who
-ask meanwhile.  Whoever may alter the topic's configuration may ask: with min.cleanable.dirty.ratio he could have the
-same.
+- The active segment is rolled unless it is empty, and the log is compacted up to there, whatever its dirty ratio is.
+- Records younger than min.compaction.lag.ms, or after the start of an open transaction, are kept. The response says
+  which of the two limits applied.
+- If the compaction takes longer than timeout_ms, it continues after the response.
+- A repeated request for a partition that is being compacted, and was written since, causes one more compaction. All
+  requests that arrive in the meantime share it.
+- The client needs the right to alter the topic's configuration, because that right allows the same by
+  min.cleanable.dirty.ratio.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from odradek.wire.messages.compact_partitions import (
     CompactPartitionsTopicResult,
 )
 
-ROLL_PARTS = 25  # Parts that a log which is asked for is worth, as it is rolled at once: it makes four files.
+ROLL_PARTS = 25  # Cost of rolling a log, in parts: it creates four files.
 
 Asked: TypeAlias = dict[str, dict[int, Compaction | Refused]]
 
@@ -72,7 +75,8 @@ def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compa
         return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
         partition = call.broker.replica(topic, index)
-        if partition.is_online and partition.leading is None:  # Followers compact by themselves; the leader's is told.
+        # Followers compact on their own; the response is about the leader's log.
+        if partition.is_online and partition.leading is None:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except Refused as refused:
         return Refused(refused.code)

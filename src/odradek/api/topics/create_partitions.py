@@ -1,6 +1,9 @@
-"""CreatePartitions, versions 0 to 3: a topic grows, never shrinks (KIP-195).
+"""CreatePartitions, versions 0 to 3.
 
-v2: flexible.  v3: may be throttled, the layout is the same (KIP-599).
+Adds partitions to topics (KIP-195). The number of partitions cannot be reduced.
+
+- v2: flexible.
+- v3: may be throttled; the layout is the same (KIP-599).
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> Create
 
 
 def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, Growth]]]:
-    """Returns for each topic its growth or its refusal, and the growths once more by themselves."""
+    """Return the growth or the refusal of each topic, and all growths as a separate mapping."""
     twice = yield from named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
     growth: dict[TopicName, Growth] = {}

@@ -1,8 +1,10 @@
 """CreateTopics, versions 2 to 7.
 
-v4: -1 for either number means the broker's default (KIP-464).  v5: flexible; the answer tells the configuration that
-the topic got (KIP-525).  v7: the topic's id.  Each topic is made or refused by itself.  With validate_only nothing is
-written.
+Creates topics. Each topic is created or refused independently. With validate_only, nothing is written.
+
+- v4: -1 as the number of partitions or the replication factor means the broker's default (KIP-464).
+- v5: flexible. The response contains the configuration of each created topic (KIP-525).
+- v7: the response contains the topic ids.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ def _answer(
     call: Call, plans: Plans, late: Mapping[str, Refused], *, is_dry: bool = False
 ) -> Parts[CreateTopicsResponse]:
     results = []
-    told: Told = {}  # Topics that set the same share one list.
+    told: Told = {}  # Topics with the same configuration share one list.
     for name, plan in plans.items():
         outcome = late.get(name, plan)
         if isinstance(outcome, Refused):
@@ -167,7 +169,7 @@ def _created(topic: TopicInfo, configs: list[CreatableTopicConfigs], is_dry: boo
 
 
 def _created_unseen(topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
-    """Returns the result for a client that may not see the topic's configuration."""
+    """Return the result for a client that may not see the topic's configuration."""
     return CreatableTopicResult(
         error_code=ErrorCode.NONE,
         error_message=None,

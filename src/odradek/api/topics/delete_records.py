@@ -1,12 +1,17 @@
-"""DeleteRecords, versions 0 to 2: raises the log start offset of partitions (KIP-107).
+"""DeleteRecords, versions 0 to 2.
 
-Offset -1 is the high watermark.  A partition that is named twice counts as its last naming says, as in Kafka.
-v1: throttled after the answer (KIP-219).  v2: flexible.
+Advances the log start offset of partitions, so that earlier records are deleted (KIP-107). Offset -1 means the high
+watermark. If a partition is named twice, the last offset applies, as in Kafka. The response waits for live followers:
+its low watermark is the lowest log start offset of these replicas.
 
-Order: a start is on the disk before the log begins there, and before anybody is told; Kafka's is written once a minute,
-and after kill -9 the deleted records are there again.  Segments below it go with the next retention.  The answer waits
-for followers that live: the low watermark is the least of their log start offsets.
-Differs from Kafka: the timeout is at least 5 s, as it is for the disk, too.
+- v1: throttling applies after the response (KIP-219).
+- v2: flexible.
+
+The new log start offset is synced to disk before it takes effect and before the response is sent. Kafka writes it once
+a minute, so deleted records reappear after kill -9. The next retention run deletes the segments below the log start
+offset.
+
+Difference from Apache Kafka: the timeout is at least 5 s, because it also covers the disk.
 """
 
 from __future__ import annotations
@@ -81,7 +86,7 @@ def _begin(
 
 
 def _start(partition: Partition, offset: int) -> Offset:
-    """Returns where the log is to begin.  Raises Refused."""
+    """Return the new log start offset. Raise Refused."""
     if partition.topic_partition.topic in INTERNAL_TOPICS:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
     config, high_watermark = partition.log.config, partition.positions.high_watermark
@@ -108,7 +113,10 @@ def _response(call: Call, outcomes: Outcomes) -> Parts[DeleteRecordsResponse]:
 
 
 def _told(call: Call, topic: TopicName, index: int, outcome: Advance | Refused) -> DeleteRecordsPartitionResult:
-    """Returns one partition's answer; meanwhile its topic may have been made anew, or another broker have led it."""
+    """Return one partition's result.
+
+    During the wait, its topic may have been recreated, or another broker may have led the partition.
+    """
     if isinstance(outcome, Refused):
         return _result(index, outcome.code)
     try:

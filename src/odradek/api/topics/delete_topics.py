@@ -1,6 +1,10 @@
 """DeleteTopics, versions 1 to 6.
 
-v4: flexible.  v5: a sentence with each error (KIP-599).  v6: by name or by id (KIP-516).
+Deletes topics.
+
+- v4: flexible.
+- v5: an error message for each error (KIP-599).
+- v6: topics by name or by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -78,9 +82,9 @@ def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_Asked]:
 
 
 def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
-    """Returns each topic once, the last one first, with what was found or why it is not deleted.
+    """Return each topic once, last one first, with its metadata or the reason why it is not deleted.
 
-    A topic that is named both by its name and by its id is named twice.
+    A topic that is named by both its name and its id is named twice.
     """
     twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
     unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
@@ -99,7 +103,7 @@ def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
             named[topic.name] += 1
         if not number % CHEAP:
             yield
-    while found:  # Freed one by one: to free all of them at the end takes long.
+    while found:  # Freed one by one, because freeing all of them at the end takes long.
         one, topic = found.popitem()
         if isinstance(topic, Refused):
             is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -128,7 +132,7 @@ def _may_delete(call: Call, name: str) -> bool:
 
 
 def _as_told(call: Call, asked: _Asked) -> _Asked:
-    """Adds the topic's name if the client named it by id and may describe it."""
+    """Add the topic's name if the client named it by id and may describe it."""
     name = call.broker.view.names.get(asked.id)
     if asked.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
         return asked

@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions, version 0: topics in order of their names, a page at a time (KIP-966).
+"""DescribeTopicPartitions, version 0.
 
-The page ends at the partition limit, the broker's own or the client's if that is smaller; the cursor says where the
-next one starts.
+Returns topics in order of their names, one page at a time (KIP-966). A page ends at the partition limit of the broker
+or of the client, whichever is smaller. The cursor names the start of the next page.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
     call.leave(names)
     places = range(bisect_left(names, first), len(names))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
-    room = max(limit, 1)  # With none, the client would never get on.
+    room = max(limit, 1)  # With no room, the client would not make progress.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Topics that were named and may not be described.
+    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Named topics that the client may not describe.
     for place in places if body.topics else ():
         yield
         if not _may_describe(call, names[place]):

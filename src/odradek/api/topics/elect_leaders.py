@@ -1,9 +1,17 @@
-"""ElectLeaders, versions 0 to 2: the controller elects leaders of partitions (KIP-183, KIP-460).
+"""ElectLeaders, versions 0 to 2.
 
-v0: preferred replicas only.  v1: unclean elections, and an error of the whole.  v2: flexible.
+Elects leaders of partitions, through the controller (KIP-183, KIP-460). The behavior is that of Apache Kafka with
+ZooKeeper:
 
-As under ZooKeeper: who is not the controller says NOT_CONTROLLER of each partition; null names all partitions, of which
-those that need no election are left out; and who was elected is answered when this broker's clients can see it.
+- A broker that is not the controller returns NOT_CONTROLLER for each partition.
+- Null means all partitions; the response omits those that need no election.
+- The response is sent when this broker's metadata has the elected leaders.
+
+Changes by version:
+
+- v0: preferred replicas only.
+- v1: unclean elections, and an error for the whole response.
+- v2: flexible.
 """
 
 from __future__ import annotations
@@ -72,7 +80,7 @@ def _refused(call: Call, body: ElectLeadersRequest, end: ElectionEnd) -> ElectLe
 
 
 def _asked(view: ClusterView, body: ElectLeadersRequest) -> Parts[list[TopicPartition]]:
-    """Returns the partitions that are named, each once; all there are if none is named."""
+    """Return the named partitions, each once, or all partitions if the request names none."""
     asked: dict[TopicPartition, None] = {}
     if body.topic_partitions is None:
         for topic in list(view.topics.values()):
@@ -90,11 +98,11 @@ def _asked(view: ClusterView, body: ElectLeadersRequest) -> Parts[list[TopicPart
 
 
 def _ends(call: Call, ask: ElectLeaders) -> Generator[Wait, object, Ends]:
-    """Returns what became of each partition's election, when the controller has decided."""
+    """Return the result of each partition's election, after the controller has decided."""
     broker = call.broker
     if broker.view.controller != broker.id:
         return (yield from _each(ask.partitions, lambda _: NOT_CONTROLLER))
-    if broker.controller_asks is None:  # It is alone, and nobody else could lead anything.
+    if broker.controller_asks is None:  # This is a single broker, so no other broker could lead a partition.
         return (yield from _each(ask.partitions, lambda one: _alone(broker.view, one, ask.election_type)))
     yield from kept(broker.controller_asks.asked.ask(ask), call)
     if ask.answer is None:
@@ -125,7 +133,7 @@ def _known(view: ClusterView, partition: TopicPartition) -> PartitionInfo | None
 
 
 def _unseen(view: ClusterView, ends: Ends) -> Parts[_Unseen]:
-    """Returns what clients of this broker can't see yet of what was elected."""
+    """Return the elected leaders that clients of this broker can't see yet."""
     left: dict[TopicPartition, LeaderEpoch] = {}
     for number, (partition, end) in enumerate(ends.items(), 1):
         if not end.error and not _is_seen(view, partition, end.leader_epoch):
@@ -136,13 +144,16 @@ def _unseen(view: ClusterView, ends: Ends) -> Parts[_Unseen]:
 
 
 def _is_seen(view: ClusterView, partition: TopicPartition, epoch: LeaderEpoch) -> bool:
-    """True if the view has the leader of that epoch, or a later one; or if the topic is gone."""
+    """Return whether the view has the leader of that epoch or a later one, or the topic is deleted."""
     known = _known(view, partition)
     return known is None or known.leader_epoch >= epoch
 
 
 class _Unseen:
-    """Waits until the view has the leaders that were elected; `left` are those that it lacks, with their epochs."""
+    """The condition that the view has all elected leaders.
+
+    `left` are the partitions whose leaders the view lacks, with their epochs.
+    """
 
     keys = (METADATA_UPDATED,)
 
@@ -156,7 +167,7 @@ class _Unseen:
 
 
 def _answer(ends: Ends, unseen: Container[TopicPartition], *, is_of_all: bool) -> Parts[ElectLeadersResponse]:
-    """Returns the answer; one that `is_of_all` partitions leaves out what needed no election."""
+    """Return the response; one that `is_of_all` partitions omits those that needed no election."""
     by_topic: dict[TopicName, list[PartitionResult]] = {}
     for partition, decided in ends.items():
         end = TIMED_OUT if partition in unseen else decided

@@ -1,12 +1,20 @@
-"""Metadata, versions 0 to 13: which brokers there are, and who leads what.
+"""Metadata, versions 0 to 13.
 
-v1: null topics means all of them, an empty list none.  v4: the client may forbid auto-creation.  v8: authorized
-operations on request (KIP-430).  v9: flexible.  v10: topic ids, and from v12 a topic may be asked for by its id alone
-(KIP-516).  v13: an error for the whole answer (KIP-1102).
+Returns the brokers of the cluster, and the topics with the leaders of their partitions.
 
-Differs from Apache Kafka: a topic that is made on first sight is answered once it is there, not with an error to be
-tried again; and a broker that has started answers when its controller has told it what there is: clients would take
-topics for gone.
+- v1: null topics mean all topics, an empty list means none.
+- v4: the client may forbid automatic topic creation.
+- v8: authorized operations on request (KIP-430).
+- v9: flexible.
+- v10: topic ids. From v12, the client may name a topic by its id alone (KIP-516).
+- v13: an error for the whole response (KIP-1102).
+
+Differences from Apache Kafka:
+
+- If a request creates a topic automatically, the response waits until the topic exists. Kafka returns an error, and the
+  client has to retry.
+- A broker that has just started answers after it has received metadata from its controller. Otherwise clients would
+  consider topics deleted.
 """
 
 from __future__ import annotations
@@ -71,7 +79,7 @@ def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataRespon
 
 
 class _ToldByController:
-    """Waits until a controller has said what there is."""
+    """The condition that a controller has sent its metadata."""
 
     keys = (METADATA_UPDATED,)
 
@@ -93,16 +101,16 @@ def _to_create(call: Call, body: MetadataRequest) -> Parts[list[TopicInfo]]:
             spec = state_topics.spec(TopicName(name), broker.configs)
             topic = broker.planner.new_topic(spec, broker.view)
         except Refused:
-            continue  # The answer says why, topic by topic.
+            continue  # The answer has the reason, topic by topic.
         room -= len(topic.partitions)
         if room < 0:
-            break  # The others are made when the client asks again.
+            break  # The other topics are created when the client retries.
         planned.append(topic)
     return planned
 
 
 def _check_create(call: Call, name: str) -> None:
-    """Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
+    """Raise Refused(TOPIC_AUTHORIZATION_FAILED) if the client may not describe or create the topic."""
     call.check(Operation.DESCRIBE, ResourceType.TOPIC, name)
     if not call.may(Operation.CREATE, ResourceType.CLUSTER):
         call.check(Operation.CREATE, ResourceType.TOPIC, name)
@@ -182,7 +190,7 @@ def _asked_for(
         operations = authorized.topic(call, text) if with_operations else operations
         name = topic_names.checked(text)
         if may_create and name != topic_names.METADATA_TOPIC:
-            call.broker.planner.new_topic(TopicSpec(name), view)  # Raises the reason why it was not made.
+            call.broker.planner.new_topic(TopicSpec(name), view)  # Raises the reason why the topic was not created.
         return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
     except Refused as refused:
         return _unknown(call, asked, refused.code, operations)
@@ -191,7 +199,7 @@ def _asked_for(
 def _unknown(
     call: Call, asked: MetadataRequestTopic, code: ErrorCode, operations: int = authorized.NOT_ASKED
 ) -> MetadataResponseTopic:
-    # A name may be null in an answer only where it may be missing from the question.
+    # A name may be null in the response only if it may be null in the request.
     name: str | None = asked.name or ""
     if call.version >= ASKED_BY_ID_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
         name = None
@@ -219,12 +227,12 @@ def _described(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[Met
 
 def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePartition]]:
     alive = call.broker.view.brokers
-    errors: dict[BrokerId, ErrorCode] = {}  # Few brokers lead many partitions.
+    errors: dict[BrokerId, ErrorCode] = {}  # A cache: few brokers lead many partitions.
     answers = []
     for index, info in enumerate(topic.partitions):
         leader, replicas = info.leader, info.replicas
         if not replicas:
-            continue  # The controller has not told of it yet.
+            continue  # The controller has not sent this partition yet.
         error = errors.get(leader)
         if error is None:
             error = errors[leader] = leader_error(call, leader)
@@ -244,12 +252,12 @@ def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePart
 
 
 def offline(info: PartitionInfo, alive: Container[BrokerId]) -> list[int]:
-    """Returns the replicas that can't be had."""
+    """Return the unavailable replicas."""
     return [replica for replica in info.replicas if replica in info.offline or replica not in alive]
 
 
 def leader_error(call: Call, leader: BrokerId) -> ErrorCode:
-    """Returns why the leader can't be named to this client, or NONE."""
+    """Return why the leader can't be named to this client, or NONE."""
     broker = call.broker.view.brokers.get(leader)
     if broker is None:
         return ErrorCode.LEADER_NOT_AVAILABLE

@@ -1,4 +1,4 @@
-"""What the APIs that change topics share: a change is asked for, and answered when the metadata tree has it."""
+"""Common code of the APIs that change topics: the wait until the metadata tree has the change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.core.kernel.cluster_view import TopicInfo
 
 
 class TopicsChanged:
-    """Waits for one change to end, and keeps its result."""
+    """The condition that one change has ended, with its result."""
 
     def __init__(self, change: Change) -> None:
         self.keys = (change.token,)
@@ -24,13 +24,13 @@ class TopicsChanged:
         return True
 
     def refusal(self, topic: TopicName) -> Refused | None:
-        """Returns why the topic was not changed; None if it was."""
+        """Return why the topic was not changed; None if it was."""
         if self._end is None:
             return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change had not ended in time, and may still do so")
         return self._end.refused.get(topic)
 
     def topic(self, topic: TopicName) -> TopicInfo | None:
-        """Returns the topic as it is after the change."""
+        """Return the topic as it is after the change."""
         return self._end.topics.get(topic) if self._end else None
 
 

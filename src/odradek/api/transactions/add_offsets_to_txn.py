@@ -1,6 +1,9 @@
-"""AddOffsetsToTxn, versions 0 to 4: the offsets of a group become part of a transaction.
+"""AddOffsetsToTxn, versions 0 to 4.
 
-What joins the transaction is the partition of __consumer_offsets that keeps the group.  v2: PRODUCER_FENCED (KIP-588).
+Adds the offsets of a consumer group to a transaction. The partition of __consumer_offsets that stores the group joins
+the transaction.
+
+- v2: a fenced producer gets PRODUCER_FENCED (KIP-588).
 """
 
 from __future__ import annotations

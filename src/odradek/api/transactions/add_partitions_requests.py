@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn from broker to broker: the questions about transactions as one message, and the answer to each."""
+"""AddPartitionsToTxn between brokers: the questions as one message, and the answer to each question."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BETWEEN_BROKERS_SINCE = 4
 
 
 def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest:
-    """Returns the message, with each topic of a transaction once.
+    """Return the message, with each topic of a transaction once.
 
-    Raises Refused(UNSUPPORTED_VERSION) for a version in which only clients ask.
+    Raise Refused(UNSUPPORTED_VERSION) for a version that is for clients only.
     """
     if version < BETWEEN_BROKERS_SINCE:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"version {version} of AddPartitionsToTxn is for clients only")
@@ -40,9 +40,9 @@ def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest
 
 
 def errors(effect: AddPartitions, response: AddPartitionsToTxnResponse) -> AdditionsOutcome:
-    """Returns the error code of each partition that was asked about; one that is not answered has none.
+    """Return the error code of each partition in the question, without those that the response omits.
 
-    If the request failed as a whole, returns why.
+    If the request failed as a whole, return the reason.
     """
     if response.error_code:
         return Refused(error_code(response.error_code), f"broker {effect.broker} refuses AddPartitionsToTxn")

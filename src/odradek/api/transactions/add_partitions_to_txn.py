@@ -1,8 +1,12 @@
-"""AddPartitionsToTxn, versions 0 to 5: partitions become part of a transaction before anything is written to them.
+"""AddPartitionsToTxn, versions 0 to 5.
 
-v0 to v3 are clients', of one transaction whose epoch it may share with the next.  v4: from broker to broker, of many
-(KIP-890), or only a question whether they are part of it.  v2: PRODUCER_FENCED (KIP-588).  v5: TRANSACTION_ABORTABLE.
-If one partition does not exist, none is added.
+Adds partitions to a transaction before any record is written to them. If one partition does not exist, none is added.
+Clients send versions 0 to 3, for one transaction, which may share its epoch with the next one.
+
+- v2: a fenced producer gets PRODUCER_FENCED (KIP-588).
+- v4: sent between brokers, for several transactions; can also only verify that the partitions are part of them
+  (KIP-890).
+- v5: the sender knows TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ Response = AddPartitionsToTxnResponse
 
 
 class _Added(NamedTuple):
-    """The result for one transaction; if the coordinator wrote a record, that must be safe before the answer."""
+    """The result for one transaction; a record that the coordinator wrote must be safe before the answer."""
 
     transaction: AddPartitionsToTxnTransaction
     codes: Codes
@@ -92,7 +96,7 @@ def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> Iterator[TopicPartition
 
 
 def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added]:
-    """Adds all partitions of the transaction with one record, after every one of them was checked."""
+    """Check all partitions of the transaction, then add them with one record."""
     names: Codes = {}
     may_write = _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
     for name in _names(transaction.topics):
@@ -117,12 +121,15 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added
 
 
 def _may_write(call: Call, resource: ResourceType, name: str) -> bool:
-    """True if the client may write; later versions come from brokers, whose right to all of it `handle` has checked."""
+    """Return whether the client may write.
+
+    Later versions come from brokers, whose right to all resources `handle` has checked.
+    """
     return call.version >= MANY_SINCE or call.may(Operation.WRITE, resource, name)
 
 
 def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
-    """Returns why the partition can't be added, or NONE; clients may not write to the brokers' own topics."""
+    """Return why the partition can't be added, or NONE; clients may not write to internal topics."""
     if name.topic in INTERNAL_TOPICS and call.version < MANY_SINCE:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not _may_write(call, ResourceType.TOPIC, name.topic):

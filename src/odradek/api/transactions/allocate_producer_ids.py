@@ -1,6 +1,7 @@
-"""AllocateProducerIds, version 0: a broker takes a block of producer ids from the controller (KIP-730).
+"""AllocateProducerIds, version 0.
 
-Asked of the controller and by a broker: both directions.
+Assigns a block of producer ids to a broker (KIP-730). Brokers send this request to the controller; Odradek implements
+both sides.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ def refuse(call: Call, body: AllocateProducerIdsRequest, code: ErrorCode) -> All
 
 
 def to_message(broker: BrokerId, broker_epoch: int) -> AllocateProducerIdsRequest:
-    """Returns the message by which a broker asks for a block."""
+    """Return the message that requests a block."""
     return AllocateProducerIdsRequest(broker_id=broker, broker_epoch=broker_epoch)
 
 
 def from_response(response: AllocateProducerIdsResponse) -> ProducerIdBlock:
-    """Returns the block.  Raises Refused with the answer's error, or if the block has no ids."""
+    """Return the block. Raise Refused with the response's error, or if the block has no ids."""
     if response.error_code:
         raise Refused(error_code(response.error_code))
     first, length = response.producer_id_start, response.producer_id_len

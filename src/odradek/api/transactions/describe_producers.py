@@ -1,4 +1,7 @@
-"""DescribeProducers, version 0: the producers that a partition's leader remembers (KIP-664)."""
+"""DescribeProducers, version 0.
+
+Returns the active producers of partitions, as this broker's replicas know them (KIP-664).
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def _partition(call: Call, topic: TopicName, index: int) -> Parts[PartitionRespo
     except Refused as refused:
         return _refused(index, refused)
     states = []
-    for producer in list(log.producers):  # A copy: some may expire while others have their turn.
+    for producer in list(log.producers):  # A copy, because producers may expire while other requests run.
         states.append(
             ProducerState(
                 producer_id=producer.id,

@@ -1,4 +1,7 @@
-"""DescribeTransactions, version 0: what the coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions, version 0.
+
+Returns the coordinator's state of transactional ids (KIP-664).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def _describe(call: Call, transactional_id: str) -> Parts[TransactionState]:
 
 
 def _topics(call: Call, transaction: Transaction) -> Parts[list[TopicData]]:
-    """Returns the transaction's topics that the client may describe."""
+    """Return the transaction's topics that the client may describe."""
     by_topic: dict[TopicName, list[int]] = {}
     for number, (name, partition) in enumerate(transaction.partitions, 1):
         by_topic.setdefault(name, []).append(partition)

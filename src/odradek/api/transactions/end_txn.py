@@ -1,10 +1,12 @@
-"""EndTxn, versions 0 to 5: commit or abort.
+"""EndTxn, versions 0 to 5.
 
-v2: PRODUCER_FENCED (KIP-588).  v5: the transaction had an epoch of its own, and the answer tells that of the next
-(KIP-890).
+Commits or aborts a transaction.
 
-Differs from Apache Kafka: the answer comes when every partition has its marker, not when the decision is safe, so the
-next transaction need not wait.
+- v2: a fenced producer gets PRODUCER_FENCED (KIP-588).
+- v5: each transaction has an epoch of its own, and the response contains the epoch of the next one (KIP-890).
+
+Difference from Apache Kafka: the response is sent when every partition has its marker, not as soon as the decision is
+safe. The next transaction therefore need not wait.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnRes
     end = End(body.transactional_id, producer, version, body.committed)
     deadline = call.now.steady + WAIT_MS_MAX
     promise = call.broker.transactions.end(end, call.now)
-    # A client that asks again after the deadline is told how the transaction ended.
+    # A client that retries after the deadline learns how the transaction ended.
     return promise.then(lambda ended: _answer(call, ended or Ended(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
 
 

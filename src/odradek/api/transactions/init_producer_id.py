@@ -1,11 +1,15 @@
-"""InitProducerId, versions 0 to 6: an id and an epoch for a producer.
+"""InitProducerId, versions 0 to 6.
 
-With a transactional id, whoever had it before is fenced, and its open transaction aborted.  v3: the producer says who
-it was, to go on after an error (KIP-360).  v4: PRODUCER_FENCED (KIP-588).  v6: transactions that are prepared elsewhere
-(KIP-939): with enable2Pc they do not time out, with keepPreparedTxn an open one stays, and is told.
+Assigns an id and an epoch to a producer. With a transactional id, the previous producer with this id is fenced, and its
+open transaction is aborted.
 
-Differs from Apache Kafka: while an open transaction is aborted the answer waits, where Kafka has the producer come
-again (CONCURRENT_TRANSACTIONS).
+- v3: the producer sends its previous id and epoch, to continue after an error (KIP-360).
+- v4: a fenced producer gets PRODUCER_FENCED (KIP-588).
+- v6: two-phase commit (KIP-939). With enable2Pc, transactions do not time out. With keepPreparedTxn, an open
+  transaction is kept, and the response names it.
+
+Difference from Apache Kafka: the response waits while an open transaction is aborted. Kafka returns
+CONCURRENT_TRANSACTIONS, and the producer has to retry.
 """
 
 from __future__ import annotations
@@ -44,7 +48,10 @@ def refuse(call: Call, body: InitProducerIdRequest, code: ErrorCode) -> InitProd
 
 
 def _check_allowed(call: Call, body: InitProducerIdRequest) -> None:
-    """Raises Refused.  Whoever may write to any topic may do so with a producer id (KIP-679)."""
+    """Raise Refused unless the client may get a producer id.
+
+    The right to write to any topic includes this right (KIP-679).
+    """
     if body.transactional_id is not None:
         call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         if body.enable2_pc:

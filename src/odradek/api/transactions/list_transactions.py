@@ -1,6 +1,9 @@
-"""ListTransactions, versions 0 to 2: the transactional ids that this broker coordinates (KIP-664).
+"""ListTransactions, versions 0 to 2.
 
-v1: only those that have been open for so long (KIP-994).  v2: only those whose id matches a pattern (KIP-1152).
+Lists the transactional ids that this broker coordinates (KIP-664).
+
+- v1: filters by the minimum time that a transaction has been open (KIP-994).
+- v2: filters by a pattern of the transactional id (KIP-1152).
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
             yield PAUSE
     for shard in shards:
         for number, transactional_id in enumerate(list(shard.transactions)):
-            one = shard.transactions.get(transactional_id)  # Its state now: others have had their turn.
+            one = shard.transactions.get(transactional_id)  # Its state now, because other requests have run.
             if one is not None and wanted.includes(one) and _may_describe(call, one):
                 listed.append(_listed(one))
             if number % CHEAP == CHEAP - 1:
@@ -57,10 +60,10 @@ def _may_describe(call: Call, one: Transaction) -> bool:
 
 
 class _Wanted:
-    """The filters of a request; one that is empty lets all through.  The caller fills in the known `states`."""
+    """The filters of a request; an empty filter accepts all. The caller fills in the known `states`."""
 
     def __init__(self, call: Call, body: ListTransactionsRequest) -> None:
-        """Raises Refused(INVALID_REGULAR_EXPRESSION)."""
+        """Parse the filters. Raise Refused(INVALID_REGULAR_EXPRESSION)."""
         self._now = call.now.wall
         self._in_any_state = not body.state_filters
         self.states: set[str] = set()

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers as a coordinator asks another broker: the core's value as a message, and what the answer says."""
+"""WriteTxnMarkers as a coordinator sends it to another broker, and the result from the response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.wire.messages.write_txn_markers import (
 
 
 def to_message(effect: WriteMarkers) -> WriteTxnMarkersRequest:
-    """Returns the message, the same in each version."""
+    """Return the message, which is the same in each version."""
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
@@ -35,7 +35,7 @@ def to_message(effect: WriteMarkers) -> WriteTxnMarkersRequest:
 
 
 def outcome(response: WriteTxnMarkersResponse) -> MarkersOutcome:
-    """Returns the error code of each partition."""
+    """Return the error code of each partition."""
     codes: dict[tuple[ProducerId, TopicPartition], ErrorCode] = {}
     for marker in response.markers:
         for topic in marker.topics:

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers, versions 1 and 2: how transactions ended, for the partitions that are led here.
+"""WriteTxnMarkers, versions 1 and 2.
 
-Sent by the coordinator on another broker, or by a tool, for a transaction that its coordinator has forgotten (KIP-664).
-Each partition gets its marker by itself.  Brokers of a cluster ask each other in version 0, too: so do those before
-Kafka 2.8.
+Writes commit or abort markers to the partitions that this broker leads. The coordinator on another broker sends it; so
+does a tool, for a transaction that its coordinator has forgotten (KIP-664). Each partition gets its marker
+independently. Brokers of a cluster also accept version 0, which Kafka before 2.8 sends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         yield PAUSE
 
     def answer() -> Parts[WriteTxnMarkersResponse]:
-        while ends:  # Freed one by one: to free all of them takes long.
+        while ends:  # Freed one by one, because freeing all of them takes long.
             result, written = ends.pop()
             result.error_code = _told(call, _code_of(written))
             if not len(ends) % CHEAP:
@@ -67,7 +67,7 @@ def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTx
 def _write(
     call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leading, Written]
 ) -> Parts[WritableTxnMarkerResult]:
-    """Writes one marker to each of its partitions; the results of written ones are also added to `ends`."""
+    """Write one marker to each of its partitions; also add the results of written ones to `ends`."""
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
     made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
@@ -122,6 +122,9 @@ def _code_of(written: Written) -> ErrorCode:
 
 
 def _told(call: Call, code: ErrorCode) -> ErrorCode:
-    """Kafka 0.11 ends what sends its markers at a code that it does not know."""
+    """Return the code for the request's version.
+
+    Kafka 0.11 stops its marker sender on a code that it does not know.
+    """
     is_unknown = call.version == 0 and code == ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code
