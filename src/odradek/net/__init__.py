@@ -1,1 +1,1 @@
-"""The asyncio shell around the core: sockets, timers, effects."""
+"""Asyncio shell around the core: sockets, timers and effects."""

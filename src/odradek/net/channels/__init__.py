@@ -1,1 +1,1 @@
-"""Channels to other brokers."""
+"""Channels for requests to other brokers."""

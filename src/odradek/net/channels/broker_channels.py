@@ -1,4 +1,4 @@
-"""Channels to other brokers for what a broker asks of them, one for each, found by what the controller has told."""
+"""Channels for a broker's own requests to other brokers, with endpoints from the controller's view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ SYSTEM_SOCKETS = SocketSettings()
 
 
 class BrokerChannels:
-    """Those of one broker; all on the loop's thread.  A request that fails is not sent again here."""
+    """Channels of one broker, at most one to each other broker.
+
+    All methods run on the loop's thread. A failed request is not sent again here.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,10 @@ class BrokerChannels:
         self._channels: dict[BrokerId, tuple[Endpoint, Channel]] = {}
 
     def ask(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
-        """Sends a request; `then` gets the response, or why there is none, on the loop and never at once."""
+        """Send a request and call `then` with the response, or with Refused if it failed.
+
+        `then` runs on the loop, never within this call.
+        """
         channel = self._channel(broker)
         if channel is None:
             self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not there"))
@@ -73,7 +79,7 @@ class BrokerChannels:
         return channel
 
     def close_gone(self) -> None:
-        """Closes the channels to brokers that are gone, or elsewhere; called when the view has changed."""
+        """Close channels to brokers that have left or changed their endpoint; called when the view changes."""
         for broker, (at, channel) in list(self._channels.items()):
             info = self._view.brokers.get(broker)
             if info is None or not info.endpoints or inter_broker_endpoint(info, self._listener) != at:

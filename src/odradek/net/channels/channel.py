@@ -1,20 +1,22 @@
-"""How one broker asks another: requests in order over one connection, each with one outcome.
+"""Channel from one broker to another: requests in order over one connection, each with one outcome.
 
     channel.send(RequestBuilder.of(message, Response, version), then)      then(Response | Failed), on the loop
 
-The connection is made for the first request and kept.  What becomes of requests when it is lost is the policy:
+The first request opens the connection, which then stays open. If the connection is lost, a policy decides about its
+requests:
 
-- `retries`: they are sent again, in order, on a new connection after a backoff, until each is answered or the channel
-  closed; the broker may get one of them twice.  So the controller tells brokers what they are
+- `retries`: the channel sends them again, in order, on a new connection after a backoff, until each has a response or
+  the channel is closed. The broker may receive a request twice. The controller sends its requests to brokers this way
   (ControllerChannelManager in Kafka).
-- without: each that was sent or waits fails, once, and the next request connects anew.  So a broker asks who may be
-  another one the next time (NodeToControllerChannelManager, TransactionMarkerChannelManager); whoever sends a failed
-  request again waits before.
+- no retries: each request that was sent or is queued fails once, and the next request opens a new connection. This
+  suits requests whose destination may be another broker the next time (NodeToControllerChannelManager,
+  TransactionMarkerChannelManager). A caller that sends a failed request again waits first.
 
-What no connection can help, a version that the broker has not or a message that can't be written, fails in both.
+Errors that a new connection cannot fix fail the request under both policies: a version that the broker does not
+support, or a message that cannot be written.
 
-`then` is called once for each request and in their order, never within `send` or `close`.  No request has a task or a
-timer of its own.  A channel is of one address: a broker that registers anew at another one gets another channel.
+The channel calls `then` once for each request, in order, and never within `send` or `close`. No request has a task or a
+timer of its own. A channel has one address; a broker that registers again at another address gets another channel.
 """
 
 from __future__ import annotations
@@ -42,19 +44,19 @@ from odradek.wire.schema.primitives import Buffer
 
 log = logging.getLogger(__name__)
 
-COMPLETED_PER_TURN = 100  # When ten thousand fail at once, the loop's others have their turns in between.
-JITTER = 0.2  # The part by which a backoff is longer or shorter, so that brokers do not come back all at once.
+COMPLETED_PER_TURN = 100  # Lets the loop's other work run in between when ten thousand requests fail at once.
+JITTER = 0.2  # Fraction by which a backoff varies, so that brokers do not all reconnect at once.
 DOUBLINGS_MAX = 20
 
 T = TypeVar("T")
 
 
 class ChannelFull(Exception):
-    """Raised if as many requests wait as the channel takes; the text names the broker."""
+    """Raised if the channel's queue of requests is full; the text names the broker."""
 
 
 class Channel:
-    """The requests of one user to one broker, which `name` calls in log lines: "broker 2"."""
+    """Requests from one user to one broker; log lines call the broker by `name`, such as "broker 2"."""
 
     def __init__(
         self,
@@ -66,7 +68,10 @@ class Channel:
         tls: Contexts | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`tls` gives a client's context for each connection; `draw` a number from 0 to 1 for each backoff."""
+        """Create a channel that connects on the first request.
+
+        `tls` supplies a client context for each connection; `draw` returns a number from 0 to 1 for each backoff.
+        """
         self._loop = loop
         self._endpoint = endpoint
         self._config = config
@@ -78,20 +83,20 @@ class Channel:
         self._failures = 0  # Since the last response.
         self._is_out = False  # An outage was logged, and no response has come since.
         self._is_closed = False
-        # A request goes from the first to the last.
+        # A request moves through these queues from first to last.
         self._waiting: deque[PendingRequest[Any]] = deque()
         self._in_flight: deque[PendingRequest[Any]] = deque()
         self._completed: deque[PendingRequest[Any]] = deque()
-        self._is_completing = False  # A call of _complete is on its way.
+        self._is_completing = False  # A call of _complete_next is scheduled.
 
     def __len__(self) -> int:
-        """Returns how many requests have no outcome yet, or their `then` has not been called."""
+        """Return the number of requests without an outcome or whose `then` has not been called yet."""
         return len(self._waiting) + len(self._in_flight) + len(self._completed)
 
     def send(self, builder: RequestBuilder[T], then: Callable[[T | Failed], None]) -> None:
-        """Sends a request when those before it allow; after `close` as one that was sent before it.
+        """Send a request once the requests before it allow; after `close`, fail it as CLOSED.
 
-        Raises ChannelFull, and nothing happened, if as many requests wait as `queued_max` says.
+        Raises ChannelFull, without any effect, if `queued_max` requests are already queued.
         """
         if len(self) >= self._config.queued_max:
             raise ChannelFull(f"{len(self)} requests to {self._where} wait: that is as many as may")
@@ -102,7 +107,10 @@ class Channel:
             self._go_on()
 
     def close(self) -> None:
-        """Closes the connection.  Requests without an outcome fail as CLOSED; with `retries` no `then` is called."""
+        """Close the connection and fail all requests without an outcome as CLOSED.
+
+        With `retries`, no `then` is called.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -114,7 +122,7 @@ class Channel:
             self._connection = None
         self._give_up(Failed(Reason.CLOSED, "the channel is closed"))
 
-    # The connection's side.
+    # Callbacks from the connection.
 
     def opened(self) -> None:
         self._go_on()
@@ -133,7 +141,7 @@ class Channel:
     def lost(self, failed: Failed) -> None:
         self._connection = None
         if not self._waiting and not self._in_flight:
-            return  # Idle: the next request finds out whether there is somebody.
+            return  # Idle: the next request finds out whether the broker is reachable.
         self._report(failed)
         if not self._config.retries:
             self._give_up(failed)
@@ -147,7 +155,7 @@ class Channel:
     # From waiting to in flight.
 
     def _go_on(self) -> None:
-        """Sends what may be sent now; connects first if there is no connection."""
+        """Send the requests that may be sent now; connect first if there is no connection."""
         if self._is_closed or not self._waiting or self._backoff is not None:
             return
         if self._connection is None:
@@ -164,7 +172,7 @@ class Channel:
             return
         except UnsupportedVersion as error:
             failed = Failed(Reason.UNSUPPORTED_VERSION, str(error))
-        except Exception as error:  # Of the message: it would be the same the next time.
+        except Exception as error:  # A fault of the message; sending it again would fail the same way.
             failed = Failed(Reason.UNSENDABLE, f"{pending.builder.request.__name__} can't be sent: {error}")
         log.error("a request to %s fails: %s", self._where, failed.text)
         pending.outcome = failed
@@ -183,7 +191,7 @@ class Channel:
     # From in flight to completed.
 
     def _give_up(self, failed: Failed) -> None:
-        """Fails all requests that have no outcome; those of a channel that is closed while it retries are dropped."""
+        """Fail all requests without an outcome; drop them if the channel is closed and retries."""
         for pending in (*self._in_flight, *self._waiting):
             if pending.outcome is None:
                 pending.outcome = failed
@@ -204,7 +212,7 @@ class Channel:
         self._complete()
 
     def _complete(self) -> None:
-        """Calls `then` of the first requests that have their outcomes, then sends what waited for them."""
+        """Call `then` of the first requests with outcomes, then send requests that were queued behind them."""
         while self._in_flight and self._in_flight[0].outcome is not None:
             self._completed.append(self._in_flight.popleft())
         left = COMPLETED_PER_TURN
@@ -218,13 +226,13 @@ class Channel:
     def _call(self, pending: PendingRequest[Any]) -> None:
         try:
             pending.complete()
-        except Exception as error:  # Whoever asked has a bug; the next request is not his.
+        except Exception as error:  # A bug of this request's caller; it must not affect the next request.
             name = pending.builder.request.__name__
             context = {"message": f"what follows a response to {name} failed", "exception": error}
             self._loop.call_exception_handler(context)
 
     def _report(self, failed: Failed) -> None:
-        """Logs an outage, once until the broker has answered again."""
+        """Log an outage, once until the broker has responded again."""
         if self._is_out:
             return
         self._is_out = True

@@ -1,11 +1,11 @@
-"""One TCP connection of a channel: connects, writes requests, and hands on responses in the order of their requests.
+"""One TCP connection of a channel: connects, writes requests and delivers responses in order.
 
-It ends once, by `lost` with the reason, unless its owner has closed it before; then it is not used again.  Every end is
-an abort: what is still in the transport's buffer is of no use to anyone.
+It ends once, by calling `lost` with the reason, unless its owner has closed it before. It is never reused. Every end is
+an abort, because nobody needs the bytes left in the transport's buffer.
 
-A request times out by the time at which it was written, and takes the connection with it: a response that comes after
-its request was given up would be taken for the next one's.  So a peer that answers half, or a byte at a time, is one
-that does not answer.
+A request times out relative to the time it was written, and its timeout ends the connection. Otherwise, a response that
+arrives late would be taken for the response to the next request. A peer that sends half a response, or one byte at a
+time, therefore counts as not responding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ERROR_CODE = Struct(">h")
 
 
 class Owner(Protocol):
-    """The channel as its connection sees it.  `received` raises Malformed for a body that is no response."""
+    """The channel as its connection sees it; `received` raises Malformed for an invalid response body."""
 
     def opened(self) -> None: ...
 
@@ -64,7 +64,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._versions: dict[int, range] | None = None
-        self._is_open = False  # Requests may be sent: versions are known, if they are asked for.
+        self._is_open = False  # Requests may be sent: the versions are known, if the channel requests them.
         self._is_paused = False  # The peer does not read.
         self._has_ended = False
 
@@ -79,10 +79,10 @@ class ChannelConnection(asyncio.BufferedProtocol):
         return self._is_open and not self._is_paused and transport is not None and not transport.is_closing()
 
     def send(self, pending: PendingRequest[Any]) -> None:
-        """Writes one request; call only if `can_send`.
+        """Write one request; call only if `can_send`.
 
-        Raises UnsupportedVersion, ValueError for what the version can't carry, and what `build` raises; then nothing
-        is written.
+        Raises UnsupportedVersion, ValueError for values that the version cannot carry, and any exception of `build`; in
+        these cases nothing is written.
         """
         builder = pending.builder
         supported = None if self._versions is None else self._versions.get(builder.api_key)
@@ -90,7 +90,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         self._write(pending, version, builder.build(version))
 
     def close(self) -> None:
-        """Ends the connection; its owner is told nothing more."""
+        """End the connection without notifying its owner."""
         if self._connecting is not None:
             self._connecting.cancel()
         self._release()
@@ -103,7 +103,8 @@ class ChannelConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
-            # Who asks often enough for a local port where nobody listens is once given that port, and meets itself.
+            # A client that often retries a local port without a listener may be assigned that port and connect to
+            # itself.
             self._end(Reason.CANNOT_CONNECT, "connection refused")
             return
         self._transport.set_write_buffer_limits(high=SEND_BUFFER_HIGH_BYTES)
@@ -140,7 +141,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
             self._end(Reason.INVALID_RESPONSE, f"it sent what is no response: {reason}")
 
     def eof_received(self) -> bool:
-        self._end(Reason.CONNECTION_LOST, CLOSED)  # Who says nothing more answers nothing more.
+        self._end(Reason.CONNECTION_LOST, CLOSED)  # A peer that sends nothing more sends no response either.
         return False
 
     async def _connect(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
@@ -150,8 +151,9 @@ class ChannelConnection(asyncio.BufferedProtocol):
                 await self._loop.create_connection(
                     lambda: self, endpoint.host, endpoint.port, ssl=context, server_hostname=host_name
                 )
-        except Exception as error:  # An OSError, or what the host's name makes of the libraries that look it up.
-            # With a transport the connection was made just when the time was over, and the peer may have a request.
+        except Exception as error:  # An OSError, or an exception of a library that resolves the host name.
+            # With a transport, the connection was made just as the timeout expired, so the peer may have received a
+            # request.
             reason = Reason.CANNOT_CONNECT if self._transport is None else Reason.CONNECTION_LOST
             self._end(reason, text_of(error))
 
@@ -172,7 +174,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     def _receive(self) -> None:
         if not self._in_flight:
-            raise Malformed("nothing was asked")  # Not even received to its end.
+            raise Malformed("nothing was asked")  # Rejected before it is received completely.
         while not self._has_ended and (frame := self._frames.next_frame()) is not None:
             (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
             if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
@@ -184,7 +186,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
                 self._take_versions(pending, frame)
 
     def _set_timer(self) -> None:
-        """Sets the timer for the oldest request in flight, unless one is set, which looks again."""
+        """Set the timer for the oldest request in flight, unless a timer is set that will check again."""
         if self._timer is None and self._in_flight:
             self._timer = self._loop.call_at(self._in_flight[0].deadline, self._look_at_deadline)
 
@@ -205,7 +207,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         self._write(PendingRequest(builder, lambda _: None), version, message)
 
     def _take_versions(self, pending: PendingRequest[ApiVersionsResponse], frame: Buffer) -> None:
-        if pending.version and _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION:  # Answered in version 0.
+        if pending.version and _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION:  # The response has version 0.
             self._ask_versions(0)
             return
         pending.decode(frame)
@@ -237,12 +239,12 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
 
 def _error_code(frame: Buffer) -> int | None:
-    """Returns the error code of an ApiVersions response, which follows the correlation id in every version of it."""
+    """Return the error code of an ApiVersions response; it follows the correlation id in every version."""
     return int(_ERROR_CODE.unpack_from(frame, 4)[0]) if len(frame) >= 6 else None
 
 
 def text_of(error: Exception) -> str:
-    """Returns the reason in the system's own words, in lower case: `connection refused`."""
+    """Return the error in the system's own words, in lower case: `connection refused`."""
     if isinstance(error, ssl.SSLError):
         return reasons.of(error, is_server=False)
     if isinstance(error, TimeoutError):

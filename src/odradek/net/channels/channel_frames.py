@@ -1,10 +1,10 @@
-"""The frames of responses from the bytes of a connection, without the connection.
+"""Frames of responses from the bytes of a connection, without the connection.
 
 │ i32 length of the rest │ i32 correlation id │ ...
 
-What a peer announces costs nothing: the buffer grows to twice what has arrived, up to the end of the response.  That
-of a large response is used again for the next one, if nobody has any of it by then: most of a follower's time went into
-memory that was new each time.
+The length that a peer announces allocates nothing: the buffer grows to twice the bytes received, up to the end of the
+response. The buffer of a large response is reused for the next one if nothing refers to it by then. Before this reuse,
+a follower spent most of its time on freshly allocated memory.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from odradek.base.units import KIB
 from odradek.wire.schema.malformed import Malformed
 from odradek.wire.schema.primitives import Buffer
 
-KEPT_BYTES = 16 * KIB  # Larger responses get a buffer of their own; few of those between brokers are.
+KEPT_BYTES = 16 * KIB  # Larger responses get a buffer of their own; few responses between brokers are larger.
 
 _LENGTH = Struct(">i")
 
 
 class ResponseFrames:
-    """The receive buffer of one connection: bytes go into `get_buffer`, whole frames come out of `next_frame`."""
+    """Receive buffer of one connection: bytes go into `get_buffer`, whole frames come out of `next_frame`."""
 
     __slots__ = ("_begin", "_buffer", "_end", "_frame_bytes_max", "_room_end", "_spare")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray(KEPT_BYTES)
-        self._room_end = KEPT_BYTES  # A large response's buffer is filled no further than that reaches.
+        self._room_end = KEPT_BYTES  # A large response's buffer is filled only up to the end of that response.
         self._begin = self._end = 0
-        self._spare: bytearray | None = None  # Of the last response, if that was a large one.
+        self._spare: bytearray | None = None  # Buffer of the last response, if that was a large one.
 
     @property
     def buffer_bytes(self) -> int:
         return len(self._buffer) + len(self._spare or b"")
 
     def get_buffer(self) -> memoryview:
-        """Returns room for at least one byte; `next_frame` must have returned None before."""
+        """Return room for at least one byte; call only after `next_frame` has returned None."""
         if self._end == self._room_end:
             self._make_room()
         return memoryview(self._buffer)[self._end : self._room_end]
 
     def drop_spare(self) -> None:
-        """Gives back the memory of the last large response: none may come for long."""
+        """Free the memory of the last large response, as the next one may be a long time coming."""
         self._spare = None
 
     def received(self, size: int) -> None:
-        """Notes that `size` bytes were put into the last buffer."""
+        """Record that `size` bytes were written into the last buffer."""
         self._end += size
 
     def next_frame(self) -> Buffer | None:
-        """Returns the next response without its length, or None if it is not complete.  Raises Malformed.
+        """Return the next response without its length, or None if it is incomplete.  Raises Malformed.
 
-        Nothing is written into a returned frame any more.
+        A returned frame is never written to again.
         """
         frame_bytes = self._frame_bytes()
         start = self._begin + _LENGTH.size
@@ -91,7 +91,7 @@ class ResponseFrames:
             self._replace_buffer(bytearray(size), size)
 
     def _replace_buffer(self, buffer: bytearray, room_end: int) -> None:
-        # A bytearray can't grow while the transport or a frame has a view of it.
+        # A bytearray cannot grow while the transport or a frame has a view of it.
         rest = memoryview(self._buffer)[self._begin : self._end]
         assert len(rest) <= room_end <= len(buffer), "a large buffer ends with its response"
         memoryview(buffer)[: len(rest)] = rest

@@ -1,7 +1,7 @@
-"""What a channel is given: its configuration, and requests to another broker as values, with how they end.
+"""Configuration of a channel, and requests to other brokers as values with their outcomes.
 
-A request waits as a RequestBuilder, which is Kafka's name for it, and becomes a message when it is written, in the
-version that both brokers know; it becomes one again each time that it is sent again.
+A queued request is a RequestBuilder (Kafka's name). When it is written, it becomes a message in a version that both
+brokers support. Sending it again builds the message again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SYSTEM_DEFAULT = -1
 
 
 class SocketSettings(NamedTuple):
-    """How long the answers of a channel may take, and the receive buffer of its sockets, -1 for the system's."""
+    """Response timeout of a channel and receive buffer of its sockets (-1 for the system's default)."""
 
     timeout_ms: int = 30_000
     receive_buffer_bytes: int = SYSTEM_DEFAULT
@@ -29,13 +29,13 @@ class SocketSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    """How a channel talks; times are in milliseconds."""
+    """Settings of a channel; times are in milliseconds."""
 
     client_id: str
     retries: bool
-    asks_versions: bool = False  # Else each request goes out in the latest version it allows.
+    asks_versions: bool = False  # Otherwise, each request uses the latest version it allows.
     request_timeout_ms: int = 30_000  # request.timeout.ms
-    connect_timeout_ms: int = 10_000  # socket.connection.setup.timeout.ms, with TLS's handshake
+    connect_timeout_ms: int = 10_000  # socket.connection.setup.timeout.ms, including the TLS handshake
     backoff_ms: int = 50
     backoff_ms_max: int = 1_000
     in_flight_max: int = 1
@@ -49,35 +49,36 @@ class ChannelConfig:
 
 
 class Reason(Enum):
-    """Why a request has no response.
+    """Reason why a request has no response.
 
-    After CANNOT_CONNECT, UNSUPPORTED_VERSION and UNSENDABLE the broker has not seen it; after the others it may have.
+    After CANNOT_CONNECT, UNSUPPORTED_VERSION and UNSENDABLE, the broker has not received the request; after the others
+    it may have.
     """
 
     CANNOT_CONNECT = "cannot connect"
     CONNECTION_LOST = "connection lost"
     TIMED_OUT = "timed out"
-    INVALID_RESPONSE = "invalid response"  # The connection is closed: nothing after it can be trusted.
+    INVALID_RESPONSE = "invalid response"  # The connection is closed because nothing after it can be trusted.
     UNSUPPORTED_VERSION = "unsupported version"  # The broker has no version of this API that the request allows.
-    UNSENDABLE = "unsendable"  # The message can't be built, or holds what its version can't carry.
+    UNSENDABLE = "unsendable"  # The message cannot be built, or contains values that its version cannot carry.
     CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end of a request that has no response; `text` is for a log line."""
+    """Outcome of a request without a response; `text` is for a log line."""
 
     reason: Reason
     text: str
 
 
 class UnsupportedVersion(ValueError):
-    """Raised if the broker has no version of an API that the request allows; the text names both sides' versions."""
+    """Raised if the broker supports no version that the request allows; the text names both ranges."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBuilder(Generic[T]):
-    """A request as a value: `build` makes the message for the version in which it is sent."""
+    """A request as a value; `build` makes the message for the version in which it is sent."""
 
     request: type[object]
     response: type[T]
@@ -87,7 +88,7 @@ class RequestBuilder(Generic[T]):
 
     @classmethod
     def of(cls, message: object, response: type[T], version: int | None = None) -> RequestBuilder[T]:
-        """Returns the builder of a message that is the same in each version; without `version`, all are allowed."""
+        """Return the builder of a message that is the same in each version; None allows all versions."""
         versions = schema_of(type(message)).versions
         oldest, latest = (versions[0], versions[-1]) if version is None else (version, version)
         return cls(type(message), response, lambda _: message, oldest, latest)
@@ -99,7 +100,7 @@ class RequestBuilder(Generic[T]):
         return api_key
 
     def version_for(self, supported: range | None) -> int:
-        """Returns the highest version that is allowed and among `supported`.  Raises UnsupportedVersion."""
+        """Return the highest version that is allowed and among `supported`.  Raises UnsupportedVersion."""
         if supported:
             version = min(self.latest_allowed, supported[-1])
             if version >= max(self.oldest_allowed, supported[0]):
@@ -117,15 +118,15 @@ class PendingRequest(Generic[T]):
     def __init__(self, builder: RequestBuilder[T], then: Callable[[T | Failed], None]) -> None:
         self.builder = builder
         self.then = then
-        self.version = self.correlation_id = -1  # These three are those of the last time that it was written.
+        self.version = self.correlation_id = -1  # These three fields describe the last time the request was written.
         self.deadline = 0.0  # In seconds of the loop's clock.
         self.outcome: T | Failed | None = None
 
     def decode(self, frame: Buffer) -> None:
-        """Makes the response in `frame` the outcome.  Raises Malformed."""
+        """Set the outcome to the response in `frame`.  Raises Malformed."""
         _, self.outcome = decode_response(self.builder.response, self.version, frame)
 
     def complete(self) -> None:
-        """Calls `then`, which may raise anything."""
+        """Call `then`, which may raise any exception."""
         assert self.outcome is not None, "a request completes with an outcome"
         self.then(self.outcome)

@@ -1,7 +1,7 @@
-"""What a controller tells the other brokers, over a channel to each: Kafka's ControllerChannelManager.
+"""Channels from the controller to the other brokers: Kafka's ControllerChannelManager.
 
-Each broker is told in order, again and again until it answers; one that has registered anew, or is gone, is told
-nothing of what was meant for who it was before.
+Each broker receives the requests in order, repeated until it responds. A broker that registers again, or leaves,
+receives none of the requests meant for its earlier registration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 
 _LOG = logging.getLogger(__name__)
 
-QUEUED_MAX = 1_000_000  # Who does not answer and lives on is told everything later, however much that is.
+QUEUED_MAX = 1_000_000  # A live broker that does not respond receives all queued requests later, however many.
 
 _KINDS: Mapping[type, tuple[type, type[Response]]] = {
     BecomeLeaderOrFollower: (LeaderAndIsrRequest, LeaderAndIsrResponse),
@@ -36,7 +36,7 @@ _KINDS: Mapping[type, tuple[type, type[Response]]] = {
 
 
 class ControllerChannels:
-    """The channels of one broker, which has any only while it is the controller.  All on the loop's thread."""
+    """Channels of one broker, open only while it is the controller; all on the loop's thread."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class ControllerChannels:
         self._tell = tell
         self._versions = versions
         self._tls = tls
-        self._channels: dict[tuple[BrokerId, int], Channel] = {}  # By the broker's epoch, too.
+        self._channels: dict[tuple[BrokerId, int], Channel] = {}  # The key includes the broker's epoch.
 
     def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
-        """Closes the channels to all brokers but these."""
+        """Close the channels to all brokers except these."""
         for broker, epoch in list(self._channels):
             live = alive.get(broker)
             if live is None or live.epoch != epoch:
                 self._channels.pop((broker, epoch)).close()
 
     def send(self, request: ToBroker, live: LiveBroker) -> None:
-        """Tells one broker."""
+        """Send a request to one broker."""
         key = request.broker, live.epoch
         channel = self._channels.get(key)
         if channel is None:
@@ -88,12 +88,12 @@ class ControllerChannels:
 
 
 def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:
-    """Returns where other brokers find one; a broker without that listener is found at its first."""
+    """Return a broker's endpoint for other brokers; without that listener, return its first endpoint."""
     return broker.endpoint(listener) or broker.endpoints[0]
 
 
 def _builder(request: ToBroker, versions: Versions, listener: str) -> RequestBuilder[Response]:
     asked, answered = _KINDS[type(request.request)]
     version = version_of(request, versions)
-    # Made into a message when it is written: what waits takes no more memory than the controller's own value.
+    # The message is built when it is written, so a queued request takes no more memory than the controller's value.
     return RequestBuilder(asked, answered, lambda _: to_message(request, versions, listener), version, version)

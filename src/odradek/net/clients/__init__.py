@@ -1,1 +1,1 @@
-"""Clients' connections: accepting, receiving and securing them."""
+"""Client connections: accepting, receiving and encryption."""

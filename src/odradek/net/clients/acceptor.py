@@ -1,13 +1,13 @@
-"""Where connections come in: the listening sockets of one address, each accepted from until none waits.
+"""Acceptor of connections: the listening sockets of one address, each accepted from until empty.
 
-A loop's own server accepts one connection in each turn, and a turn is as long as all that is ready: of 2,000 clients
-that came at once the last waited for seconds.  And the system lets only so many wait: a client that finds the queue
-full tries again a second later.
+A server of the event loop accepts one connection per turn, and a turn handles everything that is ready. Of 2,000
+clients that connected at once, the last one waited for seconds. In addition, the system limits the queue of waiting
+clients; a client that finds it full retries a second later.
 
-There must be a descriptor for each connection that is accepted, even for those that are turned away.  So a spare one is
-kept: if there is no other, and nobody makes room, it is given up for the moment that it takes to accept a connection
-and close it.  If the spare one is lost, nobody is accepted for a while; the loop would not sleep otherwise, as the
-waiting connections stay ready.
+Each accepted connection needs a descriptor, even if it is rejected. The acceptor therefore keeps a spare descriptor. If
+no other is left and none can be released, it closes the spare, accepts one connection, closes that connection and
+reopens the spare. If the spare is lost, nothing is accepted for a while; otherwise the loop would not sleep, as waiting
+connections stay ready.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from odradek.net.loop.descriptors import STDERR
 
 log = logging.getLogger(__name__)
 
-ACCEPTING_SECONDS = 0.01  # In one turn; accepting one that comes with a request takes a tenth of a millisecond or two.
+ACCEPTING_SECONDS = 0.01  # Per turn; accepting a connection with its first request takes one or two tenths of a ms.
 PAUSE_SECONDS = 0.25
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 NONE_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-# On Linux, accept reports errors that the connection had before it was accepted.
+# On Linux, accept reports errors that occurred before the connection was accepted.
 HAS_GONE = {
     errno.ECONNABORTED,
     errno.EPROTO,
@@ -51,15 +51,16 @@ Address = tuple[Any, ...]
 
 
 def _make_no_room() -> bool:
-    """Returns False: nobody can make room."""
+    """Return False: no descriptor can be released."""
     return False
 
 
 class Door:
-    """Accepts from non-blocking, bound sockets; `enter` gets each accepted socket with its address, and raises nothing.
+    """Acceptor for non-blocking, bound sockets.
 
-    `on_turned_away` is called for a peer that got no descriptor, `on_crowd` with whether some have to wait for
-    another turn.  `make_room` is asked for a descriptor if none is left; `around` gives the context manager of a turn.
+    `enter` receives each accepted socket with its address, and raises nothing. `on_turned_away` is called for a peer
+    without a descriptor, and `on_crowd` with whether clients wait for another turn. `make_room` releases a descriptor
+    if none is left; `around` returns the context manager of a turn.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class Door:
         self._pause: asyncio.TimerHandle | None = None
 
     def open(self, backlog: int) -> None:
-        """Begins to listen.  Raises OSError if somebody else listens there by now."""
+        """Start listening.  Raises OSError if another process listens at the address by now."""
         for one in self.sockets:
             one.listen(backlog)
         self._watch()
 
     def close(self) -> None:
-        """Closes the sockets; the system tells clients that wait that nobody listens."""
+        """Close the sockets; the system refuses clients that are still waiting."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -117,9 +118,9 @@ class Door:
         self._on_crowd(is_crowded)
 
     def _accept_some(self, listening: socket.socket) -> bool:
-        """Accepts until none waits or the turn is over; True if some may still wait."""
+        """Accept until no client waits or the turn is over; return whether some may still wait."""
         end = self._clock() + ACCEPTING_SECONDS
-        # As `socket.accept` does, which asks for these each time: 10 us where this takes 6.
+        # Inlines `socket.accept`, which reads these attributes each time: 10 us instead of 6.
         family, kind, protocol = int(listening.family), int(listening.type), listening.proto
         while self._clock() < end:
             try:
@@ -143,9 +144,9 @@ class Door:
         return True
 
     def _turn_one_away(self, listening: socket.socket) -> bool:
-        """Accepts and closes one connection with the spare descriptor.
+        """Accept and close one connection with the spare descriptor.
 
-        Returns False if none waits, which the system does not tell without a descriptor.
+        Returns False if no client waits, which the system does not report without a descriptor.
         """
         assert self._spare is not None
         os.close(self._spare)
@@ -168,9 +169,9 @@ class Door:
 
 
 async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """Returns a bound socket, not listening yet, for each address of `host`; no host is all interfaces.
+    """Return a socket bound to each address of `host`, not listening yet.
 
-    With port 0 the system chooses one, the same for all.  Raises OSError.
+    An empty host means all interfaces. With port 0 the system chooses a port, the same for all. Raises OSError.
     """
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -179,7 +180,7 @@ async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[s
             try:
                 one = socket.socket(family, kind, protocol)
             except OSError:
-                continue  # This system does not have the address's family.
+                continue  # This system does not support the address family.
             sockets.append(one)
             _bind(one, address, port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0))
         if not sockets:
@@ -197,7 +198,7 @@ def _bind(one: socket.socket, address: Address, port: int) -> None:
     # Accepted sockets inherit it.
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if one.family == socket.AF_INET6:
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own.
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has its own socket.
     one.bind((address[0], port, *address[2:]))
 
 
@@ -210,7 +211,7 @@ def _spare() -> int | None:
 
 @cache
 def tell_of_short_queue(wanted: int) -> None:
-    """Logs, once, that the system lets fewer clients wait than we ask for."""
+    """Log once that the system's limit of waiting clients is below the requested backlog."""
     try:
         most = int(SOMAXCONN.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Reclaims receive buffers from slow peers: looks at the budget from time to time, on the loop."""
+"""Periodic check of the receive budget on the loop, which reclaims receive buffers from slow peers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.wire.budget import ReceiveBudget
 
 
 class BudgetWatch:
-    """Looks at one budget, from `start` to `stop`."""
+    """Periodic check of one budget, from `start` to `stop`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, budget: ReceiveBudget) -> None:
         self._loop = loop
@@ -25,7 +25,7 @@ class BudgetWatch:
             self._timer.cancel()
 
     def _look(self) -> None:
-        # Late means that this process was stopped or starved: what the peers sent meanwhile is not read yet.
+        # A late check means that this process was stopped or starved, and has not read what peers sent since.
         is_late = self._loop.time() - self._due > RECEIVE_LOOK_SECONDS / 10
         self._budget.look(may_blame=not is_late)
         self.start()

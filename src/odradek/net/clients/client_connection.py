@@ -1,12 +1,12 @@
-"""One client's connection: asyncio's callbacks on one side, its conversation on the other.
+"""Connection of one client, between asyncio's callbacks and its conversation.
 
-No task and no coroutine: bytes that arrive are parsed, dispatched and answered before the callback returns, and what
-can't be answered yet is parked in the core.  Reading pauses while the peer does not take its answers, has too many
-requests waiting, or is muted, so a slow reader slows only itself.
+There are no tasks or coroutines. Received bytes are parsed, dispatched and answered before the callback returns;
+requests that cannot be answered yet are parked in the core. Reading pauses while the peer does not read its responses,
+has too many requests waiting, or is muted, so a slow reader slows only itself.
 
-One read may bring thousands of requests, and their answers may be a thousand times as large.  So a connection stops in
-the middle when its turn is over or its answers take too much memory, and goes on when the loop comes round again or the
-peer has read.  The requests that wait lie in the receive buffer, which nobody touches while reading is paused.
+One read may contain thousands of requests, and their responses may be a thousand times as large. A connection therefore
+stops early when its turn is over or its responses take too much memory. It resumes in the next round of the loop or
+when the peer has read. Waiting requests stay in the receive buffer, which is not modified while reading is paused.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from odradek.wire.schema.primitives import Buffer
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 0.01  # How long a connection may keep the loop from the others,
-LONG_TURN_SECONDS = 0.002  # and one whose request takes many turns.
-READ_BYTES_PER_TURN = 1024 * 1024  # Then the other connections have their turn,
-SHARED_BYTES_PER_TURN = 128 * 1024  # where there are any: a follower's next fetch may be among what they ask.
+TURN_SECONDS = 0.01  # Longest time that a connection may keep the loop from others,
+LONG_TURN_SECONDS = 0.002  # and for a request that takes many turns.
+READ_BYTES_PER_TURN = 1024 * 1024  # Limit after which other connections have their turn,
+SHARED_BYTES_PER_TURN = 128 * 1024  # if there are any: a follower's next fetch may be among their requests.
 
 
 class ConnectionOwner(Protocol):
@@ -68,7 +68,7 @@ class ConnectionOwner(Protocol):
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One accepted connection on one listener."""
+    """One accepted connection of one listener."""
 
     def __init__(self, listener: ConnectionOwner) -> None:
         self._listener = listener
@@ -79,16 +79,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_behind = False  # The peer was too far behind when the connection was last balanced.
         self._is_reading_paused = False
         self._read_in_turn = 0
-        self._space_bytes = 0  # Of the last read.
-        self._has_read_enough = False  # The loop would go on reading this socket while there is something in it.
+        self._space_bytes = 0  # Size of the last read's buffer.
+        self._has_read_enough = False  # Otherwise, the loop would read this socket as long as it has data.
         self._is_going_on = False
         self._unmute: asyncio.TimerHandle | None = None
-        self._is_closing = False  # Nothing more is read or handled.
-        self._has_left = False  # Nothing more is answered.
-        self._is_gathered = False  # What this connection staged is written together with what others stage.
+        self._is_closing = False  # No more bytes are read or handled.
+        self._has_left = False  # No more requests are answered.
+        self._is_gathered = False  # Batches staged by this connection share a commit with other connections.
         self.last_active = 0
 
-    # asyncio's side.
+    # Callbacks from asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -110,7 +110,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._is_gathered:
-            self._shell.gathered.flush()  # The staged requests lie in the buffer.
+            self._shell.gathered.flush()  # The staged requests are in the buffer.
         space = self._wire.get_buffer(sizehint)
         self._space_bytes = len(space)
         return space
@@ -119,9 +119,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         self._shell.traffic.bytes_in += nbytes
-        # A read that does not fill its space has emptied the socket, and the others have their turns.
-        # A limit per turn must be reset with each turn: counted over its life, every connection would be paused once
-        # it had sent 1 MiB, and a client with one request in flight would run at 0.6 times the rate.
+        # A read that does not fill its buffer has emptied the socket, and other connections have their turns. A limit
+        # per turn must be reset with each turn. Counted over its life, every connection would be paused after sending 1
+        # MiB, and a client with one request in flight would run at 0.6 times the rate.
         self._read_in_turn = self._read_in_turn + nbytes if nbytes == self._space_bytes else 0
         if self._read_in_turn > SHARED_BYTES_PER_TURN and not self._has_read_enough and self._has_had_its_turn():
             self._has_read_enough = True
@@ -134,7 +134,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._begin_intake()
         except Malformed as reason:
             self._give_up(reason)
-        except OSError:  # uvloop would close the connection without a word.
+        except OSError:  # uvloop would close the connection silently.
             log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
             self.abort()
         self._shell.settle()
@@ -146,19 +146,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.heard.is_one(self.last_active)
 
     def eof_received(self) -> bool:
-        return False  # Nobody is there to read the rest.
+        return False  # The peer does not read any more responses.
 
-    # The shell's side.
+    # Calls from the shell.
 
     def stop_reading(self) -> None:
-        """Handles nothing more, not even what was received; what was handled is still answered."""
+        """Stop handling requests, even those already received; requests already handled are still answered."""
         self._is_closing = True
         self._drop_intake()
         self._talk.stop()
         self._transport.pause_reading()
 
     def close(self) -> None:
-        """Sends the answers that are ready, then closes."""
+        """Send the responses that are ready, then close."""
         self._close_after_answers()
 
     def abort(self) -> None:
@@ -172,14 +172,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif self.last_active < steady_before and not self._talk.is_waiting:
             log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
             if self._is_closing or self._outbox.is_backed_up:
-                self.abort()  # The peer has not read for as long.
+                self.abort()  # The peer has not read for that long either.
             else:
                 self.close()
 
-    # What was received, and what becomes of it.
+    # Received requests and their handling.
 
     def _work(self) -> None:
-        """Takes one turn: handles requests until none is left, the time is over, or the peer is too far behind."""
+        """Handle requests until none is left, the turn is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
         shell, talk = self._shell, self._talk
@@ -198,7 +198,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._end_turn()
 
     def commit(self, now: Moment, began: float) -> None:
-        """Commits what was staged and ends the turn; called when several connections' requests are written together."""
+        """Commit the staged batches and end the turn; called in a commit shared with other connections."""
         self._is_gathered = False
         try:
             self._talk.commit(now, began)
@@ -206,13 +206,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         except OSError:
             log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
             self.abort()
-        except Exception as error:  # As the transport does with an error that escapes a turn.
+        except Exception as error:  # The transport does the same with an error that escapes a turn.
             context = {"message": "a commit failed", "exception": error, "transport": self._transport, "protocol": self}
             self._shell.loop.call_exception_handler(context)
             self.abort()
 
     def _has_only_staged(self) -> bool:
-        """True if the turn is over but for the commit, on which it does not depend whether to read on."""
+        """Return whether only the commit is left in this turn, and reading on does not depend on it."""
         talk, wire = self._talk, self._wire
         if not 0 < talk.staged <= REQUESTS_MAX or talk.has_unhandled or talk.ending is not None:
             return False
@@ -232,11 +232,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     def _has_all_answers(self) -> bool:
-        """True if the peer has the answers to all its requests."""
+        """Return whether the peer has the responses to all its requests."""
         return not self._wire.in_flight and not self._outbox.is_backed_up and not self._is_closing
 
     def _balance(self) -> None:
-        """Pauses or resumes reading, by how far the peer is behind."""
+        """Pause or resume reading, depending on how far the peer is behind."""
         if self._is_closing:
             return
         too_far = self._is_behind = self._is_too_far_behind()
@@ -244,7 +244,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if has_unhandled and not too_far and not self._is_going_on:
             self._go_on_soon()
         has_enough = self._has_read_enough or self._intake is not None or self._unmute is not None
-        # A peer that is behind and asks for nothing more is read from: pausing costs as much as a small request.
+        # Reading continues for a peer that is behind but sends no more requests: a pause costs as much as a small
+        # request.
         is_paused = has_unhandled or has_enough or self._wire.is_starved
         if is_paused == self._is_reading_paused:
             return
@@ -268,7 +269,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._balance()
 
     def _follow_up(self) -> None:
-        """Sends the answers that are ready and follows what has changed: an ending, a mute, or more to be done."""
+        """Send responses that are ready, and apply the new state: an ending, a mute, or more work."""
         talk = self._talk
         if talk.ending is not None and not self._has_left:
             self._end()
@@ -290,29 +291,29 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._shell.settle()
 
     def _mute(self, milliseconds: int) -> None:
-        """Neither reads nor handles anything for so long."""
+        """Stop reading and handling requests for this time."""
         self._unmute = self._shell.loop.call_later(milliseconds / SECOND_MS, self._unmuted)
         self._balance()
 
     def _unmuted(self) -> None:
         self._unmute = None
         left = self._talk.mute_until - self._shell.now().steady
-        if left > 0 and not self._is_closing:  # The timer's clock is finer than ours.
+        if left > 0 and not self._is_closing:  # The timer's clock is finer than the shell's.
             self._mute(left)
         else:
             self._balance()
 
-    # Large produce requests (large_produce_intake.py).
+    # Large produce requests (net/clients/large_produce_intake.py).
 
     def _begin_intake(self) -> None:
-        """Lets a mover receive the rest of a request whose front has been received, if that is a large produce."""
-        self._shell.gathered.flush()  # A log with a staged batch can't begin a streaming append.
+        """Let a mover receive the rest of a partly received request if it is a large produce."""
+        self._shell.gathered.flush()  # A log with a staged batch cannot begin a streaming append.
         if self._is_closing or self._is_too_far_behind():
             return
         if not is_for_mover(self._shell, self._wire.missing_bytes, self.last_active):
             return
         if not self._outbox.is_bare:
-            return  # The records have to be decrypted.
+            return  # The records must be decrypted.
         large = self._talk.begin_large(self._shell.now())
         if large is not None:
             descriptor = self._transport.get_extra_info("socket").fileno()
@@ -341,16 +342,16 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._intake.drop()
             self._intake = None
 
-    # The end.
+    # End of the connection.
 
     def _drop_slow_peer(self) -> None:
-        """Aborts the connection: it holds memory that others wait for, and brings next to nothing."""
+        """Abort the connection: it occupies memory that others need, and its peer sends almost nothing."""
         peer = self._peer
         log.warning("%s is closed: slow, and others wait for its memory", peer.address, extra=log_fields.of_peer(peer))
         self.abort()
 
     def _end(self) -> None:
-        """Closes the connection when its conversation is over."""
+        """Close the connection when its conversation has ended."""
         ending = self._talk.ending
         assert ending is not None
         if ending.is_broken:
@@ -375,7 +376,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 def _peer(transport: asyncio.Transport, listener: ConnectionOwner) -> Peer:
     advertised = listener.advertised
-    # The address it came in on matters only if the listener is on every interface.
+    # The local address matters only for a listener on all interfaces.
     local = _local(transport, listener) if advertised is None else advertised
     remote = transport.get_extra_info("peername")
     address = f"{remote[0]}:{remote[1]}" if remote else "unknown"

@@ -1,4 +1,4 @@
-"""How many connections there may be: Kafka's ConnectionQuotas, for the listeners that share one count."""
+"""Limits on connections for listeners that share one count: Kafka's ConnectionQuotas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class ConnectionQuotas:
-    """Counts the connections of some listeners.  A limit that changes is for new connections; the others stay."""
+    """Connection counts of some listeners; a changed limit applies to new connections only."""
 
     def __init__(self, connections_max: int, per_address_max: int) -> None:
         self._connections_max = connections_max
@@ -18,7 +18,7 @@ class ConnectionQuotas:
         self._connections_max, self._per_address_max = connections_max, per_address_max
 
     def has_room(self, address: str) -> bool:
-        """True if one more connection may come from the address."""
+        """Return whether one more connection is allowed from the address."""
         return self._count < self._connections_max and self._by_address[address] < self._per_address_max
 
     def add(self, address: str) -> None:

@@ -1,8 +1,11 @@
-"""A large produce request on its way from the socket to the log, received by a mover and not by the loop.
+"""Intake of a large produce request from the socket to the log, by a mover instead of the loop.
 
-Reading by the loop is paused meanwhile.  It ends in one of four ways: the answer can be made; the request has to be
-looked at as a whole, and its bytes go back to where the loop receives; the log wants its end for another batch, and
-they go back too; or the peer is gone.
+During the intake, the loop does not read from the connection. An intake ends in one of four ways:
+
+- The response can be built.
+- The request must be examined as a whole, and its bytes return to the loop's receive buffer.
+- The log needs its end for another batch, and the bytes return as well.
+- The peer has disconnected.
 """
 
 from __future__ import annotations
@@ -24,44 +27,44 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEFT_BYTES_MIN = 64 * 1024  # Less is here before a thread has been woken.
-# A mover keeps what is large from making others wait, and receives beside the loop.  Who is alone waits for nobody, and
-# the loop receives batches of 500 KB 1.4 times as fast.
-ALONE_BYTES_MAX = 2 * 1024 * 1024  # More is not held in memory, whoever is there.
+LEFT_BYTES_MIN = 64 * 1024  # A smaller rest arrives before a thread has woken.
+# A mover keeps a large request from delaying others, as it receives outside the loop. A connection that is alone delays
+# nobody, and the loop receives batches of 500 KB 1.4 times as fast.
+ALONE_BYTES_MAX = 2 * 1024 * 1024  # A larger request is never held in memory, even if the connection is alone.
 
 
 def is_for_mover(shell: Shell, left_bytes: int, steady: int) -> bool:
-    """True if a mover should receive the rest of a request, of so many bytes, of the connection that was heard last."""
+    """Return whether a mover should receive the remaining bytes for the connection that sent last."""
     return shell.movers.can_store and (left_bytes > ALONE_BYTES_MAX or not shell.heard.is_one(steady))
 
 
 class Owner(Protocol):
-    """The connection."""
+    """Connection that owns an intake."""
 
     def intake_done(self, request: Request, outcome: Staged) -> None: ...
 
     def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
-        """The request of `size` bytes is received as any other; `parts` are what has come of it.  Raises Malformed."""
+        """Receive the request of `size` bytes normally; `parts` are its bytes so far.  Raises Malformed."""
 
     def intake_lost(self) -> None:
-        """The connection can't go on."""
+        """Abort the connection, which cannot continue."""
 
 
 class Intake:
-    """Made by `begin`."""
+    """Intake of one request; created by `begin`."""
 
     def __init__(self, shell: Shell, talk: Conversation, owner: Owner, large: LargeProduce) -> None:
         self._shell = shell
         self._talk = talk
         self._owner = owner
         self._large = large
-        self._front = b""  # Of the request, as it came.
+        self._front = b""  # Front of the request as received.
         self._seen = 0
         self._transfer: Transfer | None = None
 
     @classmethod
     def begin(cls, shell: Shell, talk: Conversation, large: LargeProduce, socket: int, owner: Owner) -> Intake | None:
-        """None if the request goes on being received as it began."""
+        """Start an intake, or return None if the loop must continue to receive the request."""
         intake = cls(shell, talk, owner, large)
         if not intake._start(socket):
             large.forget()
@@ -84,13 +87,13 @@ class Intake:
         return self._transfer is not None
 
     def take_progress(self) -> bool:
-        """True if something came since the last call."""
+        """Return whether bytes have arrived since the last call."""
         moved = self._shell.movers.moved(self._transfer) if self._transfer else self._seen
         has_moved, self._seen = moved > self._seen, moved
         return has_moved
 
     def drop(self) -> None:
-        """The connection is gone."""
+        """Cancel the intake because the connection is closed."""
         if self._transfer is not None:
             self._shell.movers.cancel(self._transfer)
             self._transfer = None
@@ -138,7 +141,7 @@ class Intake:
             written = b"" if transfer.error else arrival.file.pread(arrival.position, transfer.moved)
         except OSError:
             written = b""
-        if len(written) != transfer.moved:  # What could not be written is nowhere.
+        if len(written) != transfer.moved:  # Bytes that could not be written are lost.
             self._owner.intake_lost()
             return
         try:

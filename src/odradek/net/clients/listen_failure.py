@@ -1,15 +1,15 @@
-"""Why an address can't be listened on, in one sentence for a person."""
+"""Reasons why an address cannot be listened on, as one sentence for people."""
 
 from __future__ import annotations
 
 
 class CannotListen(OSError):
-    """An address that can't be bound; the text is one sentence for a person."""
+    """Failure to bind an address; the text is one sentence for people."""
 
 
 def why_not(where: str, error: OSError, setting: str) -> str:
-    """Returns one sentence on what keeps us from listening there."""
-    import errno  # Only where something is wrong already.
+    """Return one sentence with the reason why listening at the address failed."""
+    import errno  # Needed only after a failure.
 
     if error.errno == errno.EADDRINUSE:
         return f"Cannot listen on {where}: the port is in use; stop what uses it, or set another with {setting}."

@@ -1,4 +1,4 @@
-"""Where clients come in: one bound address, the connections on it, and how many there may be."""
+"""Listener for clients: one bound address with its connections and their limits."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SYSTEM_DEFAULT = -1
-# Kafka's default of 50 is for a thread that does nothing but accept.  Here a burst may have to wait for a turn of the
-# loop, and a client that finds the queue full tries again a second later.  Linux has this number as its default limit.
+# Kafka's default of 50 suits a thread that only accepts connections. Here a burst may wait for a turn of the loop, and
+# a client that finds the queue full retries a second later. 4096 is Linux's default limit.
 BACKLOG_MIN = 4096
 TOO_MANY_CONNECTIONS = "too many connections"
 TOO_MANY_FILES = "too many open files; the rest is kept for the logs (ulimit -n)"
@@ -37,7 +37,10 @@ EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
 class Listener:
-    """One listener of the broker.  `quotas`, which may be others' too, bound it; more are closed as they come."""
+    """One listener of the broker.
+
+    `quotas`, which may be shared with other listeners, limits its connections; excess connections are closed at once.
+    """
 
     def __init__(
         self,
@@ -61,20 +64,23 @@ class Listener:
         self.quotas = quotas
         self._backlog = max(backlog, BACKLOG_MIN)
         self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
-        # With one, connections speak TLS.
+        # If set, connections use TLS.
         self.entrance = None if contexts is None else _entrance(contexts)
         self._connections: dict[ClientConnection | SecureFront, str] = {}
         self._turned_away = 0
         self._is_stopping = False
         self._next_warning = 0
-        self._descriptors_max = 0  # The limit of this turn.
+        self._descriptors_max = 0  # Limit of this turn.
         self._readers = Readers(shell.loop, around=shell.gathered)
         self._door: Door | None = None
         self.host = ""
         self.port = 0
 
     async def bind(self, host: str, port: int) -> None:
-        """Binds without listening.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
+        """Bind without listening.  Raises CannotListen.
+
+        With port 0 the system chooses a port, which `port` then contains.
+        """
         self.host, self.port = host, port
         try:
             sockets = await bound(self.shell.loop, host, port)
@@ -98,7 +104,7 @@ class Listener:
             self.advertised = Endpoint(self.name, host, self.port)
 
     def secure(self, contexts: Contexts) -> None:
-        """Changes the certificates of a listener that speaks TLS; connections that are there go on by theirs."""
+        """Replace the certificates of a TLS listener; existing connections keep theirs."""
         if self.entrance is None:
             self.entrance = _entrance(contexts)
         else:
@@ -116,7 +122,7 @@ class Listener:
         return self.shell.now().steady
 
     async def start(self) -> None:
-        """Lets clients in.  Raises CannotListen if somebody else has begun to listen there."""
+        """Start accepting clients.  Raises CannotListen if another process listens there by now."""
         assert self._door is not None
         tell_of_short_queue(self._backlog)
         try:
@@ -128,7 +134,7 @@ class Listener:
         return CannotListen(why_not(f"{self.name}://{self.host or '0.0.0.0'}:{self.port}", error, "listeners="))
 
     def _enter(self, accepted: socket.socket, address: Address) -> None:
-        """Makes a connection of an accepted socket, or closes it at once; the peer then reads its end."""
+        """Create a connection from an accepted socket, or close it at once so that the peer reads its end."""
         reason = self._why_not(address[0])
         if reason is None and accepted.fileno() >= self._descriptors_max:
             accepted = self._lowered(accepted)
@@ -147,7 +153,7 @@ class Listener:
             yield
 
     def _lowered(self, accepted: socket.socket) -> socket.socket:
-        """Returns the same connection with a descriptor that idle logs have let go, if there is one."""
+        """Return the same connection with a descriptor released by idle logs, if there is one."""
         if not self.shell.room.for_connection():
             return accepted
         try:
@@ -161,12 +167,12 @@ class Listener:
         self._turn_away(address[0], TOO_MANY_FILES)
 
     def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
-        """Counts a connection until `forget`; one under TLS counts as its front until the handshake is complete."""
+        """Count a connection until `forget`; a TLS connection counts as its front until the handshake ends."""
         self._connections[connection] = address
         self.quotas.add(address)
 
     def _turn_away(self, address: str, reason: str) -> None:
-        """Counts and logs a refusal, one line a second at most: a client that is turned away comes back at once."""
+        """Count a rejection and log at most one line a second, as rejected clients reconnect at once."""
         self._turned_away += 1
         self.shell.traffic.connections_refused += 1
         now = self.shell.now().steady
@@ -212,6 +218,6 @@ class Listener:
 
 
 def _entrance(contexts: Contexts) -> Entrance:
-    from odradek.net.clients.secure_connection import Entrance  # A broker without TLS starts sooner.
+    from odradek.net.clients.secure_connection import Entrance  # Lazy, so that a broker without TLS starts sooner.
 
     return Entrance(contexts)

@@ -1,7 +1,8 @@
-"""The transport of a plain connection: it reads into its protocol's buffer, and leaves writing to net/shell/outbox.
+"""Transport of a plaintext connection: reads into its protocol's buffer.
 
-uvloop makes its own in a turn of the loop and tells of it in the next; this one is there, and has read what came with
-the connection, when its constructor's caller goes on.  net/loop/readers watches it.
+net/shell/outbox.py does the writing. uvloop creates its own transports in one turn of the loop and reports them in the
+next. This transport is ready, and has read the data that came with the connection, when `begin` returns.
+net/loop/readers.py watches it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any, cast
 from odradek.net.loop.readers import Readers
 
 _NOBODY = asyncio.BufferedProtocol()
-READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the same.
+READS_PER_EVENT_MAX = 32  # As long as each fills the whole buffer; libuv has the same limit.
 
 
 class Receiving:
-    """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn.
+    """Receiving transport of an accepted, non-blocking socket.
 
-    It does not inherit from asyncio.Transport, whose instances have a slot where those of a compiled class have their
-    methods.
+    As in asyncio, `connection_lost` reports the end in another turn. This class does not inherit from
+    asyncio.Transport, whose instances have a slot at the place where instances of a compiled class have their methods.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Receiving:
         self._is_new = True  # Not watched by the readers yet.
 
     def begin(self) -> None:
-        """Tells the protocol of the connection, and of what the peer has sent already."""
+        """Notify the protocol of the connection, then deliver the bytes that the peer has sent already."""
         self._protocol.connection_made(cast(asyncio.Transport, self))
         if not self._is_new or not self.is_reading():
             return
@@ -77,8 +78,8 @@ class Receiving:
         self._watch(is_again=True)
 
     def write_eof(self) -> None:
-        """Tells the peer that nothing more comes; what it sends is still read."""
-        with suppress(OSError):  # The peer has gone already.
+        """Send an end of stream to the peer; its bytes are still read."""
+        with suppress(OSError):  # The peer has already disconnected.
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -102,21 +103,21 @@ class Receiving:
             self._readers.add(
                 self._socket.fileno(), self._read, is_newcomer=is_newcomer, is_paused_at_times=is_paused_at_times
             )
-        except OSError as error:  # The system watches no more for us.
+        except OSError as error:  # The system cannot watch more descriptors.
             self._is_watched = False
             self._close(error)
 
     def _read(self) -> bool:
-        """Reads until nothing is left for now; True if something came.
+        """Read until the socket is empty, and return whether any data arrived.
 
-        An error that escapes the protocol costs this connection alone, unless the loop's handler finds it worse.
+        An error that escapes the protocol closes only this connection, unless the loop's handler treats it as fatal.
         """
         try:
             return self._receive()
-        except OSError as error:  # The socket's: it was reset, or the peer is unreachable.
+        except OSError as error:  # An error of the socket: a reset, or an unreachable peer.
             self._close(error)
         except Exception as error:
-            # Before all else: a handler that ends the broker lets nobody in before this peer can notice.
+            # First of all: a handler that stops the broker stops accepting before this peer can notice.
             self._loop.call_exception_handler(
                 {
                     "message": f"Fatal error: {type(self._protocol).__name__} failed",
@@ -131,7 +132,7 @@ class Receiving:
     def _receive(self) -> bool:
         protocol = self._protocol
         for number in range(READS_PER_EVENT_MAX):
-            space: memoryview = protocol.get_buffer(-1)  # type: ignore[assignment]  # Ours gives views.
+            space: memoryview = protocol.get_buffer(-1)  # type: ignore[assignment]  # Our protocols return views.
             try:
                 received = self._socket.recv_into(space)
             except BlockingIOError:
@@ -156,6 +157,6 @@ class Receiving:
         try:
             self._protocol.connection_lost(error)
         finally:
-            self._socket.close()  # Last: until then nobody else gets the descriptor.
-            # The protocol refers back to this transport: thousands of such cycles are much work for the collector.
+            self._socket.close()  # Last, so that nothing else is assigned the descriptor before.
+            # The protocol refers back to this transport, and thousands of such cycles burden the garbage collector.
             self._protocol = _NOBODY

@@ -1,13 +1,13 @@
-"""A connection under TLS: a protocol of asyncio in front of the connection that speaks Kafka.
+"""TLS connection: an asyncio protocol in front of the connection that speaks Kafka.
 
     socket ─> SecureFront ─> Session ─> get_buffer, buffer_updated of the connection
     socket <─ SecureOutbox <─ Session <─ put, send
 
-asyncio has TLS of its own, as fast as this one.  But it does not tell who failed in a handshake and why, nor lets us
-say how much is encrypted ahead, nor send an answer's slices without holding all of them.
+asyncio's own TLS is equally fast. But it does not report whose handshake failed and why. It also cannot limit how much
+is encrypted ahead, or send a response's slices without holding all of them in memory.
 
-The connection behind it is told of nothing before the handshake is complete.  Whoever does not get that far costs a
-place among the connections, for HANDSHAKE_SECONDS_MAX at most, and a line in the log.
+The connection behind the front is not notified before the handshake is complete. A peer that does not complete it takes
+one connection slot for at most HANDSHAKE_SECONDS_MAX, and one line in the log.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from odradek.tls.tls_session import Session
 log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS_MAX = 30.0
-LINGER_SECONDS = 2  # For the peer to read why it is refused.
+LINGER_SECONDS = 2  # Time for the peer to read the alert.
 # SSLObject.write takes, and read returns, one TLS record (16 KiB) at a time, however large the buffer is: a megabyte
-# takes 64 calls.  Received records are gathered before the connection is called.
+# takes 64 calls. Received records are gathered before the connection is called.
 READ_BYTES = 256 * 1024
-FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as its largest piece.
-RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then the others have their turn.
-UNSENT_BYTES_MAX = 64 * 1024  # TLS answers a peer that asks for new keys, and the peer may not read that.
+FED_BYTES = 32 * 1024  # Given to OpenSSL per call; each connection keeps a buffer as large as its largest piece.
+RECORDS_PER_TURN = 512  # Each takes a few microseconds and may be one byte. Then others have their turn.
+UNSENT_BYTES_MAX = 64 * 1024  # TLS responds to a peer's key updates, and the peer may not read the responses.
 REASONS_REMEMBERED_MAX = 100
 NOTHING = memoryview(b"")
 
 
 class Connection(Protocol):
-    """The connection behind the front, which speaks Kafka: an asyncio.BufferedProtocol."""
+    """Kafka connection behind the TLS front: an asyncio.BufferedProtocol."""
 
     def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
 
@@ -72,11 +72,11 @@ class Door(Protocol):
 
 
 class Entrance:
-    """The TLS state that a listener's connections share: certificates, buffers, and what the log was told."""
+    """TLS state shared by a listener's connections: certificates, buffers and the state of log limits."""
 
     def __init__(self, contexts: Contexts) -> None:
         self.contexts = contexts
-        # Shared: bytes read are decrypted, and bytes gathered encrypted, before the loop does anything else.
+        # Shared: received bytes are decrypted, and gathered bytes encrypted, before the loop runs anything else.
         self.space = memoryview(bytearray(READ_BYTES))
         self.gathering = memoryview(bytearray(PIECE_BYTES))
         self.outgoing = ssl.MemoryBIO()
@@ -87,7 +87,7 @@ class Entrance:
         return SecureFront(door, self, connection)
 
     def report(self, door: Door, address: str, reason: str, level: int = logging.WARNING) -> None:
-        """Logs a refusal, one line a second at most for each reason: a client that is refused comes back at once."""
+        """Log a rejection, at most once a second per reason, as rejected clients reconnect at once."""
         self._refused += 1
         now = door.now_ms()
         if now < self._next_lines.get(reason, now):
@@ -110,13 +110,13 @@ class SecureFront(asyncio.BufferedProtocol):
         self._session = Session(entrance.contexts.context(), outgoing=entrance.outgoing)
         self._transport: SecureTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._unfed = NOTHING  # Bytes received and not given to OpenSSL yet; only while `buffer_updated` runs.
+        self._unfed = NOTHING  # Bytes received but not yet given to OpenSSL; only while `buffer_updated` runs.
         self._records_left = 0  # TLS records that this turn may still decrypt.
         self._is_resting = False  # Nothing is read before the connection's next turn.
         self._is_reported = False
-        self._is_refused = False  # What the peer still sends is thrown away.
+        self._is_refused = False  # Further bytes from the peer are discarded.
 
-    # asyncio's side.
+    # Callbacks from asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -157,10 +157,10 @@ class SecureFront(asyncio.BufferedProtocol):
         self._door.forget(self)
         self._report(self._session.unfinished("left"), logging.INFO)
 
-    # The listener's side, until the handshake is complete.
+    # Calls from the listener, until the handshake is complete.
 
     def stop_reading(self) -> None:
-        """Closes the connection, which has asked for nothing yet."""
+        """Close the connection, which has sent no request yet."""
         self.close()
 
     def close(self) -> None:
@@ -172,18 +172,18 @@ class SecureFront(asyncio.BufferedProtocol):
         self._raw.abort()
 
     def close_if_idle(self, steady_before: int) -> None:
-        """Does nothing: the handshake's deadline comes sooner."""
+        """Do nothing, as the handshake's deadline comes sooner."""
 
     # Between socket and connection.
 
     def deliver(self) -> None:
-        """Hands on what was decrypted, unless the connection does not want to read now."""
+        """Deliver decrypted bytes, unless the connection has paused reading."""
         transport = self._transport
         self._records_left = RECORDS_PER_TURN
         try:
             while transport is not None and transport.is_reading() and (size := self._decrypt()):
                 self._connection.buffer_updated(size)
-            while self._unfed:  # The connection does not want to read now.
+            while self._unfed:  # The connection has paused reading.
                 self._feed()
         except TlsFailed as reason:
             self._refuse(reason)
@@ -199,7 +199,7 @@ class SecureFront(asyncio.BufferedProtocol):
             self._rest()
 
     def _decrypt(self) -> int:
-        """Decrypts as much as the connection has room for: a record is small, and handing it on takes time."""
+        """Decrypt as much as the connection's buffer takes: records are small and each call takes time."""
         view = self._connection.get_buffer(-1)
         filled = 0
         while filled < len(view) and self._records_left:
@@ -219,7 +219,7 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def _let_in(self) -> None:
         self._stop_timer()
-        self._door.forget(self)  # From now on the connection counts for itself.
+        self._door.forget(self)  # From now on, the connection itself is counted.
         self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
         self._connection.connection_made(cast(asyncio.Transport, self._transport))
 
@@ -248,11 +248,11 @@ class SecureFront(asyncio.BufferedProtocol):
         self._is_refused = True
         self._unfed = NOTHING
         self._stop_timer()
-        self._outbox.send()  # An alert.
+        self._outbox.send()  # Sends the alert.
         if self._outbox.is_backed_up or self._raw.is_closing():
             self._raw.abort()
             return
-        # Closing while the peer still sends would take the alert back.
+        # Closing while the peer still sends would discard the alert.
         self._outbox.drop()
         self._raw.write_eof()
         self._raw.resume_reading()
@@ -274,7 +274,7 @@ class SecureFront(asyncio.BufferedProtocol):
 
 
 class SecureTransport(TransportWithOutbox):
-    """The transport of a connection under TLS, with what connections use of one; answers go out through its outbox."""
+    """Transport of a TLS connection with the methods that connections use; its outbox sends responses."""
 
     def __init__(
         self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, go_on: Callable[[], None]
@@ -308,7 +308,7 @@ class SecureTransport(TransportWithOutbox):
         self._is_paused = False
         if not self._raw.is_closing():
             self._raw.resume_reading()
-            self._go_on()  # Something may have been decrypted before the pause.
+            self._go_on()  # Bytes may have been decrypted before the pause.
 
     def close(self) -> None:
         self._raw.close()

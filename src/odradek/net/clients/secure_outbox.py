@@ -1,8 +1,8 @@
-"""What a connection under TLS still has to send: records of TLS, made no faster than the peer reads.
+"""Outbox of a TLS connection: TLS records, created no faster than the peer reads.
 
-As for any connection (outbox.py), but that all bytes pass through this process: slices of files are read from the page
-cache in small pieces, or in a thread from a cold disk, and never by a mover.  Only as much is encrypted as the socket
-may take, since what is encrypted can't be put back.
+It works like any outbox (net/shell/outbox.py), but all bytes pass through this process. Slices of files are read from
+the page cache in small pieces, or in a thread from a cold disk, and never by a mover. Only as much is encrypted as the
+socket may take, because encryption cannot be undone.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from odradek.tls.tls_errors import TlsFailed
 from odradek.tls.tls_session import Session
 from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
-PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
+PIECE_BYTES = 128 * 1024  # Encrypted at once: eight records.
 
 
 class _Records:
-    """TLS records that the socket did not take yet; only ever the first chunk."""
+    """TLS records that the socket has not taken yet; only ever the first chunk."""
 
     def __init__(self, rest: memoryview) -> None:
         self.rest = rest
 
 
 class SecureOutbox(Outbox):
-    """An outbox under TLS; it is there before its connection, as the handshake goes through it, too."""
+    """Outbox of a TLS connection; it exists before the connection, as the handshake also uses it."""
 
     is_bare = False
 
     def __init__(self, transport: asyncio.WriteTransport, session: Session, loop: Loop, gathering: memoryview) -> None:
-        """`gathering` is space for a piece, which all outboxes of a loop may share."""
+        """Create an outbox; `gathering` is space for a piece, which all outboxes of a loop may share."""
         super().__init__(transport, loop, lambda: None)
         self._session = session
         self._gathering = gathering
@@ -71,9 +71,9 @@ class SecureOutbox(Outbox):
         return self._send_records(memoryview(self._session.data_to_send()))
 
     def _gathered(self) -> memoryview:
-        """Returns a piece of the next chunks, files and memory together, so that it is one write.
+        """Gather a piece of the next chunks, from files and memory, to send it in one write.
 
-        The piece is void once more is gathered.
+        The next call invalidates the piece.
         """
         chunks, space, filled = self._chunks, self._gathering, 0
         first = chunks[0]

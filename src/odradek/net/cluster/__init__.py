@@ -1,1 +1,1 @@
-"""This broker as a member of its cluster."""
+"""Cluster membership of this broker."""

@@ -1,6 +1,7 @@
-"""What a broker asks of the others: markers of its transactions and partitions of theirs.
+"""Requests of a broker to others: transaction markers, and partitions for their coordinators.
 
-Of the controller it asks topics, other in-sync replicas of what it leads and, when it stops, that others lead.
+To the controller it sends requests to create topics, to change ISRs that it leads, and to move its leaderships before
+it stops.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ log = logging.getLogger(__name__)
 
 
 class BrokerAsks:
-    """Turns the effects of one broker into requests, and answers into their ends.  On the loop's thread."""
+    """Requests of one broker to others, and processing of the responses; on the loop's thread."""
 
     def __init__(self, shell: Shell, broker: Broker, channels: BrokerChannels) -> None:
         self._shell = shell
         self._broker = broker
         self._protocol = broker.protocol
         self._channels = channels
-        self._is_silence_told = False  # Of the controller, which is asked many times a second.
+        self._is_silence_told = False  # For the controller, which receives many requests a second.
 
     def take(self) -> None:
-        """Sends what the broker wants to ask."""
+        """Send the requests that the broker has queued."""
         for markers in self._broker.take_markers():
             self._write_markers(markers)
         for additions in self._broker.take_additions():
@@ -74,7 +75,7 @@ class BrokerAsks:
         self._channels.ask(effect.broker, request, ended)
 
     def create_topics(self, controller: BrokerId, change: CreateTopics, then: Callable[[Changed], None]) -> None:
-        """Asks the controller for topics; `then` gets those that it has made, or that are there, and the refusals."""
+        """Request topics from the controller; `then` gets created or existing topics, and the refusals."""
 
         def ended(response: CreateTopicsResponse | Refused) -> None:
             if isinstance(response, Refused):
@@ -90,7 +91,7 @@ class BrokerAsks:
         self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
 
     def _tell_of_silence(self, controller: BrokerId, refused: Refused) -> None:
-        # At its start a broker has heard of no topic and no controller: who looks for a coordinator asks again.
+        # A starting broker knows no topic and no controller; a client that needs a coordinator retries.
         if controller != NO_BROKER and not self._is_silence_told:
             log.warning("topics could not be made, since the controller can't be asked: %s", refused.detail)
             self._is_silence_told = True
@@ -101,7 +102,7 @@ class BrokerAsks:
         proposed: Sequence[ProposedIsr],
         then: Callable[[Sequence[alter_partition_ask.Altered]], None],
     ) -> None:
-        """Asks the controller for the ISRs that leaders here have proposed; `then` gets the answer to each."""
+        """Request the ISRs proposed by leaders here from the controller; `then` gets a result for each."""
         newest = self._protocol.alter_partition
         assert newest is not None, "before Kafka 2.7 nobody is asked"
         topic_ids = alter_partition_ask.topic_ids_of(proposed)
@@ -118,7 +119,7 @@ class BrokerAsks:
         self._channels.ask(controller, RequestBuilder.of(message, AlterPartitionResponse, version), ended)
 
     def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:
-        """Asks the controller to have others lead; `then` gets what is left, or why there is no answer."""
+        """Request controlled shutdown from the controller; `then` gets the remaining partitions or an error."""
 
         def ended(response: ControlledShutdownResponse | Refused) -> None:
             if isinstance(response, Refused):

@@ -1,11 +1,13 @@
-"""One broker of its cluster, be it alone: what the controller tells it, what it says as one, what brokers ask.
+"""Cluster membership: applies controller requests, runs the controller, and serves other brokers.
 
-the tree ──> ControllerThread ──> ourselves ──┐
-                            └──> channels     ├──> told: one after the other, overrides read first, then in slices
-LeaderAndIsr, UpdateMetadata, StopReplica ────┘
+the tree ──> ControllerThread ──> this broker ──┐
+                            └──> channels       ├──> applied in order: overrides read first, then in slices
+LeaderAndIsr, UpdateMetadata, StopReplica ──────┘
 AlterPartition, ControlledShutdown ──> ControllerThread ──> answered
-markers, topics made on sight ──> channels to the brokers that they are for
-ISRs of what is led here ──> the controller, or the tree
+markers, automatically created topics ──> channels to their destination brokers
+ISRs of partitions led here ──> the controller, or the tree
+
+A cluster may consist of this broker alone.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from odradek.net.cluster.tree_metadata import Metadata
 from odradek.net.controller.controller_thread import ControllerThread
 
 if TYPE_CHECKING:
-    from odradek.net.cluster.isr_changes import IsrChanges  # A broker that is alone has no followers.
-    from odradek.net.cluster.peers import Peers  # A broker that is alone saves its time and memory.
+    from odradek.net.cluster.isr_changes import IsrChanges  # A lone broker has no followers.
+    from odradek.net.cluster.peers import Peers  # A lone broker saves its time and memory.
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ Asked = events.ShutDown | events.AlterPartitions | events.ElectLeaders
 
 
 class ClusterMember:
-    """One broker's part in its cluster.  On the loop's thread, but for what says otherwise."""
+    """This broker's part in its cluster; on the loop's thread unless stated otherwise."""
 
     def __init__(
         self,
@@ -62,9 +64,10 @@ class ClusterMember:
         configs: ConfigWatch,
         reaches: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
     ) -> None:
-        """`patience_ms` is how long our former self may be registered; `reaches` makes the lines to other brokers.
+        """Create a member that has not started yet.
 
-        Without them it is alone, and answers nothing that only brokers ask.
+        `patience_ms` limits how long an earlier registration of this broker may remain. `reaches` creates the
+        connections to other brokers. Without it, the broker is alone and rejects requests that only brokers send.
         """
         self._shell = shell
         self._broker = broker
@@ -78,7 +81,7 @@ class ClusterMember:
             broker.controller_asks = self._asks
         self._awaited = AwaitedChanges(broker.view)
         self._storage = list(broker.storage)
-        self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
+        self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not notified.
         self._is_closed = False
         self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
         self._controller = Controller(
@@ -105,24 +108,24 @@ class ClusterMember:
         self._removals = Removals(shell, metadata, self._unless_closed, broker.shown)
         self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
 
-    # Coming and going.
+    # Start and stop.
 
     @property
     def informed(self) -> asyncio.Future[None]:
-        """Done when the controller has told what there is."""
+        """Return a future that completes when the controller has sent the current state."""
         return self._hearing.informed
 
     @property
     def unclean_elections(self) -> int:
-        """How many leaders were elected from outside the ISR, since this broker is the controller."""
+        """Return the number of unclean leader elections since this broker became the controller."""
         return self._controller.context.unclean_elections
 
     def start(self) -> None:
-        """Takes part in the election of the controller, and hears what it says."""
+        """Join the controller election and process the controller's requests."""
         self._thread.start()
 
     def _renewed(self) -> None:
-        """Registers anew after the session had ended; called in a thread of the tree."""
+        """Register again after the session has expired; called in a thread of the tree."""
         epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
         log.warning("the session of the metadata tree had ended: broker %d is registered anew", self._broker.id)
         self._on_loop(self._enrolled, epoch)
@@ -134,7 +137,7 @@ class ClusterMember:
         self._hearing.renewed()
 
     async def hand_over(self) -> None:
-        """Has others lead what this broker leads, where there are any: it is about to stop."""
+        """Move this broker's leaderships to other brokers, if there are any, before it stops."""
         await hand_over(self._broker, self._ask_to_shut_down)
 
     def _ask_to_shut_down(self, then: Callable[[Answer], None]) -> None:
@@ -150,7 +153,7 @@ class ClusterMember:
         self._ask_ourselves(ask, ended)
 
     def _ask_ourselves(self, ask: Asked, ended: Callable[[events.Ask[Any]], None]) -> None:
-        """Asks our own controller, without a socket."""
+        """Send a request to our own controller, without a socket."""
         self._asked[ask] = ended
         self._thread.tell(ask)
 
@@ -161,7 +164,7 @@ class ClusterMember:
         return IsrChanges(self._shell, self._broker, self._tree, self._unless_closed, *asks)
 
     def close(self) -> None:
-        """Says and hears nothing more; the tree stays open."""
+        """Stop sending and receiving; the tree stays open."""
         self._is_closed = True
         self._thread.close()
         if self._peers is not None:
@@ -183,7 +186,7 @@ class ClusterMember:
         return self._broker.configs.for_topic(overrides).unclean_leader_election_enable
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
-        """Calls on the loop what another thread has to say; nothing once the broker stops."""
+        """Call on the loop from another thread, unless the member is closed."""
         if not self._is_closed:
             self._shell.loop.call_soon_threadsafe(self._unless_closed, call, *arguments)
 
@@ -192,10 +195,10 @@ class ClusterMember:
             call(*arguments)
             self._shell.settle()
 
-    # The shell's side.
+    # Calls from the shell.
 
     def take(self) -> None:
-        """Begins what the broker asks for; called after anything happened, and mostly there is nothing."""
+        """Start the work that the broker requests; called after every event, mostly with nothing to do."""
         if self._is_closed:
             return
         if self._peers is not None:
@@ -213,7 +216,7 @@ class ClusterMember:
         self._hearing.go_on()
 
     def _take_questions(self) -> None:
-        """Takes what other brokers have asked; nobody asks one that is alone."""
+        """Take requests from other brokers; a lone broker receives none."""
         for told in self._asks.told.take():
             self._hearing.add(told.question, told.ended)
         for asked in self._asks.asked.take():
@@ -221,9 +224,9 @@ class ClusterMember:
             self._ask_ourselves(asked.question, asked.ended)
 
     def forwards(self, change: Change) -> bool:
-        """Has the controller make topics that a client named here; False if this broker is the one to change it.
+        """Forward a topic creation to the controller; return False if this broker applies the change.
 
-        What a client asks the controller for, and not this broker, was refused before.
+        Changes that only the controller may make were rejected before if this broker is not the controller.
         """
         controller = self._broker.view.controller
         if not isinstance(change, CreateTopics) or controller == self._broker.id:
@@ -236,20 +239,23 @@ class ClusterMember:
         self._shell.settle()
 
     def changed(self, change: Change, changed: Changed, *, any_id: bool = False) -> None:
-        """Takes in what the tree has made of a change: who asked is told when all of it can be seen here."""
+        """Process the result of a change; its requester is answered once the change is visible here."""
         if changed.topics:
             self._awaited.add(change, changed, self._shell.now().steady, any_id=any_id)
         else:
             self._broker.shown(changed)
 
     def _tell_of_unclean(self) -> None:
-        """Has the controller, if this broker is the one, elect where it may do so since a configuration was altered."""
+        """Start elections that a configuration change has enabled, if this broker is the controller."""
         enabled, self._broker.unclean_enabled = self._broker.unclean_enabled, {}
         for name in enabled:
             self._thread.tell(events.UncleanElectionEnabled(name))
 
     def _tell_of_directories(self) -> None:
-        """Has the controller ask which replicas can be reached: a directory or a log has failed, or some are back."""
+        """Notify the controller when a directory or log has failed, or when replicas have returned.
+
+        The controller then asks which replicas are available.
+        """
         now = self._directories_now()
         if now != self._directories:
             work = partial(self._metadata.tell_directory_failed, self._broker.id)
@@ -257,7 +263,7 @@ class ClusterMember:
         self._directories = now
 
     def _directories_now(self) -> tuple[int, int]:
-        """Returns how many directories have failed, and how many replicas went or came back; both only grow."""
+        """Return the count of failed directories and of replica changes; both only grow."""
         failed = 0
         for one in self._storage:
             if one.failure is not None:
@@ -272,10 +278,10 @@ class ClusterMember:
         elif failure is not None:
             raise failure
 
-    # The controller's thread.
+    # Calls from the controller's thread.
 
     def _send(self, requests: Sequence[ToBroker]) -> None:
-        """Takes what the controller says, on its thread, and to whom."""
+        """Accept the controller's requests and their destinations, on its thread."""
         self._on_loop(self._sent, requests, dict(self._controller.context.brokers))
 
     def _sent(self, requests: Sequence[ToBroker], alive: Mapping[BrokerId, LiveBroker]) -> None:

@@ -1,11 +1,11 @@
-"""What other brokers, and Apache Kafka's tools, have changed in the configurations: by the notices of it in the tree.
+"""Watch on configuration changes by other brokers and Kafka's tools, based on notices in the tree.
 
     /config/changes/config_change_0000000007 ──> whose configuration changed ──> /config/topics/flights as it is now
 
-Notices are read in the thread that changes the tree, so that what is read, and what this broker has changed itself,
-come to the broker in the order in which they are in the tree.  A notice is of no worth by itself: a thousand of one
-topic are one reading of its configuration, those of this broker's own changes find nothing new, and when one may have
-been missed everything is read.
+Notices are read in the thread that changes the tree. Configurations that are read, and changes made by this broker,
+thus reach the broker in the tree's order. A notice only triggers reading: a thousand notices for one topic cause one
+read of its configuration, and notices for this broker's own changes find nothing new. If a notice may have been missed,
+everything is read.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from odradek.net.cluster.controller_updates import Shell
 _LOG = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS = 1.0  # After the tree could not be reached.
-NOBODY_WAITS = 0  # The token of what no request has asked for: those of requests begin at 1.
+NOBODY_WAITS = 0  # Token of changes without a request; tokens of requests start at 1.
 
 
 class Notices(NamedTuple):
-    """The notices that are there, and how many were ever made, in the folder that the change `folder` made."""
+    """Existing notices and the number ever created, in the folder created by the transaction `folder`."""
 
     folder: int
     made: int
@@ -54,16 +54,17 @@ NO_FOLDER = Notices(0, 0, frozenset())
 
 
 class Named(NamedTuple):
-    """Whose configurations have changed."""
+    """Owners whose configurations have changed."""
 
     topics: set[TopicName]
-    broker: bool  # This one's, or that of all brokers.
+    broker: bool  # This broker's configuration, or that of all brokers.
 
 
 class ConfigWatch:
-    """One broker's watch on the notices.  `read` is called in the thread that changes the tree, `begin` before it is.
+    """Watch of one broker on configuration notices.
 
-    The tree has it tell of news on the thread of its watches.
+    `read` is called in the thread that changes the tree; `begin` is called before the first `read`. The tree's watches
+    report news on their own thread.
     """
 
     def __init__(self, tree: Tree, broker_id: BrokerId, changes: ConfigChanges) -> None:
@@ -71,31 +72,31 @@ class ConfigWatch:
         self._changes = changes
         self._owners = str(broker_id), layout.DEFAULT_ENTITY
         self._soon: Callable[[], None] | None = None
-        self._seen: Notices | None = None  # None: nobody knows what was missed.
+        self._seen: Notices | None = None  # None: unknown which notices were missed.
         self._is_suspended = False
-        self._is_lost = False  # There was no contact for a while, and the watches set before it are gone.
-        self._is_due = False  # `_soon` was called, and the reading has not begun.
-        self._is_failing = False  # The last reading failed, and it was logged.
+        self._is_lost = False  # Contact was lost for a while, and earlier watches no longer exist.
+        self._is_due = False  # `_soon` was called, and reading has not started.
+        self._is_failing = False  # The last reading failed, and this was logged.
         tree.on_session(self._session_is)
 
     def begin(self) -> None:
-        """Takes the notices that are there as read: whoever calls this reads the configurations afterwards.
+        """Treat existing notices as read; the caller reads the configurations afterwards.
 
-        Without it the first reading is of everything.  Raises TreeFailed.
+        Without this call, the first reading reads everything. Raises TreeFailed.
         """
         self._seen = self._notices()
 
     def start(self, soon: Callable[[], None]) -> None:
-        """Has `soon` called when there is something to `read`, now for the first time; in any thread."""
+        """Call `soon` now and whenever there is news to `read`; `soon` may be called in any thread."""
         self._soon = soon
         self._tell()
 
     def stop(self) -> None:
-        """Ends it: nothing is told or read any more."""
+        """Stop notifying and reading."""
         self._soon = None
 
     def renewed(self) -> None:
-        """Has everything read and watched anew: the session that set the watches has ended, and another has begun."""
+        """Read and watch everything again in a new session, as the session of the watches has expired."""
         self._is_lost = True
         self._tell()
 
@@ -116,14 +117,14 @@ class ConfigWatch:
             soon()
 
     def read(self) -> Altered | None:
-        """Returns what may have changed since the last reading; None if it has to be tried again a little later."""
+        """Return changes since the last reading, or None if it must be retried a little later."""
         self._is_due = False
         if self._soon is None:
             return Altered(NOBODY_WAITS)
         try:
             altered = self._read()
         except SessionExpired:
-            return Altered(NOBODY_WAITS)  # `renewed` has everything read.
+            return Altered(NOBODY_WAITS)  # `renewed` triggers a complete reading.
         except TreeFailed as failed:
             if not self._is_failing:
                 _LOG.warning("changed configurations can't be read now and will be: %s", failed)
@@ -135,11 +136,11 @@ class ConfigWatch:
     def _read(self) -> Altered:
         if self._is_lost:
             self._is_lost, self._seen = False, None
-        seen, self._seen = self._seen, None  # What fails below is read again, and everything with it.
+        seen, self._seen = self._seen, None  # If a step below fails, the next reading reads everything.
         notices = self._notices()
         named = None if seen is None or notices.folder != seen.folder else self._named(seen, notices)
         topics = self._topics(self._all_topics() if named is None else named.topics)
-        # Last, as it changes what is known of the broker's own values.
+        # Last, because it changes the known values of the broker.
         prepared = self._changes.reread() if named is None or named.broker else None
         self._seen = notices if seen is None or named is None else notices._replace(made=_accounted(seen, notices))
         if prepared is None:
@@ -148,21 +149,21 @@ class ConfigWatch:
         return Altered(NOBODY_WAITS, topics, configs, (in_force,))
 
     def _notices(self) -> Notices:
-        """Returns the notices, and sets the watch on them."""
+        """Return the notices, and watch them."""
         stat = self._tree.exists(layout.CONFIG_CHANGES, self._changed)
         if stat is None:
             return NO_FOLDER
         names: list[str] = []
         with suppress(NoNode):
             names = self._tree.children(layout.CONFIG_CHANGES, self._changed)
-        # `cversion` counts what came and what went.  More may have come before the names were read.
+        # `cversion` counts creations and deletions. More may have been created before the names were read.
         made = max((stat.cversion + stat.num_children) // 2, _made(names))
         return Notices(stat.czxid, made, frozenset(names))
 
     def _named(self, seen: Notices, notices: Notices) -> Named | None:
-        """Returns what the new notices name; None if some were deleted before they were read.
+        """Return the owners in new notices, or None if some notices were deleted before they were read.
 
-        Whoever writes a notice deletes the old ones by its own clock, which may be wrong.
+        A writer of a notice deletes old ones by its own clock, which may be wrong.
         """
         if notices.made > _accounted(seen, notices):
             return None
@@ -178,7 +179,7 @@ class ConfigWatch:
         return named
 
     def _with(self, named: Named, entity: str) -> Named:
-        """Adds whom a notice names, as `topics/flights`; others than topics and brokers are left alone."""
+        """Add the owner in a notice, such as `topics/flights`; ignore owners other than topics and brokers."""
         kind, _, name = entity.partition("/")
         if kind == layout.TOPIC_CONFIGS:
             named.topics.add(checked(name))
@@ -190,7 +191,7 @@ class ConfigWatch:
         return list(map(TopicName, children_if_there(self._tree, layout.TOPICS)))
 
     def _topics(self, named: Iterable[TopicName]) -> dict[TopicName, Mapping[str, str]]:
-        """Returns what is set on topics, but for those that are gone, or whose configuration can't be read."""
+        """Return overrides of topics; omit deleted topics and topics with unreadable configurations."""
         names = sorted(named)
         paths = [layout.config(layout.TOPIC_CONFIGS, name) for name in names]
         topics: dict[TopicName, Mapping[str, str]] = {}
@@ -209,7 +210,7 @@ class ConfigWatch:
 
 
 class WatchedConfigs:
-    """Puts in force what a watch finds, in slices, until it is stopped.  On the loop's thread."""
+    """Application of watched changes, in slices, until it is stopped; on the loop's thread."""
 
     def __init__(self, shell: Shell, broker: Broker, watch: ConfigWatch) -> None:
         self._shell = shell
@@ -223,7 +224,7 @@ class WatchedConfigs:
         self._is_stopped = True
 
     def _changed(self) -> None:
-        """Called in any thread."""
+        """Schedule a reading; called in any thread."""
         if not self._is_stopped:
             self._shell.loop.call_soon_threadsafe(self._read)
 
@@ -244,7 +245,7 @@ class WatchedConfigs:
 
 
 def _made(names: list[str]) -> int:
-    """Returns how many notices were made at least, by the number of the last."""
+    """Return the minimum number of notices ever created, from the sequence number of the last one."""
     for name in reversed(names):
         with suppress(ValueError):
             return layout.sequence_of(name, layout.CONFIG_CHANGE_PREFIX) + 1
@@ -252,5 +253,5 @@ def _made(names: list[str]) -> int:
 
 
 def _accounted(seen: Notices, notices: Notices) -> int:
-    """Returns how many notices were ever made as far as they were seen."""
+    """Return how many of the notices ever created were seen."""
     return seen.made + len(notices.names - seen.names)

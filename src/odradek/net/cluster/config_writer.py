@@ -1,11 +1,10 @@
-"""The configurations of topics and brokers in the metadata tree, where Apache Kafka has them under ZooKeeper.
+"""Configurations of topics and brokers in the metadata tree, at Kafka's paths in ZooKeeper.
 
     /config/topics/flights, /config/brokers/1, /config/brokers/<default>
-    /config/changes/config_change_0000000007    whose configuration changed
+    /config/changes/config_change_0000000007    owner of the changed configuration
 
-All calls block and are made in the thread that changes the tree.  A configuration is changed together with the notice
-of it; many are in one multi, since each multi is a sync of the disk.  What other brokers have changed is in
-config_watch.py.
+All calls block and run in the thread that changes the tree. A configuration and its notice change together. One multi
+contains many changes, since each multi syncs the disk. net/cluster/config_watch.py reads changes made by other brokers.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from odradek.core.configs.edits import ConfigEdit
 from odradek.net.cluster.dynamic_configs import DynamicConfigs, Problems, is_secret, stored
 
 OWNERS_PER_MULTI = 100
-NOTICE_KEPT_MS = 15 * MINUTE_MS  # As long as in Apache Kafka.
+NOTICE_KEPT_MS = 15 * MINUTE_MS  # The same as in Apache Kafka.
 
-# Makes ready what is around the core for new values, by what they were; returns what puts it in force.
+# Prepares the components around the core for new values, given the old ones; returns a function that applies them.
 # Raises ConfigError.
 Prepare = Callable[[BrokerConfigs, BrokerConfigs], Callable[[], None]]
 NOTHING_SET = Dynamic({}, {})
 
 
 class Prepared(NamedTuple):
-    """A broker's values that are made ready, what they come from, and what puts in force what is around the core."""
+    """Prepared values of a broker, their source, and a function that applies them around the core."""
 
     configs: BrokerConfigs
     dynamic: Dynamic
@@ -55,7 +54,7 @@ class Prepared(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One configuration to be written."""
+    """One configuration to write."""
 
     owner: ConfigOwner
     before: Mapping[str, str]
@@ -64,14 +63,14 @@ class Write(NamedTuple):
 
 
 class ConfigChanges:
-    """The door to the configurations.  `prepare` is called with the broker's new values before they are written."""
+    """Access to the configurations; `prepare` receives the broker's new values before they are written."""
 
     def __init__(
         self, tree: Tree, broker_id: BrokerId, configs: BrokerConfigs, encoder: PasswordEncoder, prepare: Prepare
     ) -> None:
         self._tree = tree
-        self._configs = configs  # As they are written: the broker's own become so a moment later.
-        self._dynamic = NOTHING_SET  # What they come from.
+        self._configs = configs  # As written; the broker applies its own values a moment later.
+        self._dynamic = NOTHING_SET  # Source of `_configs`.
         self._stored_dynamic = DynamicConfigs(tree, broker_id, encoder)
         self._broker_id = broker_id
         self._encoder = encoder
@@ -79,9 +78,9 @@ class ConfigChanges:
         self._problems = Problems()
 
     def begin(self) -> tuple[BrokerConfigs, Callable[[], None]]:
-        """Returns what a starting broker's configuration is with what the tree has, and what puts it in force.
+        """Return a starting broker's configuration including the tree's values, and a function to apply it.
 
-        What can't be used, and certificates that can't be read, are told and left out.  Raises TreeFailed.
+        Unusable values and unreadable certificates are logged and skipped. Raises TreeFailed.
         """
         dynamic = self._read_dynamic()
         prepared = self._prepared((dynamic, dynamic.without_certificates(), NOTHING_SET))
@@ -90,9 +89,9 @@ class ConfigChanges:
         return prepared.configs, prepared.in_force
 
     def reread(self) -> tuple[BrokerConfigs, Callable[[], None]] | None:
-        """Returns the values of a running broker by what the tree has now, as `begin`; None if they stay as they are.
+        """Return a running broker's new values from the tree, as `begin`; None if they have not changed.
 
-        Certificates that can't be read are told, and those before stay.  Raises TreeFailed, with nothing changed.
+        Unreadable certificates are logged, and the earlier ones stay. Raises TreeFailed without changing anything.
         """
         dynamic, before = self._read_dynamic(), self._dynamic
         if dynamic == before:
@@ -107,7 +106,7 @@ class ConfigChanges:
         return prepared.configs, prepared.in_force
 
     def _prepared(self, wanted: Iterable[Dynamic]) -> Prepared | None:
-        """Returns the first of them that can be made ready; tells of what can't be used, the first time."""
+        """Return the first configuration that can be prepared, and log new problems."""
         problems: list[str] = []
         prepared = None
         for number, dynamic in enumerate(wanted):
@@ -128,7 +127,7 @@ class ConfigChanges:
         return self._stored_dynamic.read(self._dynamic)
 
     def change(self, change: AlterConfigs, now: TimestampMs) -> Altered:
-        """Carries out the edits, or with `is_dry` only checks them; a refusal is in the result and never raised."""
+        """Apply the edits, or only validate them if `is_dry`; return refusals in the result."""
         result = _Result(change, self._configs, self._dynamic)
         pending: list[Write] = []
         for owner, edit in change.edits.items():
@@ -139,7 +138,7 @@ class ConfigChanges:
                 result.refused[owner] = refused
             except (TreeFailed, BadZnodeError) as failed:
                 result.refused[owner] = _refusal(failed)
-            # A broker's two configurations are checked with each other, so that the first is written before the next.
+            # A broker's two configurations are validated together, so the first is written before the second.
             if len(pending) >= OWNERS_PER_MULTI or not owner.is_topic:
                 self._write(pending, result)
                 pending = []
@@ -172,7 +171,7 @@ class ConfigChanges:
             in_force = self._prepare(result.configs, configs)
         except (ConfigError, CannotEncode) as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
-        # What could not be decrypted stays, unless all is replaced: the secret may come back.
+        # A secret that cannot be decrypted stays unless everything is replaced, because the key may return.
         unread = {} if edit.replaces_all else {key: text for key, text in kept_before.items() if key not in before}
         removed = {one.name for one in edit.keys}
         kept.update((key, text) for key, text in unread.items() if key not in removed)
@@ -185,7 +184,7 @@ class ConfigChanges:
         return kept[key] if before.get(key) == text else self._encoder.encode(text)
 
     def _write(self, writes: list[Write], result: _Result) -> None:
-        """Writes all of them at once, or if that fails each by itself, so that one does not keep back the others."""
+        """Write all configurations at once; if that fails, write each separately so others still succeed."""
         if not writes:
             return
         try:
@@ -207,16 +206,16 @@ class ConfigChanges:
             path = f"{layout.CONFIG_CHANGES}/{name}"
             stat = self._tree.exists(path)
             if stat is not None and now - stat.ctime < NOTICE_KEPT_MS:
-                return  # They are in the order in which they were made.
+                return  # Notices are sorted by creation.
             self._tree.delete(path)
 
 
 class _Result:
-    """What has become of the edits so far."""
+    """Result of the edits so far."""
 
     def __init__(self, change: AlterConfigs, configs: BrokerConfigs, dynamic: Dynamic) -> None:
         self.change = change
-        self.configs = configs  # The broker's, as they are after what was written.
+        self.configs = configs  # Values of the broker after the writes so far.
         self.dynamic = dynamic
         self.refused: dict[ConfigOwner, Refused] = {}
         self.prepared: Prepared | None = None

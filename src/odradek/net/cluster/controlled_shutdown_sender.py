@@ -1,9 +1,9 @@
-"""A broker that stops has others lead what it leads first: what Kafka's KafkaServer.controlledShutdown does.
+"""Controlled shutdown: moves leaderships to other brokers before a stop.
 
-It is asked again, after a pause, as long as something is left that another broker could take.  Where no partition here
-has a replica elsewhere nobody is asked, so that the stop is as short as can be.  A pause is over as soon as another
-broker has gone or is the controller, and a broker that has gone since is not waited for: brokers that are stopped at
-once would wait for each other.
+It corresponds to Kafka's KafkaServer.controlledShutdown. The request is repeated, after a pause, as long as another
+broker could take a remaining partition. If no partition here has a replica elsewhere, no request is sent, to keep the
+stop short. A pause ends as soon as another broker leaves or becomes the controller. The sender does not wait for a
+broker that left during the shutdown: brokers that stop simultaneously would wait for each other.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ AskController: TypeAlias = Callable[[Callable[[Answer], None]], None]
 
 
 async def hand_over(broker: Broker, ask: AskController) -> None:
-    """Returns when others lead, or there is nobody to, or `controlled.shutdown.max.retries` tries were in vain.
+    """Wait until others lead, no other can lead, or `controlled.shutdown.max.retries` is exhausted.
 
-    `ask` sends ControlledShutdown to whoever is the controller then; what it is given gets the partitions that are
-    still led here, or why there is no answer.
+    `ask` sends ControlledShutdown to the current controller. Its callback receives the partitions still led here, or an
+    error.
     """
     if not broker.configs.bool("controlled.shutdown.enable"):
         return
@@ -48,11 +48,11 @@ async def hand_over(broker: Broker, ask: AskController) -> None:
         _LOG.warning("the controller was asked to have others lead before the stop: %s", why)
         tries -= 1
         if tries and await _is_changed(broker.view, controller, brokers, pause_seconds):
-            tries += 1  # It was not in vain, as far as is known.
+            tries += 1  # As far as is known, this attempt does not count as failed.
 
 
 def _is_hoped_for(broker: Broker, name: TopicPartition, alive_at_first: AbstractSet[BrokerId]) -> bool:
-    """True if another broker may come to lead the partition: it lives, or was away before and may come back."""
+    """Return whether another broker may lead the partition: it is alive, or was away and may return."""
     topic = broker.view.topics.get(name.topic)
     if topic is None or name.partition >= len(topic.partitions):
         return False
@@ -61,7 +61,7 @@ def _is_hoped_for(broker: Broker, name: TopicPartition, alive_at_first: Abstract
 
 
 async def _is_changed(view: ClusterView, controller: BrokerId, brokers: AbstractSet[BrokerId], seconds: float) -> bool:
-    """Returns True once another broker is the controller, or one has gone; False if neither comes in time."""
+    """Return True once the controller has changed or a broker has left; False if neither happens in time."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while view.controller == controller and brokers <= view.brokers.keys():
@@ -72,7 +72,7 @@ async def _is_changed(view: ClusterView, controller: BrokerId, brokers: Abstract
 
 
 async def _answer(ask: AskController) -> Answer:
-    """Returns the answer; a Refused if there is none in time."""
+    """Return the response, or Refused if there is none in time."""
     done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def ended(answer: Answer) -> None:
@@ -87,7 +87,7 @@ async def _answer(ask: AskController) -> Answer:
 
 
 def has_heirs(view: ClusterView, broker: BrokerId) -> bool:
-    """True if a partition on the broker has a replica on another one that lives."""
+    """Return whether a partition on the broker has a replica on another live broker."""
     alive = view.brokers.keys() - {broker}
     return any(
         broker in partition.replicas and not alive.isdisjoint(partition.replicas)

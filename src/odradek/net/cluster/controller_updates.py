@@ -1,10 +1,10 @@
-"""The queue of the controller's requests to this broker, of its own controller or of another: applied one by one.
+"""Queue of requests from the controller (this broker or another), applied in order.
 
-ToBroker ──> a thread reads what is set on topics that are new here, and makes files ──> Broker.told, in slices
-        └──> of a controller epoch that is new here: the tree has to know it
+ToBroker ──> a thread reads overrides of topics that are new here and creates files ──> Broker.told, in slices
+        └──> for a controller epoch that is new here: the tree must contain it
 
-A request that fails is answered, and the next one begins: a broker that stopped here would be deaf to its controller
-until its next start.
+A failed request is answered, and the next one starts. If the queue stopped instead, the broker would ignore its
+controller until its next start.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RETRY_SECONDS = 1.0  # Before the tree is asked again for what it did not answer.
+RETRY_SECONDS = 1.0  # Delay before reading from the tree is retried.
 
 
 class Shell(Protocol):
-    """The shell as a member sees it."""
+    """The shell as a member uses it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -47,20 +47,20 @@ class Shell(Protocol):
     def settle(self) -> None: ...
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
-        """Does work in the thread of the metadata tree, behind what it has to do already."""
+        """Run work in the metadata tree's thread, after all work queued there."""
 
     def add_slices(self, work: Iterator[None]) -> None: ...
 
 
 class Told(NamedTuple):
-    """What the controller says, and who hears the end of it."""
+    """Request from the controller, and the callback for its result."""
 
     sent: ToBroker
     ended: Callable[[Errors | Refused], None]
 
 
 class FromController:
-    """The queue of one broker.  On the loop's thread."""
+    """Request queue of one broker; on the loop's thread."""
 
     def __init__(
         self,
@@ -70,38 +70,39 @@ class FromController:
         unless_closed: Callable[..., None],
         updated: Callable[[], None],
     ) -> None:
-        """`unless_closed` calls its first argument with the others, unless the broker has stopped meanwhile.
+        """Create an empty queue.
 
-        `updated` is called when the view of the cluster may have changed.
+        `unless_closed` calls its first argument with the other arguments, unless the broker has stopped. `updated` is
+        called when the view of the cluster may have changed.
         """
         self._shell = shell
         self._broker = broker
         self._metadata = metadata
         self._unless_closed = unless_closed
         self._updated = updated
-        # A new controller sends UpdateMetadata with everything first, and LeaderAndIsr after it.  Clients that connect
-        # in between are sent here and rejected (NOT_LEADER_OR_FOLLOWER), so a lone broker accepts clients after both.
+        # A new controller first sends UpdateMetadata with everything, then LeaderAndIsr. Clients that connect between
+        # the two are sent here and rejected (NOT_LEADER_OR_FOLLOWER), so a lone broker accepts clients after both.
         self._told: deque[Told] = deque()
         self._is_telling = self._knows = False
-        self._waiting: tuple[Told, asyncio.TimerHandle] | None = None  # For the tree.
+        self._waiting: tuple[Told, asyncio.TimerHandle] | None = None  # Waiting for the tree.
         self.informed: asyncio.Future[None] = shell.loop.create_future()
 
     def add(self, sent: ToBroker, ended: Callable[[Errors | Refused], None]) -> None:
-        """Takes a request behind all others; `ended` gets the partitions for which it failed."""
+        """Queue a request behind all others; `ended` gets the partitions for which it failed."""
         self._told.append(Told(sent, ended))
 
     def go_on(self) -> None:
-        """Begins the next request, if none is under way."""
+        """Start the next request, if none is under way."""
         if self._is_telling or not self._told:
             return
         self._is_telling = True
         self._prepare(self._told.popleft())
 
     def renewed(self) -> None:
-        """Asks the tree again at once, as there is a session again.
+        """Retry reading from the tree at once, because there is a session again.
 
-        What waits is likely to be of before the session ended, and to be refused; behind it comes who leads now, what
-        this broker led among it.
+        The waiting request is probably from before the session expired, and will be refused. The requests behind it
+        contain the current leaders, including those on this broker.
         """
         if self._waiting is not None:
             told, timer = self._waiting
@@ -109,7 +110,7 @@ class FromController:
             self._prepare(told)
 
     def _prepare(self, told: Told) -> None:
-        """Has a thread read what has to be known, and make the files of new replicas."""
+        """Read required data and create the files of new replicas, in a thread."""
         self._waiting = None
         sent, controlled = told.sent, self._broker.controlled
         names = controlled.names(sent)
@@ -120,8 +121,8 @@ class FromController:
             self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
 
     def _read(self, sent: ToBroker, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
-        """Return what is set on topics.  Raise Refused for a controller epoch that is new here and not in the tree."""
-        self._broker.controlled.check(sent)  # What is stale makes no files; it is looked at again when it is applied.
+        """Return topic overrides; raise Refused for a new controller epoch that is not in the tree."""
+        self._broker.controlled.check(sent)  # Stale requests create no files; checked again when applied.
         if is_new:
             self._metadata.check_controller_epoch(sent.controller_epoch)
         overrides = {name: self._metadata.overrides(name) for name in names}
@@ -141,15 +142,15 @@ class FromController:
     def _tell(self, told: Told, read: Overrides | BaseException) -> Iterator[None]:
         try:
             answer = yield from self._applied(told.sent, read)
-        except Exception:  # The process ends for it; where it does not, as in tests, the next request begins.
+        except Exception:  # The process stops after this; where it does not, as in tests, the next request starts.
             self._end(told, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
             raise
         self._end(told, answer)
 
     def _applied(self, sent: ToBroker, read: Overrides | BaseException) -> Generator[None, None, Errors | Refused]:
-        """Return the failures by partition, or why the whole request was refused.
+        """Return the failures by partition, or the reason why the whole request was refused.
 
-        Raise what the process ends for: a broken invariant, or the failure of the last data directory.
+        Raises errors that stop the process: a broken invariant, or the failure of the last data directory.
         """
         try:
             if isinstance(read, BaseException):
@@ -168,9 +169,9 @@ class FromController:
         self._is_telling = False
         told.ended(answer)
         if isinstance(told.sent.request, UpdateMetadata):
-            # Not within a slice: who waits on a channel that is closed is told at once.
+            # Not within a slice, because requests waiting on a channel that closes fail at once.
             self._shell.loop.call_soon(self._unless_closed, self._updated)
             self._knows = True
-        # What the same event leads to is behind it in the queue: what this broker leads, of which clients know by now.
+        # The consequences of the same event follow in the queue: leaderships of this broker that clients already know.
         if self._knows and not self._told and not self.informed.done():
             self.informed.set_result(None)

@@ -1,4 +1,4 @@
-"""Who deletes topics is answered when their names are free: he often makes one anew."""
+"""Delay of DeleteTopics responses until the names are free, as clients often recreate a topic at once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from odradek.core.broker.effects import Changed
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.cluster.tree_metadata import Metadata
 
-REMOVED_MS_MAX = 1_000  # Not much later: a broker that is down may keep a name for days.
+REMOVED_MS_MAX = 1_000  # Not much later: a broker that is down may keep a name in use for days.
 LOOK_SECONDS = 0.005
 
 
 class Removals:
-    """Those of one broker.  On the loop's thread."""
+    """Deletions of one broker whose responses are delayed; on the loop's thread."""
 
     def __init__(
         self, shell: Shell, metadata: Metadata, unless_closed: Callable[..., None], shown: Callable[[Changed], None]
     ) -> None:
-        """`shown` tells who waits; `unless_closed` is as of FromController."""
+        """Create an empty set; `shown` answers waiting requests, `unless_closed` is as in FromController."""
         self._shell = shell
         self._metadata = metadata
         self._unless_closed = unless_closed
         self._shown = shown
 
     def add(self, changed: Changed) -> None:
-        """Takes a change that clients see here; one that deletes nothing is told at once."""
+        """Accept a change that clients can see here; answer at once if it deletes nothing."""
         deleted = [name for name, topic in changed.topics.items() if topic is None]
         if deleted:
             self._look(changed, deleted, self._shell.now().steady + REMOVED_MS_MAX)

@@ -1,6 +1,6 @@
-"""What is set dynamically for one broker, as it lies in the metadata tree: its own znode, and that of all brokers.
+"""Dynamic configuration of one broker in the metadata tree: its own znode and that of all brokers.
 
-Passwords are encrypted there.  What can't be read is told once, and again when it has been readable in between.
+Passwords are encrypted there. An unreadable value is logged once, and again if it has been readable in between.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Problems:
-    """Logs each problem when it comes up, and not again while it stays."""
+    """Log of problems that reports each one when it appears, and not again while it persists."""
 
     def __init__(self) -> None:
         self._told: frozenset[str] = frozenset()
 
     def tell(self, problems: Iterable[str]) -> None:
-        """Takes all problems that there are now."""
+        """Log new problems, given all problems that exist now."""
         present = list(dict.fromkeys(problems))
         for problem in present:
             if problem not in self._told:
@@ -35,7 +35,7 @@ class Problems:
 
 
 class DynamicConfigs:
-    """The two znodes of one broker."""
+    """Both znodes of one broker."""
 
     def __init__(self, tree: Tree, broker_id: BrokerId, encoder: PasswordEncoder) -> None:
         self._tree = tree
@@ -46,9 +46,9 @@ class DynamicConfigs:
         self._problems = Problems()
 
     def read(self, known: Dynamic) -> Dynamic:
-        """Returns what is set for this broker and for all brokers; a znode that can't be read counts as it is known.
+        """Return the values for this broker and for all brokers; use `known` for an unreadable znode.
 
-        A password that can't be decrypted is left out.  Raises TreeFailed.
+        Passwords that cannot be decrypted are omitted. Raises TreeFailed.
         """
         problems: list[str] = []
         parts = [self._part(path, before, problems) for path, before in zip(self._paths, known, strict=True)]
@@ -60,7 +60,7 @@ class DynamicConfigs:
             texts, _ = stored(self._tree, path)
         except BadZnodeError as bad:
             problems.append(f"{path} is not used: {bad}")
-            return known or KEEPS_ALL  # What was set may have been to keep all.
+            return known or KEEPS_ALL  # The unreadable value may have been set to keep everything.
         return self._decoded(path, texts, problems)
 
     def _decoded(self, path: str, texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:
@@ -74,7 +74,10 @@ class DynamicConfigs:
 
 
 def stored(tree: Tree, path: str) -> tuple[dict[str, str], int | None]:
-    """Returns what a configuration's znode holds, and its version; without it nothing is set.  Raises BadZnodeError."""
+    """Return the content and version of a configuration znode; without a znode, return an empty dict.
+
+    Raises BadZnodeError.
+    """
     try:
         data, stat = tree.get(path)
     except NoNode:
@@ -86,6 +89,6 @@ def stored(tree: Tree, path: str) -> tuple[dict[str, str], int | None]:
 
 
 def is_secret(name: str) -> bool:
-    """True if a value of this broker's key is encrypted in the tree."""
+    """Return whether the tree stores values of this broker key encrypted."""
     key = broker_key(name)
     return key is not None and key.sensitive

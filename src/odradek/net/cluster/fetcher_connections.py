@@ -1,6 +1,6 @@
-"""What followers ask their leaders, over connections of their own: a fetch waits at the leader for records.
+"""Requests of followers to their leaders, over separate connections: a fetch waits at the leader.
 
-broker.fetchers.take ──> a request on the channel to the leader ──> the answer, taken in by slices
+broker.fetchers.take ──> a request on the channel to the leader ──> the response, processed in slices
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class FetcherConnections:
-    """Those of one broker; all on the loop's thread.  What is asked, and when again, the core decides."""
+    """Follower connections of one broker, on the loop's thread; the core schedules the requests."""
 
     def __init__(self, shell: Shell, broker: Broker, listener: str, tls: Contexts | None) -> None:
         self._shell = shell
@@ -50,18 +50,18 @@ class FetcherConnections:
             configs.int("replica.fetch.response.max.bytes"),
             configs.int("replica.fetch.max.bytes"),
         )
-        self._slices = Slices(shell.loop, shell.settle)  # Records are not to wait for what else takes long.
+        self._slices = Slices(shell.loop, shell.settle)  # Records must not wait for other long work.
         self._listener = listener
         self._tls = tls
         self._sockets = SocketSettings(
             configs.int("replica.socket.timeout.ms"),
-            # Kafka's default would keep the system from sizing it by itself, which it does better.
+            # Kafka's default would disable the system's automatic sizing, which works better.
             configs.int(RECEIVE_BUFFER) if configs.is_set(RECEIVE_BUFFER) else SYSTEM_DEFAULT,
         )
         self._channels: dict[int, BrokerChannels] = {}  # By fetcher number.
 
     def take(self) -> None:
-        """Sends what is to be asked now."""
+        """Send the requests that are due."""
         for fetcher, request in self._broker.fetchers.take():
             if isinstance(request, FetchRequested):
                 self._fetch(fetcher, request)
@@ -86,7 +86,7 @@ class FetcherConnections:
         self._ask(fetcher, asked, RequestBuilder.of(message, FetchResponse, version), answered)
 
     def _told_of(self, risen: Iterable[TopicPartition | None]) -> Iterator[None]:
-        """Tells who waits here of each partition whose high watermark has risen."""
+        """Complete waiting requests of each partition whose high watermark has advanced."""
         for name in risen:
             if name is not None:
                 self._broker.lot.happened(name)
@@ -103,7 +103,10 @@ class FetcherConnections:
         self._ask(fetcher, asked, RequestBuilder.of(message, OffsetForLeaderEpochResponse, version), answered)
 
     def _ask_offsets(self, fetcher: ReplicaFetcher, asked: OffsetsRequested) -> None:
-        """Asks where the leader's logs end, then where they start: no partition may be in one request twice."""
+        """Request the leader's log end offsets, then the start offsets.
+
+        Two requests are needed because a request may contain a partition only once.
+        """
         version = self._broker.protocol.list_offsets
 
         def ended(response: ListOffsetsResponse) -> None:
@@ -146,7 +149,10 @@ class FetcherConnections:
         return known
 
     def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
-        """Does it in slices; a bug in it stops one fetch, which is made again after a pause, and not the fetcher."""
+        """Process a response in slices.
+
+        A bug in the processing fails one fetch, which is repeated after a pause, and does not stop the fetcher.
+        """
 
         def guarded() -> Iterator[None]:
             try:
@@ -161,13 +167,13 @@ class FetcherConnections:
         fetcher.failed(asked, error, self._shell.now())
 
     def close_gone(self) -> None:
-        """Asks brokers that are gone, or elsewhere, nothing more; called when the view has changed."""
+        """Close channels to brokers that have left or moved; called when the view has changed."""
         self._close_unused()
         for channels in self._channels.values():
             channels.close_gone()
 
     def _close_unused(self) -> None:
-        """Closes what fetchers had whose numbers are not there any more, since num.replica.fetchers is another."""
+        """Close channels of fetcher numbers that no longer exist after a change of num.replica.fetchers."""
         for number in [one for one in self._channels if not self._broker.fetchers.uses(one)]:
             self._channels.pop(number).close()
 

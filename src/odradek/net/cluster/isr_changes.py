@@ -1,10 +1,10 @@
-"""How the ISRs that leaders here propose reach the cluster: Kafka's AlterPartitionManager of either kind.
+"""Propagation of ISRs proposed by leaders here: both kinds of Kafka's AlterPartitionManager.
 
     AlterPartitionManager ─┬─> AlterPartition, to the controller            since 2.7-IV2 (KIP-497)
                            └─> the partition's state in the tree ──> /isr_change_notification, some seconds later
 
-inter.broker.protocol.version says which.  One request, or one change of the tree, is under way at a time: what is
-proposed meanwhile goes into the next.
+inter.broker.protocol.version selects the kind. Only one request, or one change of the tree, is under way at a time;
+proposals made during that time go into the next one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from odradek.net.cluster.controller_updates import Shell
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0  # Before the tree is written to again, which could not be reached.
-NAMED_MAX = 10  # Partitions in one line of the log.
+RETRY_SECONDS = 1.0  # Delay before another write to a tree that could not be reached.
+NAMED_MAX = 10  # Partitions in one log line.
 
 Then: TypeAlias = Callable[[Sequence[Altered]], None]
 AskOther: TypeAlias = Callable[[BrokerId, Sequence[ProposedIsr], Then], None]
@@ -40,7 +40,7 @@ Later: TypeAlias = Callable[..., None]
 
 
 class IsrChanges:
-    """The proposals of one broker.  On the loop's thread."""
+    """ISR proposals of one broker; on the loop's thread."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -51,9 +51,11 @@ class IsrChanges:
         ask_other: AskOther,
         ask_ourselves: AskOurselves,
     ) -> None:
-        """`ask_other` asks another broker as the controller, `ask_ourselves` our own; neither has an answer at once.
+        """Create a sender of proposals.
 
-        `unless_closed` calls its first argument with the others, unless the broker has stopped meanwhile.
+        `ask_other` sends to another broker as the controller, `ask_ourselves` to our own controller; neither responds
+        within the call. `unless_closed` calls its first argument with the other arguments, unless the broker has
+        stopped.
         """
         self._shell = shell
         self._broker = broker
@@ -64,7 +66,7 @@ class IsrChanges:
         self._is_under_way = False
 
     def take(self) -> None:
-        """Begins what the leaders want; called after anything happened, and mostly there is nothing."""
+        """Send proposals of leaders; called after every event, mostly with nothing to do."""
         while self._manager.has_asked and not self._is_under_way:
             proposed = self._manager.take()
             if proposed:
@@ -74,7 +76,7 @@ class IsrChanges:
             self._in_tree.take()
 
     def _ask(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
-        """Asks whoever is the controller."""
+        """Send the proposals to the current controller."""
         controller, ourselves = self._broker.view.controller, self._broker.id
         if controller != ourselves:
             self._ask_other(controller, proposed, then)
@@ -92,7 +94,7 @@ class IsrChanges:
 
 
 class _InTree:
-    """What leaders write to the tree by themselves, in its thread, and what the controller is told of it."""
+    """Writes of leaders to the tree, in its thread, and the notifications for the controller."""
 
     def __init__(self, shell: Shell, broker: Broker, tree: Tree, unless_closed: Later) -> None:
         self._shell = shell
@@ -110,7 +112,7 @@ class _InTree:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
             log.warning("in-sync replicas of %d partitions can't be written, and will be: %s", len(partitions), failure)
-            # Not known: some or all of them may be written.
+            # Unknown result: some or all of the states may be written.
             unknown = [Altered(ErrorCode.NETWORK_EXCEPTION)] * len(partitions)
             self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, then, unknown)
             return
@@ -123,7 +125,7 @@ class _InTree:
         then([Altered(ErrorCode.NONE, written[one]) if one in written else stale for one in partitions])
 
     def take(self) -> None:
-        """Tells the controller, if that is due."""
+        """Notify the controller if a notification is due."""
         if self._notifications.are_due:
             partitions = self._notifications.take(self._shell.now())
             self._shell.in_order(partial(notify, self._tree, partitions), partial(self._notified, partitions))
@@ -139,7 +141,7 @@ class _InTree:
 
 
 def _tell(proposed: Sequence[ProposedIsr], answers: Sequence[Altered]) -> None:
-    """Writes to the log which ISRs have changed, and which proposals were for a state that is over."""
+    """Log the changed ISRs and the proposals for outdated states."""
     changed = [(one, answer.state) for one, answer in zip(proposed, answers, strict=True) if answer.state is not None]
     if changed:
         named = [f"{one.leading.name} {[*state.isr]}" for one, state in islice(changed, NAMED_MAX)]

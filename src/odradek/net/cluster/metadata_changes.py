@@ -1,10 +1,10 @@
-"""Topics are made, grown and deleted in the tree by the broker that is the controller, as a client has asked it.
+"""Creation, growth and deletion of topics in the tree, on clients' requests, by the controller broker.
 
-They are written as Apache Kafka writes them under ZooKeeper: their assignment and configuration; the controller, who
-watches them, elects the leaders.  A topic is marked for deletion, and goes when all of its replicas have.
+The assignment and configuration are written in the same form as by Apache Kafka under ZooKeeper. The controller watches
+them and elects the leaders. A topic is marked for deletion, and deleted once all its replicas are deleted.
 
-Each topic is changed by one multi, so that it is there whole or not at all, and another broker that was faster shows as
-NodeExists or BadVersion.
+One multi changes one topic, so a topic exists completely or not at all. A concurrent change by another broker appears
+as NodeExists or BadVersion.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class MetadataChanges:
-    """One broker's, which changes something only while it is the controller."""
+    """Topic changes of one broker, which are effective only while it is the controller."""
 
     def __init__(self, tree: Tree, metadata: Metadata) -> None:
         self._tree = tree
         self._metadata = metadata
 
     def change(self, change: Change) -> Changed:
-        """Carries out a change, topic by topic; a topic's refusal is in the result and never raised."""
+        """Apply a change, topic by topic; return a topic's refusal in the result and never raise it."""
         changed: dict[TopicName, TopicInfo | None] = {}
         refused: dict[TopicName, Refused] = {}
         for name, operations in self._operations(change).items():
@@ -77,7 +77,7 @@ class MetadataChanges:
             raise
 
     def _operations(self, change: Change) -> Mapping[TopicName, Callable[[], list[Operation]]]:
-        """Returns each topic's operations apart, since one that is gone must not keep the others from being changed."""
+        """Return the operations of each topic separately, so that a deleted topic does not block the others."""
         match change:
             case CreateTopics():
                 return {topic.name: partial(self._creation, topic) for topic in change.topics}
@@ -91,7 +91,7 @@ class MetadataChanges:
         data, stat = self._tree.get(layout.topic(name))
         assignment = decoded(layout.topic(name), layout.decode_topic, data)
         first = len(assignment.partitions)
-        # If it grew after this was planned, the first of them exist already.
+        # If the topic has grown since this was planned, the first partitions exist already.
         added = growth.added[first - growth.first :] if first >= growth.first else ()
         if not added:
             raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has {first} partitions by now.")
@@ -109,12 +109,12 @@ class MetadataChanges:
         self._tree.check_room()
         replicas = {index: info.replicas for index, info in enumerate(topic.partitions)}
         config = layout.config(layout.TOPIC_CONFIGS, topic.name)
-        # A configuration may have been left by a topic of this name, or set before there was one.
+        # A configuration may remain from a topic of this name, or may have been set before the topic existed.
         stat = self._tree.exists(config)
         data = layout.encode_config(topic.configs)
         mark = layout.delete_topic(topic.name)
         return [
-            # Fails while a topic of this name is being deleted, though its own node may have gone.
+            # Fails while a topic of this name is being deleted, even if its own node is already deleted.
             Create(mark),
             Delete(mark),
             Create(config, data) if stat is None else SetData(config, data, stat.version),
@@ -127,7 +127,7 @@ def _refusal(name: TopicName, error: TreeFailed) -> Refused:
         return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if isinstance(error, NoNode):
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    if isinstance(error, SessionExpired):  # Who was the controller is not any more.
+    if isinstance(error, SessionExpired):  # This broker is no longer the controller.
         return Refused(ErrorCode.NOT_CONTROLLER)
     if isinstance(error, NoRoom | DiskBroken):
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -1,4 +1,4 @@
-"""One broker's lines to the others of its cluster, of which a broker that is alone has none."""
+"""Connections of one broker to the others of its cluster; a lone broker has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.tls.ssl_contexts import Contexts
 
 
 class Peers:
-    """What is told to others as the controller, and what is asked of them.  On the loop's thread."""
+    """Requests to other brokers, as the controller and as a broker; on the loop's thread."""
 
     def __init__(
         self,
@@ -30,7 +30,10 @@ class Peers:
         listener: str,
         tls: Contexts | None,
     ) -> None:
-        """`tell` has the controller hear answers; `listener` is where brokers find each other."""
+        """Create the channels; `tell` passes responses to the controller.
+
+        `listener` is the inter-broker listener.
+        """
         versions = versions_of(broker.protocol)
         self._told = ControllerChannels(shell.loop, broker.id, listener, tell, versions=versions, tls=tls)
         self._asked = BrokerChannels(shell.loop, f"broker-{broker.id}", broker.view, listener, tls)
@@ -38,15 +41,15 @@ class Peers:
         self.fetchers = FetcherConnections(shell, broker, listener, tls)
 
     def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
-        """Tells nobody anything more but these brokers."""
+        """Close the controller's channels to all brokers except these."""
         self._told.keep(alive)
 
     def send(self, request: ToBroker, live: LiveBroker) -> None:
-        """Tells one broker, behind all that it was told before."""
+        """Send a controller request to one broker, behind earlier ones."""
         self._told.send(request, live)
 
     def close_gone(self) -> None:
-        """Asks brokers that are gone, or elsewhere, nothing more; called when the view has changed."""
+        """Close channels to brokers that have left or moved; called when the view has changed."""
         self._asked.close_gone()
         self.fetchers.close_gone()
 

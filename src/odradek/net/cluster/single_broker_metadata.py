@@ -1,4 +1,4 @@
-"""The metadata of a broker that is alone: a cluster of one, which nobody else may join."""
+"""Metadata of a lone broker: a cluster of one that no other broker may join."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from odradek.coordination.tree import (
 from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
 from odradek.net.cluster.tree_metadata import AnotherBroker, Metadata, named
 
-REGISTRATIONS_MAX = 3  # Another broker may come and go meanwhile.
+REGISTRATIONS_MAX = 3  # Another broker may register and leave in between.
 
 
 class LoneMetadata(Metadata):
-    """The one broker's door to its tree."""
+    """Access of the only broker to its tree."""
 
     def _check_may_join(self) -> None:
-        """Raises AnotherBroker if one is alive; if one was killed, its session has ended."""
+        """Raise AnotherBroker if a broker is alive; the session of a killed broker has expired."""
         for name in self._tree.children(layout.BROKER_IDS):
             with suppress(NoNode):
                 raise AnotherBroker(detail=self._who_is_there(self.broker_named(name)))
@@ -39,9 +39,9 @@ class LoneMetadata(Metadata):
         )
 
     def enroll(self, broker: BrokerInfo, now: Callable[[], TimestampMs], patience_ms: int) -> int:
-        """Registers the broker, and as the controller, for as long as its session lives; returns its broker epoch.
+        """Register the broker, also as the controller, while its session lives; return its broker epoch.
 
-        Of two that start at a time one is the first to make these znodes; the other gets AnotherBroker.
+        If two brokers start simultaneously, the first to create these znodes succeeds; the other gets AnotherBroker.
         """
         ensure_paths(self._tree, [layout.CONTROLLER_EPOCH])
         failure: TreeFailed | None = None
@@ -49,7 +49,7 @@ class LoneMetadata(Metadata):
             self._check_may_join()
             registration = Create(layout.broker(broker.id), self._registration(broker, now()), ephemeral=True)
             try:
-                # In one, by which brokers of a cluster see that this one takes the tree for its own.
+                # One multi shows brokers of a cluster that this one claims the tree for itself.
                 self._tree.multi([registration, *claims.controller(self._tree, broker.id, now())])
             except MultiFailed as failed:
                 failure = failed.error
@@ -61,18 +61,18 @@ class LoneMetadata(Metadata):
 
     @property
     def had_topics(self) -> bool:
-        """True if the tree has topics, or had some: then logs of topics it does not know are not to be adopted."""
+        """Return whether the tree has or had topics; if so, logs of unknown topics must not be adopted."""
         return self._tree.get(layout.TOPICS)[1].cversion > 0
 
     def adopt(self, topics: Iterable[TopicInfo]) -> None:
-        """Adds topics whose logs another broker wrote, all or none, to a tree that never had one."""
+        """Add topics with logs written by another broker, all or none, to a tree that never had topics."""
         assert not self.had_topics, "the last one that was deleted could come back"
         self._tree.check_room()
         self._tree.multi([operation for topic in topics for operation in _adoption(topic)])
 
 
 def _adoption(topic: TopicInfo) -> list[Operation]:
-    """Returns the creation of all the topic's znodes, parents first: the leaders' epochs go on as they were."""
+    """Return the creation of the topic's znodes, parents first; leader epochs continue unchanged."""
     name = topic.name
     replicas = {index: info.replicas for index, info in enumerate(topic.partitions)}
     operations: list[Operation] = [

@@ -1,6 +1,6 @@
-"""The cluster's metadata as one of its brokers reads it, and how it joins: the core's values and the tree.
+"""Cluster metadata as one broker reads it from the tree, and the broker's registration.
 
-All calls block.  How topics are changed is in metadata_changes.py.
+All calls block. net/cluster/metadata_changes.py changes topics.
 """
 
 from __future__ import annotations
@@ -38,45 +38,48 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-# No broker gave out a greater id: its producer made it up, and to begin above it would leave none.
+# No broker assigned a greater id. Its producer invented it, and allocating above it would leave no ids.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
-# Of a topic whose own can't be read nothing is deleted until they can be.
+# Overrides of a topic with an unreadable configuration; nothing is deleted until it can be read.
 UNREADABLE_OVERRIDES = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 
 
 class Membership(NamedTuple):
-    """This broker's id and the cluster's."""
+    """Ids of this broker and of the cluster."""
 
     broker_id: BrokerId
     cluster_id: str
 
 
 class AnotherBroker(Unavailable):
-    """A broker that is alive has this tree; the text is one sentence for a person."""
+    """Raised if a live broker uses this tree; the text is one sentence for people."""
 
 
 class Metadata:
-    """One broker's door to a tree that others have, too.
+    """Access of one broker to a tree shared with others.
 
-    Methods raise TreeFailed when the tree does, BadZnodeError for foreign data.
+    Methods raise TreeFailed when the tree does, and BadZnodeError for foreign data.
     """
 
     def __init__(
         self, tree: Tree, where: str = "metadata.log.dir", registration_version: int = layout.WITH_FEATURES
     ) -> None:
-        """`registration_version` is that in which a broker registers; messages name `where` the tree is."""
+        """Create access to a tree; messages call its location `where`.
+
+        `registration_version` is the format version of the broker's registration.
+        """
         self._tree = tree
         self.where = where
         self._registration_version = registration_version
         self._cluster_id = ""
 
-    # Joining.
+    # Registration.
 
     def prepare(self, broker_id: BrokerId | None, reserved_max: int, new_cluster_id: str) -> Membership:
-        """Makes what is missing in the tree; returns the broker's id and the cluster's.
+        """Create missing nodes of the tree; return the ids of the broker and of the cluster.
 
-        Without a broker id the next one above `reserved_max` is taken; without a cluster, `new_cluster_id` founds it.
-        Raises AnotherBroker.
+        Without a broker id, the next one above `reserved_max` is allocated. If there is no cluster, it is created with
+        `new_cluster_id`. Raises AnotherBroker.
         """
         layout.ensure_startup_paths(self._tree)
         self._check_may_join()
@@ -86,7 +89,7 @@ class Metadata:
         return Membership(broker_id, self._cluster_id)
 
     def _check_may_join(self) -> None:
-        """Raises AnotherBroker for a broker that takes the tree for its own: it registers as controller at once."""
+        """Raise AnotherBroker if a lone broker owns the tree: it registers as controller in the same multi."""
         controller = self._tree.exists(layout.CONTROLLER)
         for name in self._tree.children(layout.BROKER_IDS):
             stat = self._tree.exists(f"{layout.BROKER_IDS}/{name}")
@@ -94,10 +97,10 @@ class Metadata:
                 raise AnotherBroker(detail=self._who_is_there(self.broker_named(name)))
 
     def check_id_is_free(self, broker: BrokerInfo, patience_ms: int) -> None:
-        """Waits while the broker's id is registered at another address.  Raises AnotherBroker if that one lives on.
+        """Wait while the broker's id is registered at another address; raise AnotherBroker if it stays.
 
-        Called before the logs are opened: with a copied configuration or disk they may be that broker's.  Our former
-        self, at our own address, is waited for when they are open.
+        Called before the logs are opened, because with a copied configuration or disk they may belong to that broker.
+        An earlier registration of this broker, at its own address, is waited for when the logs are open.
         """
         until = time.monotonic() + patience_ms / SECOND_MS
         while (other := self._registered(broker.id)) is not None and addresses(other) != addresses(broker):
@@ -106,17 +109,17 @@ class Metadata:
             time.sleep(LOOK_SECONDS)
 
     def _registered(self, broker: BrokerId) -> BrokerInfo | None:
-        """Returns how a broker is registered; None if it is not, or so that nobody can read it."""
+        """Return a broker's registration, or None if it does not exist or is unreadable."""
         try:
             return self.broker_named(str(broker))
         except (NoNode, BadZnodeError):
             return None
 
     def enroll(self, broker: BrokerInfo, now: Callable[[], TimestampMs], patience_ms: int) -> int:
-        """Registers the broker for as long as the session lives; returns its broker epoch.
+        """Register the broker for as long as the session lives, and return its broker epoch.
 
-        The node of an earlier session of this broker may still be there: that is waited for.  Raises AnotherBroker if
-        the node's owner lives on.
+        The node of an earlier session of this broker may still exist; this method waits for its removal. Raises
+        AnotherBroker if the owner of the node stays alive.
         """
         path = layout.broker(broker.id)
         until = time.monotonic() + patience_ms / SECOND_MS
@@ -126,7 +129,7 @@ class Metadata:
             except NodeExists:
                 stat = self._tree.exists(path)
                 if stat is not None and stat.ephemeral_owner == self._tree.session_id:
-                    return stat.czxid  # The answer to the creation was lost.
+                    return stat.czxid  # The response to the creation was lost.
                 if time.monotonic() > until:
                     raise AnotherBroker(detail=self._who_is_there(self.broker_named(str(broker.id)))) from None
                 time.sleep(LOOK_SECONDS)
@@ -142,25 +145,25 @@ class Metadata:
         return f"{named(other)} is running already with the metadata in {self.where}."
 
     def tell_directory_failed(self, broker_id: BrokerId) -> None:
-        """Has the controller ask a broker which of its replicas it can't reach any more."""
+        """Notify the controller so that it asks the broker for its offline replicas."""
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         self._tree.create(path, layout.encode_log_dir_event(broker_id), sequential=True)
 
-    # Reading.
+    # Reads of the tree.
 
     def view(self) -> ClusterView:
-        """Returns the cluster's topics; tells of those that can't be read."""
+        """Return the cluster's topics, and log the unreadable ones."""
         topics, unreadable = self._all_topics()
         for name, why in unreadable.items():
             _LOG.error("topic %s is not served: %s", name, why)
         return ClusterView(self._cluster_id, topics=topics.values(), unreadable=unreadable)
 
     def topics(self) -> dict[TopicName, TopicInfo]:
-        """Returns all topics but those that can't be read: one broken znode costs its topic, and not the others."""
+        """Return all readable topics; an unreadable znode affects only its own topic."""
         return self._all_topics()[0]
 
     def _all_topics(self) -> tuple[dict[TopicName, TopicInfo], dict[TopicName, str]]:
-        """Returns the topics, and why each of the others can't be read."""
+        """Return the readable topics, and the reason for each unreadable one."""
         topics: dict[TopicName, TopicInfo] = {}
         unreadable: dict[TopicName, str] = {}
         for name in map(TopicName, self._tree.children(layout.TOPICS)):
@@ -178,9 +181,9 @@ class Metadata:
         return self.read(layout.broker(broker_id), partial(layout.decode_broker, broker_id)).broker
 
     def topic(self, name: TopicName) -> TopicInfo | None:
-        """Returns what is assigned and configured, without a look at the states: who leads is told by the controller.
+        """Return a topic's assignment and configuration, or None if it does not exist.
 
-        None where there is none.  Raises BadZnodeError.
+        Does not read partition states, because the controller sends the leaders. Raises BadZnodeError.
         """
         try:
             assignment = self.read(layout.topic(name), layout.decode_topic)
@@ -191,7 +194,7 @@ class Metadata:
         return TopicInfo(name, assignment.topic_id, tuple(partitions), self.overrides(name))
 
     def overrides(self, name: TopicName) -> Mapping[str, str]:
-        """Returns what is set on a topic; what keeps all of it, and says so, where that can't be read."""
+        """Return a topic's overrides; if they are unreadable, log it and return overrides that keep all data."""
         try:
             overrides = self.read(layout.config(layout.TOPIC_CONFIGS, name), layout.decode_config)
         except NoNode:
@@ -205,17 +208,17 @@ class Metadata:
         return overrides
 
     def read(self, path: str, decode: Callable[[bytes], T]) -> T:
-        """Returns the content of a znode.  Raises BadZnodeError, which names the znode."""
+        """Return the content of a znode.  Raises BadZnodeError, which names the znode."""
         return decoded(path, decode, self._tree.get(path)[0])
 
     def are_being_deleted(self, names: Iterable[TopicName]) -> bool:
-        """True if a topic of one of these names is not deleted whole."""
+        """Return whether the deletion of a topic with one of these names is incomplete."""
         return any(self._tree.exists(layout.delete_topic(name)) is not None for name in names)
 
     # Producer ids.
 
     def take_producer_ids(self, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
-        """Returns a block that nobody had, beginning at `effect.at_least` or later; None if the tree can't give one."""
+        """Allocate an unused block that begins at `effect.at_least` or later; None if the tree fails."""
         at_least = effect.at_least if effect.at_least <= PRODUCER_ID_GIVEN_MAX else 0
         try:
             block = claims.producer_ids(self._tree, broker_id, at_least)
@@ -224,7 +227,7 @@ class Metadata:
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
 
     def give_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
-        """Returns a block for a broker that asks this one as the controller.  Raises Refused."""
+        """Allocate a block for a broker that requests it from the controller.  Raises Refused."""
         self.check_controller()
         stat = self._tree.exists(layout.broker(broker_id))
         if stat is None:
@@ -234,13 +237,14 @@ class Metadata:
         block = claims.producer_ids(self._tree, broker_id)
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
 
-    # The controller.
+    # Checks of the controller.
 
     def check_controller_epoch(self, epoch: int) -> None:
-        """Raise Refused with STALE_CONTROLLER_EPOCH for an epoch above the latest: no controller is elected in it yet.
+        """Raise Refused with STALE_CONTROLLER_EPOCH for an epoch above the latest.
 
-        Who is elected writes the epoch before all else.  A ZooKeeper server may lag behind, so that a lower epoch is
-        believed only when a write has confirmed that it is the latest.
+        No controller is elected in such an epoch yet. An elected controller writes the epoch before anything else. A
+        ZooKeeper server may lag behind, so a lower epoch is trusted only after a write has confirmed that it is the
+        latest.
         """
         while True:
             try:
@@ -265,7 +269,7 @@ class Metadata:
         return True
 
     def check_controller(self) -> int:
-        """Returns the version of /controller_epoch in which this broker was elected.  Raises Refused."""
+        """Return the version of /controller_epoch from this broker's election.  Raises Refused."""
         try:
             owner = self._tree.exists(layout.CONTROLLER)
         except SessionExpired:
@@ -278,18 +282,18 @@ class Metadata:
 
 
 def addresses(broker: BrokerInfo) -> set[tuple[str, int]]:
-    """Returns where a broker can be reached."""
+    """Return the addresses at which a broker can be reached."""
     return {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
 
 
 def named(broker: BrokerInfo) -> str:
-    """Returns how a sentence names a broker: by its id, and where it is."""
+    """Return the name of a broker for messages: its id and addresses."""
     at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints)
     return f"Broker {broker.id}{f' at {at}' if at else ''}"
 
 
 def decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
-    """Returns the content of a znode.  Raises BadZnodeError, which names the znode."""
+    """Return the content of a znode.  Raises BadZnodeError, which names the znode."""
     try:
         return decode(data)
     except BadZnodeError as bad:

@@ -1,8 +1,9 @@
-"""A broker that may have lost records, to a power failure or with a log, is there again once nobody relies on it.
+"""Delayed registration of a broker that may have lost records, until no ISR relies on it.
 
-The ISRs that it is in were written when it had all that they promise.  A controller that sees it gone takes it out of
-those that have others, and elects one of these; one that does not see that would have it lead on, and others cut off
-what it lacks (KIP-966 tells the controllers of KRaft).  So it registers after that.
+Records may be lost through a power failure or with a log. The broker joined its ISRs when it had all their committed
+records. A controller that notices the broker's absence removes it from ISRs that have other members, and elects one of
+these members. A controller that does not notice would keep it as the leader, and others would truncate records that it
+lacks. (KIP-966 notifies the controllers of KRaft.) The broker therefore registers after its removal.
 """
 
 from __future__ import annotations
@@ -29,18 +30,24 @@ async def await_replacement(
     patience_ms: int,
     lacking: Collection[TopicPartition] = (),
 ) -> None:
-    """Waits until nobody relies on what the broker may lack of `partitions`, as Doubt has it; only its looks block."""
+    """Wait until no ISR relies on records that the broker may lack, as decided by Doubt.
+
+    Blocks the loop only while it reads the tree.
+    """
     doubt = Doubt(broker, partitions, patience_ms, lacking)
     while not doubt.is_over(tree, time.monotonic()):
-        await asyncio.sleep(LOOK_SECONDS)  # A start that waits may be given up.
+        await asyncio.sleep(LOOK_SECONDS)  # A waiting start can be cancelled.
 
 
 class Doubt:
-    """Whether a broker that starts may lack what others rely on: some ISR of `partitions` has it beside others.
+    """Doubt about whether a starting broker lacks records that others rely on.
 
-    Not if no other broker is there: one of those that were lost together has to be the first.  Only who is `lacking`
-    some of them for certain gives the others a quarter of `patience_ms` to come.  Nor longer than `patience_ms`: a
-    controller takes out who is gone once its session has ended, and only if there is none nobody does.
+    The doubt exists while an ISR of `partitions` contains the broker and others. It ends:
+
+    - if no other broker is registered, because one of the brokers that failed together must be the first. Only a broker
+      certain to be `lacking` partitions gives others a quarter of `patience_ms` to register.
+    - after `patience_ms` at most. A controller removes an absent broker once its session has expired; without a
+      controller, no broker does.
     """
 
     def __init__(
@@ -54,10 +61,13 @@ class Doubt:
         self._left = list(partitions)
         self._patience = patience_ms / SECOND_MS
         self._certain = frozenset(lacking)
-        self._begun: float | None = None  # When it began to wait.
+        self._begun: float | None = None  # Time at which waiting began.
 
     def is_over(self, tree: Tree, now: float) -> bool:
-        """`now` is in seconds, on any clock that is not set.  Raises as the tree does."""
+        """Return whether the broker may register; `now` is in seconds of a monotonic clock.
+
+        Raises the tree's exceptions.
+        """
         self._left = relied_on(tree, self._broker, self._left)
         waited = 0.0 if self._begun is None else now - self._begun
         may_come = waited < self._patience / 4 and not self._certain.isdisjoint(self._left)

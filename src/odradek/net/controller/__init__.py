@@ -1,1 +1,1 @@
-"""The controller's thread, and its access to the metadata tree."""
+"""Thread of the controller, and its access to the metadata tree."""

@@ -1,7 +1,7 @@
 """Changes of the metadata tree that only the controller may make.
 
-Each is one multi that begins with a check of /controller_epoch: the tree refuses it once another broker has been
-elected.  Any may be done twice, since its answer can be lost: what is done already is left out.
+Each change is one multi that begins with a check of /controller_epoch, so the tree rejects it once another broker is
+elected. A change may be repeated, since its response can be lost; a repetition skips operations that are already done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odradek.core.kernel.cluster_view import LeaderAndIsr, TopicAssignment
 
 _LOG = logging.getLogger(__name__)
 
-OPERATIONS_PER_MULTI = 500  # Some 100 KB, where ZooKeeper takes 1 MB.
+OPERATIONS_PER_MULTI = 500  # About 100 KB; ZooKeeper accepts 1 MB.
 BYTES_PER_MULTI = 500_000
 _UNDOABLE = (BadVersion, NoNode, NodeExists, NotEmpty)
 
@@ -45,19 +45,19 @@ T = TypeVar("T")
 
 
 class ControllerChanges:
-    """The changes of one broker, in the epoch in which it was elected.  Methods raise Deposed once that is over."""
+    """Changes of one broker in the epoch of its election; methods raise Deposed after that epoch."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._epoch = 0
-        self._epoch_version = -1  # Of /controller_epoch.
+        self._epoch_version = -1  # Version of /controller_epoch.
 
     def begin(self, epoch: int, version: int) -> None:
-        """Takes over the epoch of an election, and the version of the znode that has it."""
+        """Use the epoch of an election, and the version of the znode that contains it."""
         self._epoch, self._epoch_version = epoch, version
 
     def write(self, states: Mapping[TopicPartition, LeaderAndIsr], *, creates: bool) -> Written:
-        """Writes states, each if its znode has the state's partition epoch; with `creates`, new ones."""
+        """Write states whose znodes have the state's partition epoch; with `creates`, create znodes."""
         if creates:
             self._make_folders(states)
         asked = [(one, state._replace(controller_epoch=self._epoch)) for one, state in states.items()]
@@ -67,7 +67,7 @@ class ControllerChanges:
         return written
 
     def _write(self, asked: Sequence[tuple[TopicPartition, LeaderAndIsr]], written: Written, *, creates: bool) -> None:
-        """Writes all of them at once, or each half apart: one that is stale stops no other."""
+        """Write all states at once, or each half separately, so that a stale state does not block others."""
         try:
             results = self._change([_written(partition, state, creates=creates) for partition, state in asked])
         except (BadVersion, NoNode, NodeExists):
@@ -83,7 +83,7 @@ class ControllerChanges:
             written.states[partition] = state._replace(partition_epoch=version)
 
     def _make_folders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Makes the nodes above partitions' states, where they are missing and there is a topic."""
+        """Create missing parent nodes of partition states, for topics that exist."""
         missing = dict.fromkeys(partitions)
         for partition in with_folders(self._tree, missing):
             del missing[partition]
@@ -92,10 +92,10 @@ class ControllerChanges:
         self._do_each([Create(layout.partition(*partition)) for partition in missing])
 
     def give_topic_ids(self, ids: Mapping[TopicName, Uuid]) -> Mapping[TopicName, TopicAssignment]:
-        """Writes ids into assignments that have none; returns all assignments as they are then."""
+        """Write ids into assignments that have none, and return all assignments as they are afterwards."""
         identified: dict[TopicName, TopicAssignment] = {}
         left = list(ids)
-        while left:  # Until nobody else changes one between its reading and its writing.
+        while left:  # Repeat until no assignment changes between its read and its write.
             nodes = self._tree.get_all([layout.topic(name) for name in left])
             writes: dict[TopicName, SetData] = {}
             for name, node in zip(left, nodes, strict=True):
@@ -112,9 +112,10 @@ class ControllerChanges:
         return identified
 
     def remove_topic(self, name: TopicName) -> None:
-        """Deletes all znodes of a topic in pieces, children first; its mark goes last, so that a successor goes on.
+        """Delete all znodes of a topic in pieces, children first, and its deletion mark last.
 
-        The mark goes with the topic: one that is made anew at once must neither be taken for it nor lose its settings.
+        A successor continues the deletion as long as the mark exists. The mark is deleted together with the topic.
+        Otherwise, a topic recreated at once could be mistaken for the deleted one, or lose its configuration.
         """
         topic = layout.topic(name)
         self.delete(self._below(topic))
@@ -124,22 +125,22 @@ class ControllerChanges:
             self._change([Delete(path) for path in there])
         except NotEmpty:
             _LOG.error("%s can't be removed: somebody makes nodes below it", topic)
-        except NoNode:  # Somebody removes it by hand.
+        except NoNode:  # Someone deletes it by hand.
             self.delete(there)
 
     def _below(self, path: str) -> list[str]:
-        """Returns all nodes below one, children first."""
+        """Return all nodes below a path, children first."""
         below: list[str] = []
         for name in children_if_there(self._tree, path):
             below += (*self._below(f"{path}/{name}"), f"{path}/{name}")
         return below
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes nodes, in their order; those that are gone are left out, and those that have others below them."""
+        """Delete nodes in order; skip nodes that do not exist or have children."""
         self._do_each([Delete(path) for path in paths])
 
     def _do_each(self, operations: Sequence[Operation]) -> None:
-        """Does operations many at a time; one that can't be done is left out."""
+        """Execute operations in batches, and skip operations that fail."""
         for some in _portions(operations):
             try:
                 self._change(some)
@@ -149,7 +150,7 @@ class ControllerChanges:
                         self._change([one])
 
     def _change(self, operations: Sequence[Operation]) -> Sequence[Result]:
-        """Does all or nothing.  Raises what stood against an operation."""
+        """Execute all operations or none; raise the error of the operation that failed."""
         assert self._epoch_version >= 0, "only who was elected changes anything"
         try:
             return self._tree.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])[1:]
@@ -160,7 +161,7 @@ class ControllerChanges:
 
 
 def _portions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
-    """Yields the operations in their order, as many at a time as one multi takes."""
+    """Yield the operations in order, in batches that fit into one multi."""
     some: list[Operation] = []
     size = 0
     for operation in operations:
@@ -175,7 +176,10 @@ def _portions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
 
 
 def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """Yields the partitions that have a node.  Of a new topic none has: one question instead of many."""
+    """Yield the partitions that have a node.
+
+    A new topic has none of them, which takes one request instead of many.
+    """
     of_topic: dict[TopicName, list[TopicPartition]] = {}
     for partition in partitions:
         of_topic.setdefault(partition.topic, []).append(partition)

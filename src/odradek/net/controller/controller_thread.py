@@ -1,8 +1,8 @@
-"""Runs a broker's controller beside the loop, in a thread of its own: one event after the other.
+"""Event thread of a broker's controller, separate from the loop: handles one event after another.
 
-A tree that can't be reached is waited for in the middle of a step, and what happens meanwhile is handled after it.
-When it is there again, watches are set anew and everything is read (`Reconnected`), unless the session has ended.
-Kafka's name for it is ControllerEventThread.
+If the tree is unreachable, the thread waits in the middle of a step, and handles events that arrive during the wait
+after the step. When the tree is reachable again, the controller sets all watches and reads everything again
+(`Reconnected`), unless the session has expired. Kafka calls this class ControllerEventThread.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from odradek.net.controller.controller_tree import ControllerTree
 
 _LOG = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0  # Where the tree does not say that it can be reached again, as when its disk is full.
+RETRY_SECONDS = 1.0  # Applies if the tree does not report its recovery, for example when its disk is full.
 
 
 FIRST_REBALANCE_SECONDS = 5.0  # After the election, as in Apache Kafka.
 
 
 class _Closed(Exception):
-    """The thread is to end, and what it waits for does not come."""
+    """Raised when the thread must stop while it waits for the tree."""
 
 
 class ControllerThread:
-    """One broker's.  Its callbacks are called in the thread, `send` and `answered` in the order of the events.
+    """Controller thread of one broker.
 
-    `send` gets what brokers are to be told; nothing, once, when this one is not the controller any more.
+    It calls its callbacks in its own thread, `send` and `answered` in the order of the events. `send` receives the
+    requests to brokers, and an empty sequence once when this broker stops being the controller.
 
-    `failed` gets an error that is nobody's but ours: then nothing more is handled, and the broker has to end, since it
-    may be the controller.
+    `failed` receives unexpected errors, which are bugs of this project. The thread then handles no more events, and the
+    broker must stop, since it may be the controller.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class ControllerThread:
         is_alone: bool = False,
         rebalance_seconds: int | None = None,
     ) -> None:
-        """A broker that `is_alone` can't but be elected, and does not say so.
+        """Create a thread; it does not log its election if the broker `is_alone`, as no other can be elected.
 
-        `rebalance_seconds` is how often preferred replicas may come to lead by themselves; None for never.
+        `rebalance_seconds` is the interval of automatic preferred leader elections; None disables them.
         """
         self._controller = controller
         self._broker = broker
@@ -67,7 +68,7 @@ class ControllerThread:
         self._answered = answered
         self._failed = failed
         self._rebalance_seconds = rebalance_seconds
-        self._rebalance_at: float | None = None  # On the monotonic clock; None while this one is not the controller.
+        self._rebalance_at: float | None = None  # On the monotonic clock; None while this broker is not the controller.
         self._events: SimpleQueue[events.Event | None] = SimpleQueue()
         self._door = ControllerTree(tree, broker, now, may_be_unclean, self.tell)
         self._may_go_on = threading.Event()
@@ -80,11 +81,11 @@ class ControllerThread:
         self.tell(events.ControllerChanged())
 
     def tell(self, event: events.Event) -> None:
-        """Has an event handled; may be called in any thread."""
+        """Queue an event for handling; may be called in any thread."""
         self._events.put(event)
 
     def close(self) -> None:
-        """Ends the thread after the event that it is at; one that waits for the tree is given up."""
+        """Stop the thread after its current event; an event that waits for the tree is abandoned."""
         self._is_closed = True
         self._may_go_on.set()
         self._events.put(None)
@@ -111,7 +112,7 @@ class ControllerThread:
             self._failed(error)
 
     def _next(self) -> events.Event | None:
-        """Returns the next event when it comes; None once the thread is to end."""
+        """Wait for the next event and return it, or None once the thread must stop."""
         if self._rebalance_at is None:
             return self._events.get()
         left = self._rebalance_at - time.monotonic()
@@ -123,7 +124,7 @@ class ControllerThread:
         return events.RebalanceDue()
 
     def _rebalance_in(self, seconds: float) -> None:
-        """Has preferred replicas looked for in so many seconds, if that is wanted and this one is the controller."""
+        """Schedule the next rebalance if rebalancing is enabled and this broker is the controller."""
         is_wanted = self._rebalance_seconds is not None and self._controller.is_active
         self._rebalance_at = time.monotonic() + seconds if is_wanted else None
 

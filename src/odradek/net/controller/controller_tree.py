@@ -1,6 +1,7 @@
-"""The controller's door to the metadata tree: carries out its steps, and tells it of what has changed.
+"""Controller's access to the metadata tree: executes its steps and notifies it of changes.
 
-What is read is watched from then on; how changes are made, and refused, is in controller_changes.py.
+Everything that is read is watched from then on. net/controller/controller_changes.py defines how changes are made and
+rejected.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Tells:
-    """A watch that tells of an event; equal for equal events, so that what is read twice is told once."""
+    """Watch that emits an event; equal for equal events, so that reading twice notifies only once."""
 
     tell: Callable[[events.Event], None]
     event: events.Event
@@ -72,7 +73,10 @@ class _Tells:
 
 
 class ControllerTree:
-    """One broker's.  It blocks, and is called by one thread; `tell` is called on the thread of the tree's watches."""
+    """Metadata tree access of one broker's controller.
+
+    It blocks, and only one thread calls it. `tell` is called on the thread of the tree's watches.
+    """
 
     def __init__(
         self,
@@ -82,22 +86,23 @@ class ControllerTree:
         may_be_unclean: Callable[[Mapping[str, str]], bool],
         tell: Callable[[events.Event], None],
     ) -> None:
-        """`may_be_unclean` gives unclean.leader.election.enable for what is set on a topic."""
+        """Create tree access; `may_be_unclean` maps a topic's configs to unclean.leader.election.enable."""
         self._tree = tree
         self._broker = broker
         self._now = now
         self._may_be_unclean = may_be_unclean
         self._tell = tell
         self._changes = ControllerChanges(tree)
-        # Per session: a lone broker is elected by its registration, and an epoch remembered from an earlier session
-        # would be fenced forever.
-        self._epoch: int | None = None  # In which this broker was elected last, by this session.
+        # Kept per session: a lone broker is elected by its registration, and an epoch remembered from an earlier
+        # session would be fenced forever.
+        self._epoch: int | None = None  # Epoch of the last election of this broker in this session.
         self._session = 0
 
     def run(self, steps: Steps, await_tree: Callable[[Unavailable], None]) -> None:
-        """Carries out all steps.  One that could not reach the tree is done again after `await_tree`, or that raises.
+        """Execute all steps; after `await_tree` returns, repeat a step that could not reach the tree.
 
-        Of such a step nobody knows whether it was done: each may be done twice.
+        It is unknown whether such a step took effect, so each step may be executed twice. If `await_tree` raises, the
+        exception propagates.
         """
         try:
             step = next(steps)
@@ -115,7 +120,7 @@ class ControllerTree:
 
     @singledispatchmethod
     def carry_out(self, step: Step[object]) -> None:
-        """Sets the step's result.  Raises Deposed, and what the tree raises when it can't be reached."""
+        """Set the step's result.  Raises Deposed, and the tree's exceptions if it cannot be reached."""
         raise AssertionError(f"{type(step).__name__} is no step")
 
     # Election.
@@ -127,7 +132,7 @@ class ControllerTree:
         try:
             while (stat := self._tree.exists(layout.CONTROLLER, watch)) is None:
                 self._be_elected()
-            # If the answer to the election was lost, its epoch is read.
+            # Reads the epoch if the response to the election was lost.
             step.result = self._elected() if stat.ephemeral_owner == self._tree.session_id else None
         except BadZnodeError as bad:
             self._tree.get(layout.CONTROLLER_EPOCH, watch)
@@ -233,19 +238,19 @@ class ControllerTree:
         step.result = Notices([path] if is_asked else [], partitions=partitions)
 
     def _notices(self, folder: str, decode: Callable[[bytes], T], event: events.Event) -> dict[str, T | None]:
-        """Returns what notifications say, by path and in their order; None for one that can't be read."""
+        """Return the contents of notifications by path, in order; None for an unreadable one."""
         names = sorted(self._tree.children(folder, self._watch(event)))
         return {f"{folder}/{name}": self._read(f"{folder}/{name}", decode) for name in names}
 
     def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """Returns the content of a znode; None if it is not there or can't be read."""
+        """Return the content of a znode, or None if it does not exist or is unreadable."""
         try:
             data, _ = self._tree.get(path)
         except NoNode:
             return None
         return readable(path, decode, data)
 
-    # Changing.
+    # Changes of the tree.
 
     @carry_out.register
     def _(self, step: GiveTopicIds) -> None:

@@ -1,1 +1,1 @@
-"""The event loop: its threads, turns, slices and readers."""
+"""Event loop: its threads, turns, slices and readers."""

@@ -1,7 +1,7 @@
-"""Which connections were heard lately.  One that is alone keeps nobody waiting, and need not make way.
+"""Recently active connections; a connection that is alone delays nobody and need not yield.
 
-Alone is also who shares the broker with connections that speak now and then: followers and consumers that wait for
-records, whose long polls end a few times in a second.
+A connection also counts as alone if the others send only now and then. Such others are followers and consumers waiting
+for records, whose long polls end a few times a second.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import deque
 
 ALONE_MS = 300
-CHANGES_MAX = 8  # From one connection to another, in ALONE_MS.
+CHANGES_MAX = 8  # From one connection to another, within ALONE_MS.
 
 
 class Heard:
-    """Told of each connection that sends something; all times are on the steady clock, in milliseconds."""
+    """Record of which connection sent last; all times are on the steady clock, in milliseconds."""
 
     def __init__(self) -> None:
         self.last: object | None = None  # The connection that sent last,
-        self.changed_at = deque([0] * CHANGES_MAX, CHANGES_MAX)  # and when that was another one than before.
+        self.changed_at = deque([0] * CHANGES_MAX, CHANGES_MAX)  # and when it changed.
 
     def hear(self, connection: object, steady: int) -> None:
         if connection is not self.last:
@@ -25,10 +25,10 @@ class Heard:
             self.changed_at.append(steady)
 
     def forget(self, connection: object) -> None:
-        """The connection is gone, and is not to be kept by us."""
+        """Drop the reference to a connection that was closed."""
         if connection is self.last:
             self.last = None
 
     def is_one(self, steady: int) -> bool:
-        """True if almost all that was heard lately came from one connection."""
+        """Return whether almost all recent requests came from one connection."""
         return steady - self.changed_at[0] >= ALONE_MS

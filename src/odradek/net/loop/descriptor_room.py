@@ -1,11 +1,11 @@
-"""Makes room when descriptors run short: logs that were not written to for longest let go of their files.
+"""Release of log files when file descriptors run short, least recently written logs first.
 
-    a file gets one of the last, or none ──> after this turn of the loop some logs let go
-    a connection would take one of those that are kept for logs ──> some that hold lower ones let go at once
-    once a second ──> the same as for a file, whoever has taken them
+    a file gets one of the last, or none ──> some logs release files after this turn of the loop
+    a connection needs a descriptor reserved for logs ──> some logs with lower descriptors release files at once
+    once a second ──> the same as for a file, whatever uses the descriptors
 
-A log with something unsynced is synced first, so it lets go the next time.  What finds no descriptor meanwhile is
-refused with an error that clients try again after, and no log is given up for it.
+A log with unsynced data is synced first, so it releases its file the next time. Until then, an operation that finds no
+descriptor is refused with a retriable error, and no log goes offline for it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Callable
 
 from odradek.net.loop import descriptors
 
-PAUSE_SECONDS = 0.25  # After a look that found nothing for connections: it looks at all partitions.
+PAUSE_SECONDS = 0.25  # After a search that found nothing for connections, because a search visits all partitions.
 
 
 class Room:
-    """Has idle logs let go of their files.
+    """Release of idle logs' files when descriptors run short.
 
-    `release(count, below)` lets up to `count` logs go whose descriptor is less than `below`; it returns how many did.
+    `release(count, below)` releases the files of up to `count` logs whose descriptors are less than `below`, and
+    returns the number of these logs.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, release: Callable[[int, int], int]) -> None:
@@ -32,7 +33,10 @@ class Room:
         self._next_for_connections = 0.0
 
     def opened(self, descriptor: int) -> None:
-        """Notes that a file got this descriptor, a negative number if there was none.  Called in any thread."""
+        """Record the descriptor that a file received, or a negative number if there was none.
+
+        May be called in any thread.
+        """
         if descriptor >= 0 and descriptors.leaves_spare(descriptor):
             return
         if not self._is_asked and not self._is_stopped:
@@ -44,7 +48,7 @@ class Room:
             self._make()
 
     def for_connection(self) -> bool:
-        """True if there may be a descriptor by now that is not reserved for logs."""
+        """Return whether a descriptor that is not reserved for logs may be available now."""
         limit = descriptors.limit()
         if limit is None:
             return True

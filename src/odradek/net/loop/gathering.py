@@ -1,7 +1,8 @@
-"""Connections whose produces are written with one commit: they had their turns one after the other.
+"""Group commit of produce requests from connections that had consecutive turns.
 
-With very many connections that ask for little, the commit costs as much as the request.  So who is one of many (those
-of net/loop/readers' set, and who just comes in) only stages, and waits some requests for its answer.
+With very many connections that send small requests, the commit costs as much as the request. A connection that is one
+of many therefore only stages its batches, and its response waits for a few more requests. These are connections in the
+epoll sets of net/loop/readers.py and newly accepted ones.
 """
 
 from __future__ import annotations
@@ -12,23 +13,24 @@ from typing import Protocol
 from odradek.core.kernel.moment import Moment
 
 CONNECTIONS_MAX = 32  # A millisecond or two.
-REQUESTS_MAX = 4  # Of one connection; who stages more has a commit of its own.
+REQUESTS_MAX = 4  # Of one connection; a connection that stages more commits on its own.
 
 
 class Gatherable(Protocol):
     def commit(self, now: Moment, began: float) -> None:
-        """Has the broker write, and answers; raises nothing."""
+        """Write the staged batches through the broker and send the responses; raise nothing."""
 
 
 class Gathered:
-    """Those of one loop.  It stands around a run of turns: `with gathered: ...`; at its end nobody waits.
+    """Connections of one loop that share a commit.
 
-    `settled` is called whenever some have been answered.
+    It wraps a run of turns (`with gathered: ...`), and commits for all waiting connections at its end. `settled` is
+    called whenever some responses have been sent.
     """
 
     def __init__(self, settled: Callable[[], None]) -> None:
         self._settled = settled
-        self.most = 0  # That were ever written together.
+        self.most = 0  # Largest number of connections in one commit.
         self._is_open = False
         self._waiting: list[tuple[Gatherable, Moment, float]] = []
 
@@ -42,11 +44,11 @@ class Gathered:
 
     @property
     def is_waited_for(self) -> bool:
-        """Some have staged what is not written yet."""
+        """Return whether some connections have staged batches that are not written yet."""
         return bool(self._waiting)
 
     def takes(self, connection: Gatherable, now: Moment, began: float) -> bool:
-        """True if its `commit` is called later, with the same arguments; before the end of this run of turns."""
+        """Return whether `commit` will be called with these arguments before this run of turns ends."""
         if not self._is_open:
             return False
         self._waiting.append((connection, now, began))
@@ -57,7 +59,7 @@ class Gathered:
             self.flush()
 
     def flush(self) -> None:
-        """The first one's commit writes for all."""
+        """Commit for all waiting connections; the first one's commit writes everything."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []

@@ -1,6 +1,6 @@
-"""Threads for what is slow, a pool for each kind of work, so that one kind never waits behind another.
+"""Thread pools for slow work, one for each kind, so that one kind never waits behind another.
 
-A thread begins when it is needed, and stays.
+A thread starts when it is first needed and then stays.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ Result = TypeVar("Result")
 
 
 class Closed(Exception):
-    """Raised when work is given to pools that were stopped, or when the interpreter ends."""
+    """Raised when work is submitted after the pools were stopped or while the interpreter shuts down."""
 
 
 class Pool(Enum):
-    """A kind of work."""
+    """Kind of work that has its own pool."""
 
-    READS = "reads"  # Cold slices, lookups in a log: clients wait for them.
-    SYNCS = "syncs"  # Before acknowledgements, where net/native/syncs can't do it.
-    CHORES = "chores"  # Checkpoints, unlinking: nobody waits.
-    LOADS = "loads"  # State of coordinators: groups wait, and it is Python that runs.
-    WORK = "work"  # What requests ask for: much of it is Python, and several would keep the loop from the interpreter.
-    CLEANER = "cleaner"  # Passes of compaction: log.cleaner.threads says how many the broker asks for at a time.
-    MOVES = "moves"  # Partitions that are copied to another data directory: Python, and syncs.
-    PRODUCER_IDS = "producer-ids"  # From the metadata tree; a thousand topics may just be written to it.
+    READS = "reads"  # Uncached slices and lookups in a log; clients wait for them.
+    SYNCS = "syncs"  # Syncs before acknowledgements, where net/native/syncs.py is not available.
+    CHORES = "chores"  # Checkpoints and unlinking; nobody waits for them.
+    LOADS = "loads"  # State of coordinators; groups wait, and it executes Python.
+    WORK = "work"  # Work of requests; mostly Python, so several threads would keep the interpreter from the loop.
+    CLEANER = "cleaner"  # Log cleaning; log.cleaner.threads sets how many passes the broker starts at a time.
+    MOVES = "moves"  # Copies of partitions to another data directory; Python and syncs.
+    PRODUCER_IDS = "producer-ids"  # From the metadata tree, which may be busy creating a thousand topics.
 
 
 THREADS_MAX = {
     Pool.READS: 8,
-    Pool.SYNCS: 4,  # As many as the broker asks for at a time.
+    Pool.SYNCS: 4,  # As many as the broker starts at a time.
     Pool.CHORES: 2,
     Pool.LOADS: 2,
     Pool.WORK: 1,
@@ -47,12 +47,12 @@ THREADS_MAX = {
     Pool.MOVES: 1,
     Pool.PRODUCER_IDS: 1,
 }
-# What keeps a processor for long: whoever wakes goes before it, where the system can do that.
+# Pools that keep a processor busy for long; their threads yield to any that wakes, where the system supports it.
 LONG = frozenset({Pool.LOADS, Pool.WORK, Pool.CLEANER, Pool.MOVES})
 
 
 class Pools:
-    """A broker's thread pools, one for each kind of work."""
+    """Thread pools of a broker, one for each kind of work."""
 
     def __init__(self) -> None:
         self._pools = {
@@ -65,16 +65,16 @@ class Pools:
         }
 
     def submit(self, pool: Pool, work: Callable[[], Result]) -> Future[Result]:
-        """Has a thread of the pool do the work.  Raises Closed."""
+        """Run the work in a thread of the pool.  Raises Closed."""
         try:
             return self._pools[pool].submit(work)
         except RuntimeError as error:
-            if "shutdown" in str(error):  # Others say that the system gives no more threads.
+            if "shutdown" in str(error):  # Other errors mean that the system cannot start more threads.
                 raise Closed from error
             raise
 
     def stop(self, *, cancels: bool = False) -> None:
-        """Waits for work that has begun; other work is done too, or cancelled."""
+        """Wait for work that has started; other work is also completed, or cancelled if `cancels`."""
         for threads in self._pools.values():
             threads.shutdown(wait=False, cancel_futures=cancels)
         for threads in self._pools.values():

@@ -1,13 +1,13 @@
-"""Watches the sockets of connections: with the loop itself for a few, with an epoll set of our own for all others.
+"""Readiness of connections: the loop watches a few sockets, epoll sets of our own watch the others.
 
-uvloop takes 1024 events at a time from the system, and as long as it gets so many it asks again, up to 48 times, before
-it calls what `call_soon` was given, or looks at a timer.  With 2,000 busy connections that takes seconds.  So it must
-never see as many: all but the first connections are one descriptor for it, that of a set which we ask ourselves, for
-some at a time and for some milliseconds.  The system gives those that are ready in turn, so that nobody is forgotten.
-But a connection that has sent nothing yet would wait behind all that are busy, a tenth of a second for 2,000: until
-their first bytes newcomers have a set of their own.
+uvloop fetches 1024 events at a time from the system. While it gets that many, it fetches again, up to 48 times, before
+it runs `call_soon` callbacks or checks timers. With 2,000 busy connections this takes seconds. The loop must therefore
+never see so many events. All but the first connections are in an epoll set, which is one descriptor for the loop. We
+poll that set ourselves, for a limited number of events and milliseconds. The system returns ready descriptors in turn,
+so no connection starves. But a connection that has sent nothing yet would wait behind all busy ones, a tenth of a
+second for 2,000. Newcomers therefore have a set of their own until their first bytes.
 
-A set costs one more system call for each batch of events, which a client that is alone would have to wait for.
+A set costs one more system call for each batch of events, which would delay a client that is alone.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 DIRECT_MAX = 16
-# A new connection, or a timer, waits for so many of the busy ones at most: small requests take some milliseconds.
+# Upper bound of busy connections ahead of a new connection or a timer; small requests take a few milliseconds.
 PER_TURN = 128
 TURN_SECONDS = 0.01
-CROWDED_TURN_SECONDS = 0.001  # While so many come that some have no answer at all yet,
-CROWD_SECONDS = 0.3  # unless more and more do.
+CROWDED_TURN_SECONDS = 0.001  # While so many clients connect that some have no response yet,
+CROWD_SECONDS = 0.3  # unless the crowd lasts longer than this.
 
 Callback = Callable[[], object]
 
 
 class _Set:
-    """An epoll set, with the callback of each descriptor in it."""
+    """Epoll set with the callback of each of its descriptors."""
 
     def __init__(self) -> None:
         self.epoll = select.epoll()
@@ -41,7 +41,7 @@ class _Set:
         self.callbacks[descriptor] = callback
 
     def remove(self, descriptor: int) -> bool:
-        """Returns False if the descriptor is not in the set."""
+        """Remove a descriptor and return whether it was in the set."""
         if self.callbacks.pop(descriptor, None) is None:
             return False
         self.epoll.unregister(descriptor)
@@ -49,7 +49,7 @@ class _Set:
 
 
 class Readers:
-    """Calls each descriptor's callback, again and again, while there is something to read."""
+    """Watched descriptors with their callbacks, which run as long as there is data to read."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Readers:
         clock: Callable[[], float] = time.monotonic,
         around: AbstractContextManager[None] | None = None,
     ) -> None:
-        """`around` is entered for each run of callbacks from the sets."""
+        """Create readers without descriptors; `around` is entered for each run of callbacks from the sets."""
         self._loop = loop
         self._direct_max = direct_max
         self._clock = clock
@@ -67,15 +67,16 @@ class Readers:
         self._are_newcomers_crowded = False
         self._crowded_since: float | None = None
         self._direct: set[int] = set()
-        self._sets: tuple[_Set, _Set] | None = None  # The busy ones, and the newcomers.
-        self._ready: deque[tuple[int, int]] = deque()  # Busy descriptors that are ready and not called yet.
+        self._sets: tuple[_Set, _Set] | None = None  # For busy connections and for newcomers.
+        self._ready: deque[tuple[int, int]] = deque()  # Busy descriptors that are ready but not called yet.
 
     def add(
         self, descriptor: int, callback: Callback, *, is_newcomer: bool = False, is_paused_at_times: bool = False
     ) -> None:
-        """Watches a descriptor; a newcomer has sent nothing yet.
+        """Watch a descriptor; a newcomer has sent nothing yet.
 
-        One that `is_paused_at_times` will be removed and added again, which costs uvloop five system calls, a set two.
+        Descriptors that are `is_paused_at_times` are removed and added again, which costs five system calls in uvloop
+        but two in a set.
         """
         if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._ensure_sets():
             assert self._sets is not None
@@ -86,7 +87,7 @@ class Readers:
             self._direct.add(descriptor)
 
     def remove(self, descriptor: int) -> None:
-        """Stops watching; called before the descriptor is closed, as a set keeps one of which there is a copy."""
+        """Stop watching a descriptor; call it before closing, as a set keeps a descriptor that was duplicated."""
         if descriptor in self._direct:
             self._direct.discard(descriptor)
             self._loop.remove_reader(descriptor)
@@ -95,12 +96,12 @@ class Readers:
             _ = busy.remove(descriptor) or newcomers.remove(descriptor)
 
     def make_way(self, is_crowded: bool) -> None:
-        """Notes whether clients wait to be accepted: busy connections then get shorter turns."""
+        """Record whether clients wait to be accepted; if so, busy connections get shorter turns."""
         self._is_door_crowded = is_crowded
         self._note_crowd()
 
     def close(self) -> None:
-        """Closes the sets; called when nobody is watched any more."""
+        """Close the sets; called when no descriptor is watched any more."""
         if self._sets is not None:
             for one in self._sets:
                 self._loop.remove_reader(one.epoll.fileno())
@@ -124,7 +125,7 @@ class Readers:
             self._call_newcomers()
 
     def _call_newcomers(self) -> None:
-        """Calls newcomers that are ready; from now on they are watched as all others."""
+        """Call newcomers that are ready and move them to the set of busy connections."""
         assert self._sets is not None
         busy, newcomers = self._sets
         clock = self._clock
@@ -137,7 +138,7 @@ class Readers:
             callback = newcomers.callbacks.get(descriptor)
             if callback is None:
                 continue  # An earlier callback has removed it.
-            with suppress(OSError):  # The system watches no more for us at the moment: it stays a newcomer.
+            with suppress(OSError):  # If the system cannot watch more descriptors now, it stays a newcomer.
                 busy.add(descriptor, callback)
                 newcomers.remove(descriptor)
             callback()
@@ -150,7 +151,7 @@ class Readers:
             self._crowded_since = self._clock()
 
     def _turn_seconds(self, now: float) -> float:
-        """Returns how long busy connections may have their turn."""
+        """Return how long a turn of busy connections may take."""
         is_crowded = self._crowded_since is not None and now < self._crowded_since + CROWD_SECONDS
         return CROWDED_TURN_SECONDS if is_crowded else TURN_SECONDS
 

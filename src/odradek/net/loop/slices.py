@@ -1,7 +1,7 @@
-"""Long work of the core on the loop, in slices: between two of them everybody else has a turn.
+"""Long work of the core on the loop, in slices: other work has a turn between two slices.
 
-The core yields where it may be interrupted, after each partition for example, and has no clock; this looks at one.
-Pieces of work are done one after the other, in the order in which they came.
+The core yields at points where it may be interrupted, for example after each partition. The core has no clock; this
+module checks the time. Works run one after the other, in the order in which they were added.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 SLICE_NS = 2_000_000
-# No single step of ours takes so long: it waited for a disk.  What others do in many turns of the loop, as a controller
-# does, must not wait for it in each of them.
+# No single step of ours takes this long without waiting for a disk. Other work takes many turns of the loop (a
+# controller's does), and must not wait for the disk in each turn.
 STALL_NS = 200_000_000
 REST_SECONDS_MAX = 0.5
 
 
 class Slices:
-    """Long works, done one after the other; `settle` is called after each slice, to answer what it made possible.
+    """Long works that run one after the other; `settle` is called after each slice to send responses.
 
-    A work that fails is over; the loop tells of its failure.  After a stall the loop is left to others for as long as
-    that took, within bounds.
+    A work that fails is removed, and the loop reports its exception. After a stall, the loop is left to other work for
+    as long as the stall took, within bounds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
@@ -36,19 +36,19 @@ class Slices:
         return bool(self._works)
 
     def add(self, work: Iterator[None]) -> None:
-        """Adds a work, which begins at once if no other is under way."""
+        """Add a work, which starts at once if no other is under way."""
         self._works.append(work)
         if not self._is_due:
             self._go_on()
 
     def finish(self) -> None:
-        """Does all works to their end, without a pause."""
+        """Run all works to completion, without a pause."""
         while self._works:
             for _ in self._works.popleft():
                 pass
 
     def drop(self) -> None:
-        """Leaves all works undone."""
+        """Discard all works."""
         self._works.clear()
 
     def _go_on(self) -> None:
@@ -64,7 +64,7 @@ class Slices:
                     if time.monotonic_ns() >= until:
                         self._works.appendleft(work)
                         break
-        finally:  # A work that failed does not keep back the others.
+        finally:  # A work that fails does not delay the others.
             took = time.monotonic_ns() - began
             if took >= STALL_NS:
                 self._is_due = True

@@ -1,6 +1,6 @@
-"""What a broker does beside its loop: work that a thread of some pool does, and whose end comes back on the loop.
+"""Work of a broker in threads of its pools, with results delivered on the loop.
 
-work ──> a thread of the pool for its kind, or the one of the metadata tree ──> then, in a turn of the loop
+work ──> a thread of the pool for its kind, or the metadata tree's thread ──> `then`, in a turn of the loop
 """
 
 from __future__ import annotations
@@ -18,35 +18,38 @@ from odradek.net.loop.pools import Closed, Pool, Pools
 
 log = logging.getLogger(__name__)
 
-LOAD_AGAIN_SECONDS = 1.0  # After there was no descriptor to read code with.
+LOAD_AGAIN_SECONDS = 1.0  # After a failure to load code because no descriptor was left.
 
 Result = TypeVar("Result")
 
 
 class Threads:
-    """The threads of one broker; its methods are called on the loop."""
+    """Threads of one broker; its methods are called on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pools = Pools()
-        # One at a time, so that changes end, and come back, in the order in which they were asked for.
+        # One thread, so that changes complete and return in the order in which they were requested.
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
         self._is_closed = False
 
     def in_thread(
         self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
     ) -> None:
-        """Does slow work beside the loop; `then` gets its future, done, back on the loop."""
+        """Run slow work in a thread; `then` receives its completed future on the loop."""
         if self._is_closed:
             return
         try:
             future = self._pools.submit(pool, work)
-        except Closed:  # The interpreter ends, and stops the broker last: there is nobody else to be served.
+        except Closed:  # The interpreter is shutting down and stops the broker last; no other work needs the loop.
             future = done_here(work)
         self._when_done(future, then)
 
     def in_order(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
-        """Does work in the thread of the metadata tree, behind all that it has to do; `then` is as of `in_thread`."""
+        """Run work in the metadata tree's thread, after all work queued there.
+
+        `then` is called as in `in_thread`.
+        """
         if not self._is_closed:
             self._when_done(self._changes.submit(work), then)
 
@@ -62,18 +65,18 @@ class Threads:
             then(done)
 
     def close(self) -> None:
-        """Takes no more work, and tells of the end of none."""
+        """Accept no more work, and deliver no more results."""
         self._is_closed = True
 
     def stop(self, *, cancels: bool = False) -> None:
-        """Waits for work that has begun; other work is done too, or cancelled."""
+        """Wait for work that has started; other work is also completed, or cancelled if `cancels`."""
         self._changes.shutdown(wait=True, cancel_futures=cancels)
         self._pools.stop(cancels=cancels)
 
-    # Code.
+    # Loading of code.
 
     def load_code(self) -> None:
-        """Loads the code of one API after the other: some take 20 ms, and nobody waits for all of them."""
+        """Load the code of the APIs one by one, as some take 20 ms and nobody should wait for all of them."""
         self._load_next(list(reversed(BY_KEY.values())))
 
     def _load_next(self, apis: list[Api]) -> None:
@@ -94,7 +97,7 @@ class Threads:
 
 
 def done_here(work: Callable[[], Result]) -> Future[Result]:
-    """Returns the future of work that it has done."""
+    """Run work at once and return its completed future."""
     future: Future[Result] = Future()
     try:
         future.set_result(work())

@@ -1,4 +1,4 @@
-"""One timer for all deadlines of a broker: it ticks when something is due, and keeps house now and then."""
+"""Single timer for all deadlines of a broker: ticks at the next deadline, and runs periodic tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.base.units import SECOND_MS
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
 
-LATE_MS = 100  # A timer that is so late shows that the loop was held up.
+LATE_MS = 100  # A timer this late shows that the loop was delayed.
 
 
 class Timer(Protocol):
@@ -17,13 +17,13 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The loop's."""
+    """Timers of the loop."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
 
 
 class Ticking:
-    """The timer of one broker."""
+    """Timer of one broker."""
 
     def __init__(
         self,
@@ -35,7 +35,10 @@ class Ticking:
         keep_house: Callable[[Moment], None],
         housekeeping_ms: int,
     ) -> None:
-        """`keep_house` begins a round of the periodic tasks; `settle` is called after each tick."""
+        """Create a timer that is not running yet.
+
+        `keep_house` starts a round of the periodic tasks; `settle` is called after each tick.
+        """
         self._timers = timers
         self._broker = broker
         self._now = now
@@ -48,10 +51,10 @@ class Ticking:
         self._next_housekeeping = 0
 
     def set(self) -> None:
-        """Sets the timer for what is due next; called after anything happened."""
+        """Set the timer for the next deadline; called after every change of state."""
         deadline = self._broker.next_due()
         if self._timer is not None:
-            # A timer that comes too early finds nothing to do and sets the next: cheaper than moving it each time.
+            # A timer that fires too early finds nothing to do and sets the next: cheaper than moving it each time.
             if deadline is None or self._due <= deadline:
                 return
             self._timer.cancel()
@@ -66,7 +69,8 @@ class Ticking:
     def _tick(self) -> None:
         now = self._now()
         if now.steady - self._due > LATE_MS and not self._is_late:
-            # Requests that came while the loop was held up are read first: no session ends for a silence that was ours.
+            # Requests that arrived during the delay are read first, so that no session expires because of our own
+            # pause.
             self._is_late = True
             self._timer = self._timers.call_later(1 / SECOND_MS, self._tick)
             return

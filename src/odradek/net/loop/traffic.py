@@ -1,6 +1,6 @@
-"""What went through a broker's sockets since it started, as plain counters.
+"""Counters of the traffic through a broker's sockets since it started.
 
-The hot path adds to attributes and nothing else; whoever shows them (app/metrics/metrics) reads them when asked.
+The hot path only adds to attributes; the exporter (app/metrics/metrics.py) reads them on request.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 from odradek.wire.request import Request
 
 MICROSECONDS = 1_000_000
-BUCKETS = 27  # Bucket n counts what took less than 2ⁿ µs; the last but one ends at 33 s, the last has no end.
+BUCKETS = 27  # Bucket n counts durations below 2ⁿ µs; the last but one ends at 33 s, the last has no end.
 
 
 class Latencies:
-    """A histogram of how long something took."""
+    """Histogram of durations."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -29,10 +29,10 @@ class Latencies:
 
 
 class Traffic:
-    """The counters of one broker.
+    """Counters of one broker.
 
-    `requests` is by (API key, version), as the client asked: from a request's arrival until its answer was ready.
-    `syncs` are the rounds of syncs, as long as the disk took.
+    `requests` is indexed by the API key and version of the request, and measures from its arrival until its response is
+    ready. `syncs` measures rounds of syncs, by the time that the disk took.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Traffic:
         self.syncs = Latencies()
 
     def answered(self, request: Request, began: float) -> None:
-        """Counts a request that is answered now; `began` is when it came, by time.monotonic."""
+        """Count a request that is answered now; `began` is its arrival time by time.monotonic."""
         key = request.api_key, request.api_version
         latencies = self.requests.get(key)
         if latencies is None:

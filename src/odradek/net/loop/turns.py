@@ -1,6 +1,6 @@
-"""Turns of connections with long requests: one in each round of the loop, for the one that has waited longest.
+"""Turns of connections with long requests: one per round of the loop, for the longest waiting one.
 
-With a turn for each, ten clients that ask for very much would keep all others waiting ten turns, round after round.
+With a turn for each, ten clients with very large requests would delay all others by ten turns in every round.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import AbstractContextManager, nullcontext
 
 
 class Turns:
-    """The turns of long requests on one loop."""
+    """Turns of long requests on one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.around: AbstractContextManager[None] = nullcontext()  # Entered around each turn; used again and again.
+        self.around: AbstractContextManager[None] = nullcontext()  # Entered around each turn; reusable.
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, turn: Callable[[], None]) -> None:
-        """Calls `turn` once, when those before it have had theirs."""
+        """Call `turn` once, after the turns that were added before it."""
         self._waiting.append(turn)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
@@ -30,7 +30,7 @@ class Turns:
         try:
             with self.around:
                 turn()
-        finally:  # If it waits for another turn already, that is behind the others.
+        finally:  # If it already waits for another turn, that turn is behind the others.
             self._waiting.popleft()
             if self._waiting:
                 self._loop.call_soon(self._next)

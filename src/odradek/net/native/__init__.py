@@ -1,2 +1,4 @@
-"""Compiled modules, left out where there is no C compiler: net/native/movers.py and net/native/syncs.py then do
-without."""
+"""Compiled modules, missing where there is no C compiler.
+
+net/native/movers.py and net/native/syncs.py work without them.
+"""

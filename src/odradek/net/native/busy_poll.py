@@ -1,8 +1,8 @@
-"""Stays awake for a moment after an answer, as a client that waits for it may ask again at once.
+"""Busy polling after a response, as its client may send the next request at once.
 
-To fall asleep and be woken takes longer than a small request, above all on virtual machines, and costs as much
-processor time as staying awake for as long.  So this is done while it is worth it: after answers that were followed by
-another request in time.  After some that were not, only some in a growing number are tried.
+Falling asleep and waking takes longer than a small request, above all on virtual machines. It costs as much processor
+time as staying awake for that long. The loop therefore stays awake while this pays off: after responses that were
+followed by another request in time. After several misses it rests, and rests twice as long after each further miss.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-AWAKE_NS = 80_000  # About what it takes to wake a client, and to be woken by it.
+AWAKE_NS = 80_000  # About the time needed to wake a client and to be woken by it.
 MISSES_MAX = 2
 REST_ANSWERS_MIN = 16
 REST_ANSWERS_MAX = 1024
@@ -19,11 +19,11 @@ REST_ANSWERS_MAX = 1024
 
 class Loop(Protocol):
     def call_soon(self, callback: Callable[[], None], /) -> object:
-        """Calls back in the loop's next turn, before which it does not sleep."""
+        """Call back in the loop's next turn, before which it does not sleep."""
 
 
 class BusyPoll:
-    """Keeps the loop awake for a moment; told of each answer after which its client has nothing left to be done."""
+    """Busy polling of the loop, started by each response that leaves its client with nothing pending."""
 
     def __init__(self, loop: Loop, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._loop = loop
@@ -32,7 +32,7 @@ class BusyPoll:
         self._is_awake = False
         self._misses = 0
         self._rest = REST_ANSWERS_MIN
-        self._resting = 0  # Answers after which it still does not stay awake.
+        self._resting = 0  # Responses after which it does not stay awake yet.
 
     def answered(self) -> None:
         if self._resting:

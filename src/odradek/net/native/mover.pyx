@@ -1,29 +1,30 @@
-"""Moves large runs of bytes between sockets and files, in threads that never hold the interpreter's lock.
+"""Transfers of large byte ranges between sockets and files, in threads without the interpreter's lock.
 
     loop ── send, store ──> a thread's epoll ──> the thread: recv, checksum, pwrite; sendfile
-    loop <── finished ──── eventfd <──────────── the last byte, or what went wrong
-                                                  │ its next step is not in the page cache      ↑ it is again
+    loop <── finished ──── eventfd <──────────── the last byte, or an error
+                                                  │ its next step is not in the page cache      ↑ it is cached again
                                                   ↓                                             │
-                           the epoll of the cold ──> a thread: waits for the disk; sendfile ────┘
+                           the cold epoll set ──> a thread: waits for the disk; sendfile ───────┘
 
-A transfer stays with one thread: whoever waits for a socket that is nearly always ready is woken for each piece, and if
-another thread is, the two meet at the transfer's lock.  A store is the thread's that had the fewest.  What is sent goes
-through the thread whose processors the peer's last bytes came from: on one machine that is where the peer runs, and it
-need not be woken from afar for each piece; from elsewhere, where the card's interrupts are served.  But if that is
-where the loop is, which would have to wait, one of those that store sends: they keep to no processor.
+A transfer stays with one thread. A thread that waits for a socket that is nearly always ready wakes for each piece; if
+two threads served one transfer, they would contend for its lock. A store goes to the thread with the fewest transfers.
+A send goes to the thread of the processors that received the peer's last bytes. On one machine that is where the peer
+runs, so it need not be woken from a distant processor for each piece; for remote peers, it is where the network card's
+interrupts are handled. If the loop runs there, it would have to wait, so one of the storing threads sends instead;
+these are not bound to a processor.
 
-Nobody waits for a disk who has hot transfers.  One whose next step is not in the page cache goes over to the threads
-for those, the cold.  They share an epoll set, so that each may go on with any of them: a disk that gives nothing holds
-up others only when it has all of these threads.  They wait for it with a descriptor of their own and without the
-transfer's lock, so that it can be cancelled meanwhile, and send what has come.
+A thread with hot transfers never waits for a disk. A transfer whose next step is not in the page cache moves to the
+cold threads. They share an epoll set, so each can continue any transfer. A stalled disk delays others only when it
+occupies all of these threads. They wait for the disk with a descriptor of their own and without the transfer's lock. The
+transfer can thus be cancelled during the wait. Afterwards they send the bytes that were read.
 
-What a peer will ask for next is read ahead, in pieces.  Linux would do that itself, as much at once as the disk's
-read_ahead_kb says: where that is 8 MB, and memory is short, one call of the system has a processor for 20 ms.
-Whoever comes near to the last of what was read ahead has the disk begin with more, a hot thread too: that waits only
-for the disk's queue.  Whoever jumps about in a file has no more read than he asks for.
+The bytes that a peer will request next are read ahead, in pieces. Linux would do that on its own, as much at once as
+the disk's read_ahead_kb allows. With 8 MB and little free memory, one system call then occupies a processor for 20 ms.
+A transfer that approaches the end of the bytes read ahead starts more reading. Hot threads do this as well, because it
+waits only for the disk's queue. For random access, only the requested bytes are read.
 
-A transfer has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away
-again: so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
+A transfer has a slot. Slots are never freed, and a thread ignores an event of an earlier generation. A transfer can
+therefore be cancelled at any time, and after `cancel` returns no thread uses its descriptors.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -93,7 +94,7 @@ cdef extern from "<sys/uio.h>" nogil:
         size_t iov_len
 
 cdef extern from *:
-    # musl has neither before 1.2.5, which came to Alpine with 3.20; the system call is as old as Linux 4.6.
+    # musl has neither before 1.2.5 (in Alpine since 3.20); the system call exists since Linux 4.6.
     """
     #include <sys/syscall.h>
     #ifndef RWF_NOWAIT
@@ -130,17 +131,17 @@ cdef extern from "<time.h>" nogil:
 cdef enum:
     SLOTS = 1024
     THREADS_MAX = 64
-    PIECE_BYTES = 128 * 1024  # What passes a processor's cache while it is received, summed and written.
-    STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
-    SENT_BYTES = 256 * 1024  # In one call: many kernels interrupt a thread between two calls only.
-    COLD_STEP_BYTES = 256 * 1024  # What is waited for before some of it is sent.
-    STRETCH_BYTES = 512 * 1024  # Pages are read ahead and dropped in stretches; a look at each costs a microsecond.
-    HOT_MS = 100  # So long what was in the page cache is taken to be there still.
-    OVERLAY = 0x794C7630  # Of <linux/magic.h>.
-    CACHESTAT = 451  # Linux 6.5; the same on every processor that it runs on, but Alpha.
+    PIECE_BYTES = 128 * 1024  # Stays in a processor's cache while it is received, checksummed and written.
+    STEP_BYTES = 1024 * 1024  # Another transfer has its turn after this.
+    SENT_BYTES = 256 * 1024  # Per call, as many kernels interrupt a thread only between two calls.
+    COLD_STEP_BYTES = 256 * 1024  # Read from disk before some of it is sent.
+    STRETCH_BYTES = 512 * 1024  # Unit in which pages are read ahead and dropped; checking one costs a microsecond.
+    HOT_MS = 100  # Time for which cached bytes are assumed to stay cached.
+    OVERLAY = 0x794C7630  # From <linux/magic.h>.
+    CACHESTAT = 451  # Linux 6.5; the same on every processor that Linux runs on, except Alpha.
     TAIL_BYTES_MAX = 16
     PROCESSORS_MAX = 1024
-    AHEAD_MAX = 4  # So many more transfers than another thread may that of the nearest processor have.
+    AHEAD_MAX = 4  # Number of transfers by which the nearest processor's thread may exceed another thread.
 
 cdef uint64_t STOP = <uint64_t>-1
 cdef int64_t PAGE_BYTES = page_cache.PAGE_BYTES
@@ -149,7 +150,7 @@ cdef int64_t AHEAD_PIECE_BYTES = page_cache.AHEAD_PIECE_BYTES
 
 cdef enum Known:
     ABSENT
-    UNKNOWN  # The file system can't say.
+    UNKNOWN  # The file system cannot report it.
     CACHED
 
 cdef struct Stretch:
@@ -167,7 +168,7 @@ cdef struct Slot:
     pthread_mutex_t lock
     uint32_t generation
     int thread
-    int epoll  # Where its socket is waited for: that of the thread, or that of the cold.
+    int epoll  # Epoll set of its socket: the thread's own or the cold one.
     bint is_store
     int is_quiet  # The loop writes it without the lock.
     bint is_ended
@@ -175,10 +176,10 @@ cdef struct Slot:
     int file
     int64_t position
     int64_t left
-    int64_t moved  # Of the file's bytes.
-    int64_t hot_upto  # That far the page cache had the file
-    int64_t hot_at_ms  # at that time.
-    bint is_onward  # What is before its bytes was there: its peer reads on.
+    int64_t moved  # Bytes of the file.
+    int64_t hot_upto  # End of the bytes that the page cache had
+    int64_t hot_at_ms  # at this time.
+    bint is_onward  # The preceding bytes were cached, so its peer reads sequentially.
     const unsigned char *head
     int64_t head_left
     const unsigned char *after
@@ -192,7 +193,7 @@ cdef struct Slot:
 
 
 cdef class Transfer:
-    """One run of bytes on its way.  `done` is called on the loop when it has ended; None if it was cancelled."""
+    """Transfer of one byte range; `done` is called on the loop at its end, and is None if cancelled."""
 
     cdef readonly object done
     cdef object file
@@ -207,11 +208,13 @@ cdef class Transfer:
 
 
 cdef class Mover:
-    """Threads call `run`; the loop calls everything else, and `finished` whenever `fileno` is readable.
+    """Threads that transfer bytes, and their transfers.
 
-    There are `threads` of them, and one more for each of `groups` of processors, to which it should keep, if there are
-    any: those then do all the sending.  Any number of others call `run_cold`: without one nothing is sent that is not in
-    the page cache.
+    Threads call `run`; the loop calls everything else, and calls `finished` whenever `fileno` is readable.
+
+    There are `threads` threads, plus one for each of `groups` of processors, if any. Each of the latter should be bound
+    to its group, and these threads then do all the sending. Any number of additional threads call `run_cold`; without
+    one, bytes that are not in the page cache are never sent.
     """
 
     cdef Slot *_slots
@@ -219,12 +222,12 @@ cdef class Mover:
     cdef uint64_t *_finished
     cdef int _finished_count
     cdef int _threads
-    cdef int _senders_from  # The first thread that sends.
-    cdef int _stores_upto  # The last that stores, and one.
-    cdef short[PROCESSORS_MAX] _nearest  # By processor, the thread that sends from there.
+    cdef int _senders_from  # First thread that sends.
+    cdef int _stores_upto  # One past the last thread that stores.
+    cdef short[PROCESSORS_MAX] _nearest  # Sending thread for each processor.
     cdef int[THREADS_MAX] _epolls
     cdef int[THREADS_MAX] _loads
-    cdef int _cold  # An epoll set.
+    cdef int _cold  # Epoll set of cold transfers.
     cdef int _nowhere
     cdef int _bell
     cdef int _stop
@@ -282,7 +285,7 @@ cdef class Mover:
     def __dealloc__(self):
         cdef int index
         if self._slots is NULL:
-            return  # It was never made.
+            return  # The constructor failed.
         for index in range(self._threads):
             close(self._epolls[index])
         for index in (self._cold, self._nowhere, self._bell, self._stop):
@@ -299,10 +302,11 @@ cdef class Mover:
         return bool(self._sockets)
 
     def send(self, int socket, bytes head, file, int64_t position, int64_t size, bytes after, bint is_quiet, done):
-        """`head`, `size` bytes of the file from `position` on, then `after`; None if it can't be taken on now.
+        """Send `head`, `size` bytes of the file from `position`, then `after`; return None if impossible now.
 
-        The file is kept; the socket must not be closed before the transfer has ended or is cancelled.  When a quiet one
-        has ended well nobody is woken for it: `finished` gives it with the next that is not, or `ask` before that.
+        The transfer keeps the file; the socket must not be closed before the transfer has ended or is cancelled. The
+        end of a quiet transfer wakes no one unless it failed: `finished` returns it with the next one that is not
+        quiet, or `ask` reports it earlier.
         """
         cdef Slot *slot
         transfer = self._begin(self._sender(socket), socket, file, position, size, done)
@@ -321,7 +325,10 @@ cdef class Mover:
         return self._arm(transfer)
 
     def store(self, int socket, file, int64_t position, int64_t size, uint32_t crc, int tail_bytes, done):
-        """`size` bytes of the socket into the file, `crc` extended by them, and up to 16 more to be looked at."""
+        """Write `size` bytes from the socket to the file.
+
+        Extends `crc` by them, and returns up to 16 more bytes for inspection in `tail`.
+        """
         cdef Slot *slot
         assert 0 <= tail_bytes <= TAIL_BYTES_MAX
         transfer = self._begin(self._least_loaded(0, self._stores_upto), socket, file, position, size, done)
@@ -365,7 +372,7 @@ cdef class Mover:
         return nearest
 
     cdef int _of(self, int processor):
-        """The thread that sends from a processor; -1 if there is none."""
+        """Return the thread that sends from a processor, or -1 if there is none."""
         return self._nearest[processor] if 0 <= processor < PROCESSORS_MAX else -1
 
     cdef int _least_loaded(self, int start, int stop):
@@ -383,33 +390,34 @@ cdef class Mover:
         event.events = EPOLLIN if slot.is_store else EPOLLOUT
         event.data.u64 = <uint64_t>slot.generation << 32 | <uint64_t>transfer.index
         slot.epoll = self._epolls[slot.thread]
-        # Nobody else need be woken for it.  To look at all of the step, page by page, is for those who have the time.
+        # Decided here, so no hot thread wakes for it. Threads have the time to check the whole step page by page.
         if not slot.is_store and slot.left and _is_absent(slot.file, slot.position, 1):
             slot.epoll = self._cold
             event.events |= EPOLLONESHOT
-        # Whoever gets the event sees what is in the slot, and finds its lock free.
+        # The thread that gets the event sees the slot's contents, and finds its lock free.
         pthread_mutex_lock(&slot.lock)
         pthread_mutex_unlock(&slot.lock)
-        if epoll_ctl(slot.epoll, EPOLL_CTL_ADD, slot.socket, &event):  # There is no memory, or that is no socket.
+        if epoll_ctl(slot.epoll, EPOLL_CTL_ADD, slot.socket, &event):  # No memory is left, or it is not a socket.
             self._release(transfer)
             return None
         return transfer
 
     def moved(self, Transfer transfer not None):
-        """Bytes of the file so far: a transfer that does not grow waits for its peer."""
+        """Return the bytes of the file moved so far; a transfer that does not progress waits for its peer."""
         return self._slots[transfer.index].moved if self._transfers[transfer.index] is transfer else transfer.moved
 
     def ask(self, Transfer transfer not None):
-        """True if it has ended; `done` is then not called.  If not, it is quiet no more.
+        """Return whether a transfer has ended, without calling `done`; if not, it is no longer quiet.
 
-        A thread that is at it is not waited for: it may have been preempted by the peer, whom it gave the last bytes.
+        Does not wait for a thread that works on it, which may have been preempted by the peer that received the last
+        bytes.
         """
         cdef Slot *slot = &self._slots[transfer.index]
         cdef bint is_ended
         if self._transfers[transfer.index] is not transfer:
             return False
         STORE(&slot.is_quiet, False)
-        FENCE()  # Either the thread has let go of the lock, or it sees then that somebody wants to know.
+        FENCE()  # Either the thread has released the lock, or it then sees that a caller wants to know.
         if pthread_mutex_trylock(&slot.lock):
             return False
         is_ended = slot.is_ended
@@ -420,9 +428,9 @@ cdef class Mover:
         return True
 
     def cancel(self, Transfer transfer not None):
-        """How many of the file's bytes were moved.  `done` will not be called."""
+        """Cancel a transfer and return how many of the file's bytes were moved; `done` is not called."""
         cdef Slot *slot = &self._slots[transfer.index]
-        transfer.done = None  # It may have ended together with the one whose end is the reason for this.
+        transfer.done = None  # It may have ended together with the transfer whose end caused this call.
         if self._transfers[transfer.index] is not transfer:
             return transfer.moved
         with nogil:
@@ -437,7 +445,7 @@ cdef class Mover:
         return transfer.moved
 
     cdef void _forget(self, uint64_t number) noexcept nogil:
-        """It may have ended, and not been told."""
+        """Remove a transfer that has ended but was not reported."""
         cdef int count
         pthread_mutex_lock(&self._lock)
         for count in range(self._finished_count):
@@ -448,7 +456,7 @@ cdef class Mover:
         pthread_mutex_unlock(&self._lock)
 
     def finished(self):
-        """The transfers that have ended since it was last asked."""
+        """Return the transfers that have ended since the last call."""
         cdef uint64_t number
         cdef int count, index
         cdef Slot *slot
@@ -483,12 +491,12 @@ cdef class Mover:
         transfer.file = transfer.head = transfer.after = None
 
     def stop(self):
-        """Every `run` returns; what was not finished stays as it is."""
+        """Make every `run` return; unfinished transfers stay as they are."""
         cdef uint64_t one = 1
         write(self._stop, &one, sizeof(one))
 
     def run(self, int number):
-        """As thread `number`: move what there is to move until `stop`."""
+        """Serve transfers as thread `number` until `stop`."""
         cdef unsigned char *piece = <unsigned char *>malloc(PIECE_BYTES)
         if piece is NULL:
             raise MemoryError
@@ -497,7 +505,7 @@ cdef class Mover:
         free(piece)
 
     def run_cold(self):
-        """As one of the threads that wait for disks: move what is not in the page cache until `stop`."""
+        """Serve transfers that are not in the page cache, waiting for the disk, until `stop`."""
         with nogil:
             self._serve(self._cold, NULL)
 
@@ -532,13 +540,13 @@ cdef class Mover:
                 write(self._bell, &one, sizeof(one))
 
     cdef void _step_cold(self, Slot *slot, uint64_t number) noexcept nogil:
-        """Waits for the disk and sends what has come; the transfer's own thread goes on if what follows is there."""
+        """Wait for the disk and send what was read; return the transfer to its thread if the rest is cached."""
         cdef int64_t loaded = 0
         if slot.left and not _is_known_hot(slot):
             _note_onward(slot)
             loaded = self._load(slot)
             if slot.generation != number >> 32:
-                return  # It was cancelled meanwhile.
+                return  # It was cancelled during the wait.
             _take_as_hot(slot, max(loaded, 0))
         if loaded < 0:
             slot.error, slot.is_files_error = -loaded, True
@@ -552,11 +560,11 @@ cdef class Mover:
             self._wait(slot, number, self._cold, EPOLLOUT | EPOLLONESHOT)
 
     cdef int64_t _load(self, Slot *slot) noexcept nogil:
-        """Reads the next bytes into the page cache, as _read_in.  The slot's lock is not held meanwhile."""
+        """Read the next bytes into the page cache, as _read_in, without holding the slot's lock."""
         cdef int64_t position = slot.position, size = min(slot.left, <int64_t>COLD_STEP_BYTES)
         cdef int64_t ahead_upto = _ahead_upto(slot)
         cdef int file = fcntl(slot.file, F_DUPFD_CLOEXEC, 0)
-        if file < 0:  # No descriptor is left: then whoever cancels it has to wait.
+        if file < 0:  # No descriptor is left; a cancellation then has to wait.
             return _read_in(slot.file, position, size, ahead_upto, self._nowhere)
         pthread_mutex_unlock(&slot.lock)
         size = _read_in(file, position, size, ahead_upto, self._nowhere)
@@ -565,7 +573,7 @@ cdef class Mover:
         return size
 
     cdef void _wait(self, Slot *slot, uint64_t number, int epoll, uint32_t events) noexcept nogil:
-        """Has the transfer wait for room in its socket, in this epoll set."""
+        """Let the transfer wait in this epoll set for room in its socket."""
         cdef epoll_event event
         cdef int operation = EPOLL_CTL_MOD if epoll == slot.epoll else EPOLL_CTL_ADD
         event.events, event.data.u64 = events, number
@@ -586,7 +594,7 @@ cdef class Mover:
 
 
 cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
-    """Takes errno; False if it is only that the socket has nothing to give or no room."""
+    """Record errno; return False if the socket merely has no data or no room."""
     if errno == EINTR or (errno == EAGAIN and not is_files):
         return False
     slot.error = errno
@@ -594,10 +602,10 @@ cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
     return True
 
 
-# What the page cache has.
+# State of the page cache.
 
 cdef bint _is_hot(Slot *slot) noexcept nogil:
-    """True if the disk need not be waited for before `hot_upto`, as far as one can know."""
+    """Return whether the bytes before `hot_upto` need no wait for the disk, as far as is known."""
     if slot.left and not _is_known_hot(slot):
         _note_onward(slot)
         if _look(slot) == ABSENT:
@@ -608,7 +616,7 @@ cdef bint _is_hot(Slot *slot) noexcept nogil:
 
 
 cdef bint _is_known_hot(Slot *slot) noexcept nogil:
-    """True if the next bytes were in the page cache a moment ago."""
+    """Return whether the next bytes were in the page cache a moment ago."""
     return slot.position < slot.hot_upto and _now_ms() - slot.hot_at_ms < HOT_MS
 
 
@@ -617,15 +625,15 @@ cdef void _take_as_hot(Slot *slot, int64_t size) noexcept nogil:
 
 
 cdef Known _look(Slot *slot) noexcept nogil:
-    """Finds out what of the next step is in the page cache."""
+    """Check which part of the next step is in the page cache."""
     cdef int64_t size = min(slot.left, <int64_t>STEP_BYTES)
     return ABSENT if _is_absent(slot.file, slot.position, size) else _have_come(slot.file, slot.position, size)
 
 
 cdef bint _is_absent(int file, int64_t position, int64_t size) noexcept nogil:
-    """True if a page is not even being read; False also where the system can't say.
+    """Return whether a page is not even being read; False also if the system cannot report it.
 
-    To ask with RWF_NOWAIT would begin to read, and wait until the disk's queue takes that.
+    A check with RWF_NOWAIT would start reading, and wait until the disk's queue accepts the read.
     """
     cdef CacheStat pages
     cdef Stretch stretch
@@ -637,7 +645,7 @@ cdef bint _is_absent(int file, int64_t position, int64_t size) noexcept nogil:
 
 
 cdef bint _is_told(int file) noexcept nogil:
-    """True if the system says what the page cache has of the file."""
+    """Return whether the system reports the page cache's contents for the file."""
     cdef CacheStat pages
     cdef Stretch stretch
     stretch.position, stretch.size = 0, 1
@@ -645,13 +653,13 @@ cdef bint _is_told(int file) noexcept nogil:
 
 
 cdef bint _is_in_overlay(int file) noexcept nogil:
-    """True in a container's own file system, which has no pages: they are those of the one below."""
+    """Return whether the file is in a container's file system, whose pages belong to the one below."""
     cdef FileSystem found
     return not fstatfs(file, &found) and found.f_type == OVERLAY
 
 
 cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
-    """Looks into each stretch: pages that are there may be still on their way from the disk."""
+    """Check each stretch, as pages in the cache may still be on their way from the disk."""
     cdef char octet
     cdef iovec part
     cdef int64_t end = position + size
@@ -664,19 +672,19 @@ cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
 
 
 cdef void _note_onward(Slot *slot) noexcept nogil:
-    """Finds out, as long as a transfer has not moved anything, whether its peer reads on."""
+    """Determine whether the peer reads sequentially, as long as a transfer has not moved anything."""
     if not slot.moved:
         slot.is_onward = slot.position == 0 or not _is_absent(slot.file, slot.position - 1, 1)
 
 
 cdef int64_t _ahead_upto(Slot *slot) noexcept nogil:
-    """How far the file should be read for this transfer now."""
+    """Return the offset up to which the file should be read for this transfer now."""
     cdef int64_t end = slot.position + AHEAD_BYTES
     return end if slot.is_onward else min(end, slot.position + slot.left)
 
 
 cdef void _read_ahead(int file, int64_t position, int64_t end) noexcept nogil:
-    """Has the disk begin with what of this part the page cache has not.  It was asked for in order: that is the rest."""
+    """Start reading the uncached rest of this part; it was read in order, so the rest is contiguous."""
     cdef struct_stat found
     cdef int64_t start
     if position >= end or not _is_absent(file, end - 1, 1):
@@ -692,9 +700,9 @@ cdef void _read_ahead(int file, int64_t position, int64_t end) noexcept nogil:
 
 
 cdef int64_t _read_in(int file, int64_t position, int64_t size, int64_t ahead_upto, int nowhere) noexcept nogil:
-    """Waits until the page cache has this part, without a copy, while the disk goes on with what follows.
+    """Wait until the page cache has this part, without a copy, while the disk reads on.
 
-    Returns how many bytes there are, 0 at the end of the file, or minus errno.
+    Returns the number of bytes, 0 at the end of the file, or minus errno.
     """
     cdef int64_t end = position, left = size
     cdef ssize_t sent
@@ -702,7 +710,7 @@ cdef int64_t _read_in(int file, int64_t position, int64_t size, int64_t ahead_up
         posix_fadvise(file, position, size, POSIX_FADV_WILLNEED)
         _read_ahead(file, position + size, ahead_upto)
     else:
-        posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL)  # Then the system reads ahead itself, and twice as far.
+        posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL)  # The system then reads ahead on its own, twice as far.
     while left:
         sent = sendfile(nowhere, file, &end, left)
         if sent < 0 and errno == EINTR:
@@ -719,10 +727,10 @@ cdef int64_t _now_ms() noexcept nogil:
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
-# Each step moves what can be moved now: True when there is nothing left to do.
+# Each step moves what can be moved now, and returns True when nothing is left to do.
 
 cdef bint _send(Slot *slot, int64_t size) noexcept nogil:
-    """Sends up to `size` bytes of the file, and what is before and behind it."""
+    """Send up to `size` bytes of the file, and the bytes before and after it."""
     cdef ssize_t sent
     while slot.head_left:
         sent = send_some(slot.socket, slot.head, slot.head_left, MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
@@ -735,7 +743,7 @@ cdef bint _send(Slot *slot, int64_t size) noexcept nogil:
         if sent < 0:
             return _failed(slot, errno == EIO)  # A socket has no such error.
         if sent == 0:
-            slot.error, slot.is_files_error = EIO, True  # The file is shorter than promised.
+            slot.error, slot.is_files_error = EIO, True  # The file is shorter than expected.
             return True
         slot.left -= sent
         slot.moved += sent
@@ -758,7 +766,7 @@ cdef bint _store(Slot *slot, unsigned char *piece) noexcept nogil:
         if received <= 0:
             return received == 0 or _failed(slot, False)
         slot.crc = crc32c_extend(slot.crc, piece, received)
-        if not slot.error:  # After it the rest is received all the same: the next request is behind it.
+        if not slot.error:  # After an error, the rest is still received because the next request is behind it.
             _write(slot, piece, received)
         slot.left -= received
         slot.moved += received
@@ -774,7 +782,10 @@ cdef bint _store(Slot *slot, unsigned char *piece) noexcept nogil:
 
 
 cdef void _write(Slot *slot, const unsigned char *piece, ssize_t size) noexcept nogil:
-    """All of it at the transfer's position.  A short write is the sign of a full disk; the next one says so."""
+    """Write all of it at the transfer's position.
+
+    A short write indicates a full disk, and the next write reports it.
+    """
     cdef ssize_t written
     while size:
         written = pwrite(slot.file, piece, size, slot.position)

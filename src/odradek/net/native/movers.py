@@ -1,10 +1,10 @@
-"""Large transfers beside the loop: threads move bytes between sockets and files without the interpreter's lock.
+"""Large transfers outside the loop, in threads that move bytes without the interpreter's lock.
 
-What is large takes long in the kernel, and the loop has other connections meanwhile.  Threads begin with the first
-transfer.  `num.network.threads` says how many receive, and at most as many send, each for some of the processors.  What
-is not in the page cache others send, who wait for the disk: nobody else does.
-Where the package was built without a compiler there is no mover, every request for a transfer is declined, and the loop
-moves everything itself.
+Large transfers take long in the kernel, and the loop serves other connections during that time. Threads start with the
+first transfer. `num.network.threads` threads receive, and at most as many send, each for some of the processors.
+Separate threads send bytes that are not in the page cache; only they wait for the disk. If the package was built
+without a compiler, there is no mover. Every request for a transfer is then declined, and the loop moves everything
+itself.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 THREADS_MAX = 32  # The mover has slots for twice as many.
-COLD_THREADS = 4  # So many reads of a disk are waited for at once, and each has had it begin with what follows.
+COLD_THREADS = 4  # Number of concurrent disk reads, each of which has also started read-ahead.
 
 
 class File(Protocol):
-    """A file that stays open as long as somebody refers to it."""
+    """File that stays open as long as it is referenced."""
 
     def fileno(self) -> int: ...
 
 
 class Movers:
-    """Runs transfers in threads; a transfer's `done` is called on the loop.  A socket has at most one at a time."""
+    """Transfers in threads; `done` is called on the loop. A socket has at most one at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
         self._threads_max = min(threads, THREADS_MAX) if HAS_MOVER else 0
         self._threads: list[threading.Thread] = []
         self._mover: Mover | None = None
-        self._retired: list[Mover] = []  # With as many threads as there were; their last transfers are under way.
+        self._retired: list[Mover] = []  # Movers with earlier thread counts, whose last transfers are under way.
         self._look: asyncio.TimerHandle | None = None
 
     @property
@@ -56,7 +56,7 @@ class Movers:
         return self._threads_max > 0 and Mover.can_store
 
     def resize(self, threads: int) -> None:
-        """Has other threads do what begins from now on, `threads` as in `num.network.threads`."""
+        """Use `threads` threads (as in `num.network.threads`) for transfers that start from now on."""
         threads = min(threads, THREADS_MAX)
         if not self._threads_max or threads == self._threads_max:
             return
@@ -79,9 +79,9 @@ class Movers:
         is_quiet: bool,
         done: Callable[[Transfer], None],
     ) -> Transfer | None:
-        """Sends `head`, `size` bytes of a file, and `after`; returns None if no mover can do it now.
+        """Send `head`, `size` bytes of a file, and `after`; return None if no mover can do it now.
 
-        A quiet transfer wakes nobody when it has ended well: its owner can `ask`, and is told within a second.
+        A quiet transfer wakes no one when it succeeds. Its owner can `ask`, and is notified within a second.
         """
         mover = self._mover or self._begin()
         if mover is None:
@@ -101,32 +101,32 @@ class Movers:
         tail_bytes: int,
         done: Callable[[Transfer], None],
     ) -> Transfer | None:
-        """Writes `size` received bytes to a file, as they come; up to 16 bytes after them are the transfer's `tail`.
+        """Write `size` received bytes to a file as they arrive; up to 16 more become the transfer's `tail`.
 
-        `crc` is the checksum (CRC-32C) of what comes before them; the finished transfer has that of all.
+        `crc` is the checksum (CRC-32C) of the preceding bytes; the finished transfer has the checksum of all bytes.
         """
         mover = self._mover or self._begin()
         return None if mover is None else mover.store(socket, file, position, size, crc, tail_bytes, done)
 
     def moved(self, transfer: Transfer) -> int:
-        """Returns how many bytes of the file were moved so far."""
+        """Return how many bytes of the file were moved so far."""
         return max((mover.moved(transfer) for mover in self._movers()), default=transfer.moved)
 
     def ask(self, transfer: Transfer) -> bool:
-        """True if the transfer has ended, and `done` is not called; if not, `done` is called as soon as it has."""
+        """Return whether the transfer has ended, without calling `done`; if not, `done` is called at its end."""
         return any(mover.ask(transfer) for mover in self._movers())
 
     def cancel(self, transfer: Transfer) -> int:
-        """Ends the transfer and returns how many bytes of the file were moved.
+        """Cancel the transfer and return how many bytes of the file were moved.
 
-        Its descriptors are free afterwards, and `done` is not called.
+        Afterwards its descriptors are free, and `done` is not called.
         """
         for mover in self._movers():
-            mover.cancel(transfer)  # Those that do not have it do nothing.
+            mover.cancel(transfer)  # Movers without this transfer do nothing.
         return transfer.moved
 
     def stop(self) -> None:
-        """Ends all transfers and threads."""
+        """Stop all transfers and threads."""
         self._threads_max = 0
         movers = self._movers()
         self._mover, self._retired = None, []
@@ -147,7 +147,7 @@ class Movers:
                 self._start(f"{number}", partial(mover.run, number), kept_to)
             for number in range(COLD_THREADS):
                 self._start(f"cold-{number}", mover.run_cold, processors.usable())
-        except (OSError, RuntimeError) as error:  # No descriptors, or no threads, are left.
+        except (OSError, RuntimeError) as error:  # No descriptors or no threads are left.
             log.warning("large transfers go through the loop from now on: %s", error)
             self._threads_max = 0
             if self._threads:
@@ -166,7 +166,7 @@ class Movers:
         return self._retired if self._mover is None else [self._mover, *self._retired]
 
     def _dismiss(self) -> None:
-        """Ends the threads of the retired that have nothing left to do."""
+        """Stop the threads of retired movers without transfers."""
         for mover in [one for one in self._retired if not one.is_busy]:
             self._retired.remove(mover)
             self._end(mover)

@@ -1,7 +1,8 @@
-"""Which processors this process may use, and which of them a thread keeps to.
+"""Usable processors of this process, and binding of threads to them.
 
-Waking a thread on another processor takes longer than a small request, and on virtual machines several times as long;
-what one of them has just written the other has to fetch.  So whoever answers should run where the question came from.
+Waking a thread on another processor takes longer than a small request, on virtual machines several times as long. In
+addition, that processor must fetch the data just written by this one. A response should therefore be produced on the
+processor that received the request.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def usable() -> set[int]:
 
 
 def groups(count: int) -> list[set[int]]:
-    """Returns the usable processors in at most `count` groups of neighbours; none if there is nothing to choose."""
+    """Return the usable processors in at most `count` groups of neighbours; none if only one is possible."""
     numbers = sorted(usable())
     count = min(count, len(numbers))
     if count < 2:
@@ -25,7 +26,7 @@ def groups(count: int) -> list[set[int]]:
 
 
 def keep_to(processors: set[int]) -> bool:
-    """Keeps the calling thread to these processors from now on; False if the system refuses."""
+    """Bind the calling thread to these processors; return False if the system refuses."""
     if not processors or not CAN_KEEP:
         return False
     try:

@@ -1,8 +1,8 @@
-"""Asks Linux's scheduler for longer slices (sched_setattr, 6.12).
+"""Longer time slices from Linux's scheduler (sched_setattr, 6.12).
 
-A thread that wakes takes the processor at once from one whose slices are longer, and else waits until a slice is over:
-some milliseconds, for whoever answers a request.  Shares stay as they are, so that who holds the interpreter's lock gets
-on, which with another nice value it may not.
+A thread that wakes preempts at once a thread with longer slices. Otherwise it waits until a slice is over, which delays
+a response by some milliseconds. Processor shares stay the same, so a thread that holds the interpreter's lock
+progresses, which another nice value would not ensure.
 """
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
@@ -17,7 +17,7 @@ cdef extern from "<sched.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     long syscall(long number, ...)
 
-cdef uint64_t RESET_ON_FORK = 1  # What this thread starts has slices of its own.
+cdef uint64_t RESET_ON_FORK = 1  # Threads started by this thread have default slices.
 
 cdef struct Attributes:  # The kernel's struct sched_attr.
     uint32_t size
@@ -25,7 +25,7 @@ cdef struct Attributes:  # The kernel's struct sched_attr.
     uint64_t flags
     int32_t nice
     uint32_t priority
-    uint64_t runtime  # Of an ordinary thread its slice, in nanoseconds; before 6.12, 0.
+    uint64_t runtime  # Slice of an ordinary thread in nanoseconds; 0 before 6.12.
     uint64_t deadline
     uint64_t period
     uint32_t clamp_min
@@ -33,7 +33,10 @@ cdef struct Attributes:  # The kernel's struct sched_attr.
 
 
 def double_slice():
-    """Makes the calling thread's slices twice as long; returns what they are then, in nanoseconds, 0 if nothing was."""
+    """Double the calling thread's slices.
+
+    Returns the new length in nanoseconds, or 0 if nothing changed.
+    """
     cdef Attributes attributes
     memset(&attributes, 0, sizeof(attributes))
     if syscall(SYS_sched_getattr, 0, &attributes, <uint32_t>sizeof(attributes), 0):

@@ -1,10 +1,10 @@
-"""Makes files durable in threads that never hold the interpreter's lock.
+"""File syncs in threads that never hold the interpreter's lock.
 
-    loop ── sync ──> queue ──> the next thread that is free: fdatasync, one file after another
+    loop ── sync ──> queue ──> the next free thread: fdatasync, one file after another
     loop <── finished ──── eventfd <── the last file
 
-To hand work to a thread of the interpreter, and to hear of its end, takes longer than many a disk's sync: both take the
-lock from whoever is answering requests, and give it back late.
+Passing work to an interpreter thread and receiving its result takes longer than the sync on many disks: both take the
+lock from the thread that answers requests, and return it late.
 """
 
 from libc.errno cimport EINTR, errno
@@ -48,11 +48,14 @@ cdef struct Job:
     uint64_t number
     double seconds
     int count
-    int *files  # Descriptors; at its end the error of each, 0 for none.
+    int *files  # Descriptors; at the end the error of each, 0 for none.
 
 
 cdef class Syncer:
-    """Threads call `run`; the loop calls everything else, and `finished` whenever `fileno` is readable."""
+    """Queue of syncs and their threads.
+
+    Threads call `run`; the loop calls everything else, and calls `finished` whenever `fileno` is readable.
+    """
 
     cdef pthread_mutex_t _lock
     cdef pthread_cond_t _has_work
@@ -81,7 +84,10 @@ cdef class Syncer:
         return self._bell
 
     def sync(self, uint64_t number, list files):
-        """The descriptors stay open until `finished` gives the number.  Raises MemoryError."""
+        """Queue a sync of these descriptors.  Raises MemoryError.
+
+        The descriptors must stay open until `finished` returns the number.
+        """
         cdef Job *job = <Job *>malloc(sizeof(Job))
         cdef int index
         if job is NULL:
@@ -103,7 +109,7 @@ cdef class Syncer:
         pthread_mutex_unlock(&self._lock)
 
     def finished(self):
-        """(number, seconds, errno of each file or 0) of those that have ended since it was last asked."""
+        """Return (number, seconds, errno or 0 of each file) of syncs that have ended since the last call."""
         cdef uint64_t count
         cdef Job *job
         cdef Job *next
@@ -121,14 +127,14 @@ cdef class Syncer:
         return ended
 
     def stop(self):
-        """Every `run` returns as soon as nothing is left to be synced."""
+        """Make every `run` return as soon as no sync is left."""
         pthread_mutex_lock(&self._lock)
         self._is_stopped = True
         pthread_cond_broadcast(&self._has_work)
         pthread_mutex_unlock(&self._lock)
 
     def run(self):
-        """Sync what there is to be synced until `stop`."""
+        """Run queued syncs until `stop`."""
         with nogil:
             self._serve()
 

@@ -1,7 +1,7 @@
-"""Syncs of files beside the loop, by threads without the interpreter's lock where that is possible.
+"""Syncs of files outside the loop, in threads without the interpreter's lock where possible.
 
-A sync that is more than the fdatasync of open files (new files, directories) is left to an ordinary thread, as is every
-sync where the package was built without a compiler.  Threads begin as they are needed, none where nothing is synced.
+An ordinary thread runs syncs that need more than the fdatasync of open files (new files, directories). Without a
+compiler at build time, it runs every sync. Threads start as needed, and none starts without a sync.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ else:
 
 log = logging.getLogger(__name__)
 
-THREADS_MAX = 4  # As many as the broker asks for at a time; more wait in a queue.
+THREADS_MAX = 4  # As many as the broker starts at a time; more wait in a queue.
 
 
 class Syncs:
-    """Runs syncs; `ended` is called on the loop with a sync's result and how many seconds the disk took."""
+    """Execution of syncs; `ended` is called on the loop with a sync's result and the disk time in seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Synced, float], None]) -> None:
         self._loop = loop
@@ -41,7 +41,7 @@ class Syncs:
         self._begun = 0
 
     def begin(self, sync: Sync) -> bool:
-        """Begins the sync; returns False if only `sync.run` in a thread can do it."""
+        """Start the sync; return False if only `sync.run` in a thread can do it."""
         if sync.is_instant:
             self._loop.call_soon(self._end_instantly, sync)
             return True
@@ -55,7 +55,7 @@ class Syncs:
         return True
 
     def stop(self) -> None:
-        """Waits for syncs that have begun, without telling of them."""
+        """Wait for started syncs without reporting their results."""
         self._is_stopped = True
         syncer, self._syncer = self._syncer, None
         if syncer is None:
@@ -67,7 +67,7 @@ class Syncs:
         self._under_way.clear()
 
     def _ensure_thread(self) -> bool:
-        """Starts a thread unless one is free or THREADS_MAX run; returns False if there is none."""
+        """Start a thread unless one is free or THREADS_MAX run; return False if no thread exists."""
         if not HAS_SYNCER or self._is_stopped:
             return False
         if len(self._under_way) < len(self._threads) or len(self._threads) == THREADS_MAX:
@@ -80,7 +80,7 @@ class Syncs:
             thread = threading.Thread(target=self._syncer.run, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
-        except (OSError, RuntimeError) as error:  # No descriptors, or no threads, are left.
+        except (OSError, RuntimeError) as error:  # No descriptors or no threads are left.
             if not self._threads:
                 log.warning("files are synced by ordinary threads: %s", error)
             return bool(self._threads)

@@ -1,1 +1,1 @@
-"""The shell around the core: effects, answers, and the outbox."""
+"""Shell around the core: effects, responses and the outbox."""

@@ -1,6 +1,7 @@
-"""Answers requests that were parked and are completed now, first come, first served, in slices.
+"""Responses to completed requests that were parked, first come, first served, in slices.
 
-What one event has completed, a record that a thousand wait for, would keep all others waiting.
+Without slices, one event that completes many requests (such as a record for a thousand consumers) would delay all
+others.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from odradek.api.request.outcome import Encoded
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked, ParkingLot
 
-ANSWERING_SECONDS = 0.003  # An answer takes 50 us, and sending them as long again.
-ANSWERS_PER_LOOK = 16  # Before the clock is looked at.
+ANSWERING_SECONDS = 0.003  # Encoding a response takes 50 us, and sending it about as long.
+ANSWERS_PER_LOOK = 16  # Responses between two checks of the clock.
 
 
 class Answerable(Protocol):
-    """A conversation as it is seen here: the owner of parked requests."""
+    """Owner of parked requests: the part of a conversation that this module uses."""
 
     def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None: ...
 
@@ -28,7 +29,7 @@ class Answerable(Protocol):
 
 
 class Answering:
-    """The completed requests of one broker that are not answered yet."""
+    """Completed requests of one broker without a response so far."""
 
     def __init__(
         self,
@@ -40,7 +41,11 @@ class Answering:
         around: AbstractContextManager[None],
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`soon` calls in a later turn of the loop; `around` is entered while answers are sent, again and again."""
+        """Create an empty queue.
+
+        `soon` calls a function in a later turn of the loop; `around` is entered repeatedly, each time while responses
+        are sent.
+        """
         self._lot = lot
         self._now = now
         self._soon = soon
@@ -48,7 +53,7 @@ class Answering:
         self._around = around
         self._seconds = seconds
         self._completed: deque[Parked[object]] = deque()
-        self._is_due = False  # `_go_on` is to be called.
+        self._is_due = False  # A call of `_go_on` is scheduled.
         self._is_stopped = False
 
     @property
@@ -56,7 +61,7 @@ class Answering:
         return bool(self._completed)
 
     def answer(self, completed: Sequence[Parked[object]]) -> None:
-        """Answers what is completed, behind what was before, until none is left or the slice is over."""
+        """Answer completed requests, behind earlier ones, until none is left or the slice is over."""
         waiting, lot = self._completed, self._lot
         waiting.extend(completed)
         owners: dict[Answerable, None] = {}
@@ -65,7 +70,7 @@ class Answering:
             for _ in range(min(len(waiting), ANSWERS_PER_LOOK)):
                 parked = waiting.popleft()
                 owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
-                owner.answer_parked(parked, now)  # type: ignore[arg-type]  # Dispatch encoded what they park.
+                owner.answer_parked(parked, now)  # type: ignore[arg-type]  # Dispatch has encoded their requests.
                 owners[owner] = None
             waiting.extend(lot.take_completed())
             if self._seconds() > end:
@@ -84,7 +89,7 @@ class Answering:
             self._settle()
 
     def finish(self) -> None:
-        """Completes all parked requests with what is known now, and answers them; nothing is answered later."""
+        """Complete all parked requests with their current result and answer them; answer nothing later."""
         self._is_stopped = True
         self._lot.complete_all()
         self._completed.extend(self._lot.take_completed())
@@ -92,5 +97,5 @@ class Answering:
             self.answer(())
 
     def stop(self) -> None:
-        """Leaves who still waits without an answer."""
+        """Leave the remaining requests without a response."""
         self._is_stopped = True

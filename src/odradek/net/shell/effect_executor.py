@@ -1,10 +1,10 @@
-"""Carries out what the core asks for (core/broker/effects.py), and brings the end of each back to the broker.
+"""Execution of the core's effects (core/broker/effects.py); each result returns to the broker.
 
     take_effects() ──> start ──> a thread: run() ──> the loop: an event of the broker's, then settle
-                         └──> a change ──> the thread of the metadata tree ──> the member, who waits until it is seen
+                         └──> a change ──> the thread of the metadata tree ──> the member, which waits until it is seen
 
-Whose threads, loop and clock these are is not said here: the shell's are real, those of simulated brokers are not, and
-all else is the same for both.
+This module does not choose threads, loop or clock: the shell provides real ones, and simulated brokers provide
+simulated ones. Everything else is the same for both.
 """
 
 from __future__ import annotations
@@ -51,34 +51,34 @@ T = TypeVar("T")
 
 
 class Shell(Protocol):
-    """Whose threads, loop and clock the effects are carried out with."""
+    """Threads, loop and clock that execute the effects."""
 
     def now(self) -> Moment: ...
 
     def settle(self) -> None:
-        """Called after the end of each effect."""
+        """Process the consequences of an effect; called after each one ends."""
 
     def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
-        """Does work beside the loop; `then` gets its future, done, back on the loop."""
+        """Run work in a thread; `then` receives its completed future on the loop."""
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
-        """As in_thread, in the thread of the metadata tree, behind all that it has to do."""
+        """Run work in the metadata tree's thread, after all work queued there; `then` as in in_thread."""
 
     def add_slices(self, work: Iterator[None]) -> None: ...
 
 
 class Member(Protocol):
-    """The broker's part in its cluster."""
+    """This broker's part in its cluster."""
 
     def forwards(self, change: Change) -> bool:
-        """Has another broker make the change; False if this one does."""
+        """Forward the change to another broker, or return False if this broker makes it."""
 
     def changed(self, change: Change, changed: Changed) -> None:
-        """Takes in what became of a change, for who asked for it."""
+        """Pass the result of a change on to its requester."""
 
 
 class Writers(NamedTuple):
-    """What writes to the metadata tree, in a thread."""
+    """Functions that write to the metadata tree, in a thread."""
 
     change: Callable[[Change], Changed]
     take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None]
@@ -86,7 +86,7 @@ class Writers(NamedTuple):
 
 
 class Effects:
-    """The effects of one broker that are under way."""
+    """Effects of one broker that are under way."""
 
     def __init__(
         self,
@@ -98,25 +98,28 @@ class Effects:
         clean: Callable[[Clean], Cleaned],
         syncs: Latencies,
     ) -> None:
-        """`clean` does a step of the log cleaner, in a thread; `syncs` counts how long the disk takes."""
+        """Create an executor without effects.
+
+        `clean` runs a step of the log cleaner, in a thread; `syncs` records how long the disk takes.
+        """
         self._shell = shell
         self._broker = broker
         self._member = member
         self.writers = writers
         self._clean = clean
         self._syncs = syncs
-        # Begins a sync that takes no thread of a pool, and calls `synced` at its end; False: it takes one.
+        # Starts a sync without a thread of a pool and calls `synced` at its end; False means that it needs a thread.
         self.begin_sync: Callable[[Sync], bool] = _takes_thread
         self._changes_under_way = 0
-        self._lacks_descriptors = False  # The last chores found none left, and it was logged.
+        self._lacks_descriptors = False  # The last chores found no descriptor left, and this was logged.
 
     @property
     def are_changing(self) -> bool:
-        """True while a change of the metadata tree, or a block of producer ids, is under way."""
+        """Return whether a metadata tree change or a producer id allocation is under way."""
         return self._changes_under_way > 0
 
     def start(self, effect: Effect) -> None:
-        """Begins to carry it out."""
+        """Start executing the effect."""
         shell = self._shell
         match effect:
             case Sync():
@@ -154,7 +157,7 @@ class Effects:
             case _:
                 shell.in_order(lambda: self._change(effect), partial(self._change_ended, effect))
 
-    # In threads.
+    # Executed in threads.
 
     def _change(self, change: Change) -> Changed:
         changed = self.writers.change(change)
@@ -164,16 +167,16 @@ class Effects:
     def _alter(self, change: AlterConfigs) -> Altered:
         return self.writers.alter_configs(change, self._shell.now().wall)
 
-    # The end of each.
+    # End of each effect.
 
     def synced(self, synced: Synced, seconds: float) -> None:
-        """Takes in the end of a sync, and how long the disk took."""
+        """Process the end of a sync and the time that the disk took."""
         self._syncs.add(seconds)
         self._broker.synced(synced, self._shell.now())
         self._shell.settle()
 
     def _chores_ended(self, done: Future[list[OSError]]) -> None:
-        """Logs errors of chores, which the next round does again; that descriptors have run out is logged once."""
+        """Log errors of chores, which the next round retries; log a lack of descriptors only once."""
         lacked, self._lacks_descriptors = self._lacks_descriptors, False
         for failed in done.result():
             is_lack = has_run_out(failed)
@@ -209,7 +212,7 @@ class Effects:
     def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
         self._changes_under_way -= 1
         failure = done.exception()
-        if failure is not None:  # Waiting requests are told so, and the next one asks again.
+        if failure is not None:  # Waiting requests fail, and the next one tries again.
             log.error("no producer ids can be had: %s", failure)
         self._broker.took_ids(None if failure is not None else done.result())
         self._shell.settle()
@@ -224,7 +227,7 @@ class Effects:
         self._shell.add_slices(put_in_force(self._broker, altered, self._shell.now()))
 
     def _ended(self, change: Change | AlterConfigs, done: Future[T]) -> T | None:
-        """Returns the end of a change; None if it failed here, for a reason that is no client's fault."""
+        """Return the result of a change, or None if it failed here for a reason that is no client's fault."""
         self._changes_under_way -= 1
         failure = done.exception()
         if isinstance(failure, AssertionError):
@@ -240,6 +243,6 @@ def _takes_thread(_: Sync) -> bool:
 
 
 def _timed(sync: Sync) -> tuple[Synced, float]:
-    """Does a round of syncs; returns its result and how long the disk took."""
+    """Run a round of syncs, and return its result and how long the disk took."""
     began = time.monotonic()
     return sync.run(), time.monotonic() - began

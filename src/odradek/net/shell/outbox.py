@@ -1,13 +1,13 @@
-"""What a connection still has to send, written to its socket no faster than the peer reads.
+"""Outbox of a connection: data still to be sent, written to its socket no faster than the peer reads.
 
-Bytes go out in one gathered write, slices of log files by sendfile, so that a consumer's records never pass through
-this process; small ones are read from the page cache and go out with what is around them, which takes half as many
-calls of the system.  When the socket is full we wait until the kernel says that there is room.  Slices that are not in
-the page cache are read in a thread, so that one slow disk never stalls the other connections.  Large slices are a
-mover's work from their first byte to their last (movers.py), which also waits for the disk.
+Bytes go out in one gathered write, and slices of log files by sendfile, so a consumer's records never pass through this
+process. Small slices are read from the page cache and sent together with the bytes around them, which takes half as
+many system calls. When the socket is full, the outbox waits until the kernel reports room. Slices that are not in the
+page cache are read in a thread, so that one slow disk never stalls other connections. A mover (net/native/movers.py)
+sends large slices from their first byte to their last and also waits for the disk.
 
-The transport only receives.  As it watches its descriptor itself, waiting for room takes a second descriptor of the
-same socket, which a connection gets when it first needs one.
+The transport only receives. It watches its descriptor itself, so waiting for room takes a second descriptor of the same
+socket. A connection gets this descriptor when it first needs it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def fileno(self) -> int:
-        """Returns -1 where there is no descriptor."""
+        """Return the file's descriptor, or -1 if there is none."""
 
 
 class FileBytes(Protocol):
-    """A slice of a log file, as the core gives it out."""
+    """Slice of a log file, as the core returns it."""
 
     @property
     def size(self) -> int: ...
@@ -56,19 +56,22 @@ class FileBytes(Protocol):
     def part(self, start: int, size: int) -> FileBytes: ...
 
     def send_to(self, descriptor: int, size_max: int) -> int | None:
-        """Returns how many bytes the socket took; None if the slice has to be read instead."""
+        """Return the number of bytes the socket took, or None if the slice must be read instead."""
 
     def read_cached(self, space: memoryview) -> int:
-        """Copies the slice's beginning into `space`, as far as the page cache has it; returns how many bytes."""
+        """Copy the start of the slice into `space`, as far as it is in the page cache; return the byte count."""
 
     def read(self) -> bytes: ...
 
     def failure(self, error: OSError) -> OSError:
-        """Returns the failure of a read that somebody else has done; it names the file."""
+        """Return the failure of a read that was done elsewhere, with the file's name."""
 
 
 class Copies:
-    """Copies of small slices.  Within `with copies: ...`, as when one record is sent to many, the last copy is kept."""
+    """Copies of small slices.
+
+    Within `with copies: ...`, for example while one record is sent to many consumers, the last copy is kept.
+    """
 
     def __init__(self) -> None:
         self._is_kept = False
@@ -80,10 +83,10 @@ class Copies:
 
     def __exit__(self, *_: object) -> None:
         self._is_kept = False
-        self._last = None  # It would keep its file open.
+        self._last = None  # Keeping it would keep its file open.
 
     def of(self, records: FileBytes) -> bytes | None:
-        """Returns the slice's bytes, None if they are not all in the page cache.  Raises DiskFailed."""
+        """Return the slice's bytes, or None if they are not all in the page cache.  Raises DiskFailed."""
         last, size = self._last, records.size
         if last is not None and (last.position, last.size) == (records.position, size) and last.file is records.file:
             return self._bytes
@@ -97,7 +100,7 @@ class Copies:
 
 
 class Loop(Protocol):
-    """What an outbox needs of the shell; slow reads and later turns come back on the loop."""
+    """Part of the shell that an outbox uses; slow reads and later turns return on the loop."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -121,47 +124,47 @@ class Loop(Protocol):
     def soon(self, work: Callable[[], None]) -> None: ...
 
     def read_failed(self, path: str, error: OSError) -> None:
-        """Takes the file's partition offline, so that whoever asks for it next is told."""
+        """Take the file's partition offline, so that later requests for it fail."""
 
 
 class Outbox:
-    """The answers that a connection still has to send.
+    """Responses that a connection still has to send.
 
-    Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection.
+    Raises nothing: a failed read, or a file shorter than expected, aborts the connection.
     """
 
-    is_bare = True  # The peer reads what is written to the descriptor.
+    is_bare = True  # The peer reads the bytes written to the descriptor.
 
     def __init__(self, transport: asyncio.WriteTransport, loop: Loop, drained: Callable[[], None]) -> None:
         self._transport = transport
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._loop = loop
         self._traffic = loop.traffic
-        self._drained = drained  # Called when there may be room, other than within `put`.
+        self._drained = drained  # Called when there may be room, except within `put`.
         self._chunks: deque[Chunk] = deque()
         self._second: socket.socket | None = None
         self._is_watched = False  # The loop calls when the socket has room.
-        self._is_full = False  # The socket takes no more.
+        self._is_full = False  # The socket accepts no more bytes.
         self._is_busy = False  # A thread reads, a mover sends, or other connections have their turn.
-        self.makes_way = True  # Others have their turn before a mover begins; a follower who waits holds up many.
-        self._has_made_way = False  # They had it since a mover last began.
+        self.makes_way = True  # Others have a turn before a mover; not for followers, whose wait delays many.
+        self._has_made_way = False  # Others have had a turn since a mover last started.
         self._transfer: Transfer | None = None
-        self._transferred = 0  # How much the transfer had moved when it was last asked.
+        self._transferred = 0  # Bytes the transfer had moved when it was last checked.
         self._closes_when_empty = False
         self._is_dropped = False
         self._has_moved = False
 
     def tell(self, drained: Callable[[], None]) -> None:
-        """Sets the function to call when there may be room."""
+        """Set the function to call when there may be room."""
         self._drained = drained
 
     @property
     def is_backed_up(self) -> bool:
-        """True if the peer does not read as fast as it asks."""
+        """Return whether the peer reads more slowly than it sends requests."""
         return bool(self._chunks)
 
     def take_progress(self) -> bool:
-        """True if the peer has taken something since the last call."""
+        """Return whether the peer has received any bytes since the last call."""
         moved = 0 if self._transfer is None else self._loop.movers.moved(self._transfer)
         has_moved = self._has_moved or moved > self._transferred
         self._has_moved, self._transferred = False, moved
@@ -174,15 +177,15 @@ class Outbox:
             self.send()
 
     def look(self) -> None:
-        """Takes note of a quiet transfer that has ended: a mover does not tell when it has sent the last chunk."""
+        """Check for the end of a quiet transfer: a mover does not report that it has sent the last chunk."""
         transfer = self._transfer
         if transfer is not None and self._loop.movers.ask(transfer):
             self._was_moved(transfer)
 
     def drop(self) -> None:
-        """Forgets all chunks: the connection is gone, and its descriptor may soon be another's."""
+        """Discard all chunks: the connection is closed, and its descriptor may soon belong to another."""
         self._is_dropped = True
-        self._drained = _nothing  # It refers back to this outbox: a cycle is only freed by the collector.
+        self._drained = _nothing  # It refers back to this outbox, and only the collector frees a cycle.
         self._chunks.clear()
         if self._transfer is not None:
             self._loop.movers.cancel(self._transfer)
@@ -197,7 +200,7 @@ class Outbox:
         self.send()
 
     def send(self) -> None:
-        """Sends as much as the socket takes now, but no more than one turn's worth."""
+        """Send as much as the socket takes now, but no more than one turn's worth."""
         if self._is_dropped or self._transport.is_closing():
             return
         try:
@@ -214,10 +217,10 @@ class Outbox:
             self._transport.close()
 
     def _give_up(self, error: BaseException) -> None:
-        """Aborts the connection: an answer's length was promised, and nothing else can say that it can't be kept."""
+        """Abort the connection, because a response whose length was already sent cannot be completed."""
         self.drop()
         self._transport.abort()
-        if isinstance(error, OSError) and error.filename is not None:  # A file's, not the socket's.
+        if isinstance(error, OSError) and error.filename is not None:  # An error of a file, not of the socket.
             self._loop.read_failed(error.filename, error)
 
     def _send_bytes(self) -> int:
@@ -249,7 +252,7 @@ class Outbox:
         return sent
 
     def _write_before_slice(self, data: bytes | memoryview) -> int:
-        """Writes with MSG_MORE, so that the peer is not woken for the front of an answer whose records come at once."""
+        """Write with MSG_MORE, so that the peer does not wake before the records that follow at once."""
         second = self._second_descriptor()
         return os.write(self._descriptor, data) if second is None else second.send(data, socket.MSG_MORE)
 
@@ -272,10 +275,10 @@ class Outbox:
         self._traffic.bytes_out += size
         self._has_moved = True
 
-    # Large slices.
+    # Transfers of large slices.
 
     def _move(self, head: bytes) -> bool:
-        """Lets a mover send `head`, the next slice, and the end of the answer if that is all there is behind the slice.
+        """Start a mover for `head`, the next slice, and the end of the response if nothing else follows.
 
         Returns False if the slice is small, or there is no mover.
         """
@@ -287,8 +290,8 @@ class Outbox:
         if self.makes_way and not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
             self._make_way(head)
             return True
-        # A Fetch response of a flexible version ends in three bytes.  A mover that sends only the records would have
-        # the loop woken again for those.
+        # A Fetch response of a flexible version ends with three bytes. If a mover sent only the records, it would have
+        # to wake the loop again for them.
         end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], IN_MEMORY) else b""
         transfer = self._loop.movers.send(
             self._descriptor,
@@ -310,14 +313,14 @@ class Outbox:
         return True
 
     def _make_way(self, head: bytes) -> None:
-        """Lets what others have sent meanwhile be handled before a mover begins.
+        """Handle pending requests of other connections before a mover starts.
 
-        The mover and the peer that it wakes take the processors, and would have the loop wait.
+        The mover and the peer that it wakes occupy the processors, and would delay the loop.
         """
         if head:
             self._chunks.appendleft(head)
         self._is_busy = self._has_made_way = True
-        self._loop.soon(lambda: self._loop.soon(self._its_turn))  # The loop looks at its sockets between the two.
+        self._loop.soon(lambda: self._loop.soon(self._its_turn))  # The loop checks its sockets between the two calls.
 
     def _was_moved(self, transfer: Transfer) -> None:
         self._transfer = None
@@ -331,7 +334,7 @@ class Outbox:
         else:
             self._go_on()
 
-    # Waiting for room.
+    # Waiting for room in the socket.
 
     def _wait_for_room(self) -> None:
         self._is_full = True
@@ -359,7 +362,7 @@ class Outbox:
             self._is_watched = False
 
     def _second_descriptor(self) -> socket.socket | None:
-        """Returns a second descriptor of the socket; None if only those are left that the logs need."""
+        """Return a second descriptor of the socket, or None if only those reserved for logs are left."""
         if self._second is None and are_left():
             try:
                 self._second = socket.socket(fileno=os.dup(self._descriptor))
@@ -367,7 +370,7 @@ class Outbox:
                 return None
         return self._second
 
-    # Slices that are not in the page cache.
+    # Reads of slices that are not in the page cache.
 
     def _read(self, records: FileBytes) -> None:
         part = records.part(0, SEND_CHUNK_BYTES)
@@ -397,14 +400,14 @@ class Outbox:
 
 
 def _nothing() -> None:
-    """Does nothing: the connection is gone."""
+    """Do nothing: the connection is closed."""
 
 
 class TransportWithOutbox:
-    """A transport whose bytes are not those of its socket, and which therefore has an outbox of its own.
+    """Transport whose bytes differ from those of its socket, so that it has an outbox of its own.
 
-    `principal` is who the peer has shown to be before any of its bytes were let through.  This class does not inherit
-    from asyncio.Transport, for the reason that Receiving gives.
+    `principal` is the identity that the peer has proven before any of its bytes were delivered. This class does not
+    inherit from asyncio.Transport, for the reason given in Receiving.
     """
 
     def __init__(self, principal: Principal) -> None:
@@ -415,18 +418,18 @@ class TransportWithOutbox:
 
 
 def principal_of(transport: asyncio.Transport) -> Principal:
-    """Returns who is at the other end; ANONYMOUS on a connection in plain text."""
+    """Return the principal of the peer; ANONYMOUS on a plaintext connection."""
     return transport.principal if isinstance(transport, TransportWithOutbox) else ANONYMOUS
 
 
 def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], None]) -> Outbox:
-    """Returns the outbox of a connection, with or without TLS."""
+    """Return the outbox of a connection, with or without TLS."""
     if isinstance(transport, TransportWithOutbox):
         return transport.outbox_for(drained)
     return Outbox(transport, loop, drained)
 
 
 ROOM_POLL_SECONDS = 0.01
-COPIED_BYTES_MAX = 16 * 1024  # In one write.
-MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.
+COPIED_BYTES_MAX = 16 * 1024  # Per write.
+MOVED_BYTES_MIN = 128 * 1024  # Below this, a socket takes the slice at once, which does not justify waking a thread.
 MOVED_HEAD_BYTES_MAX = 16 * 1024

@@ -1,10 +1,10 @@
-"""The shell around the core: it owns the loop, the clock and the threads, and carries out what the core asks.
+"""Shell around the core: owns the loop, the clock and the threads, and executes the core's effects.
 
     bytes ──> Connection ──> dispatch ──> Broker
-                                            │ take_effects(): syncs and changes, done in threads (effects.py)
+                                            │ take_effects(): syncs and changes, run in threads (effect_executor.py)
     answers <── Connection <── settle() <───┘ take_completed(): requests that can be answered now (answering.py)
 
-Everything but the effects happens on the loop's thread, so the core needs no lock.
+Everything except the effects runs on the loop's thread, so the core needs no lock.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
-# By then a request has no client any more: request.timeout.ms is 30 s by default.
+# A request no longer has a client after this time: request.timeout.ms is 30 s by default.
 FINISH_SECONDS_MAX = 30
 CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
@@ -61,10 +61,10 @@ Result = TypeVar("Result")
 
 
 class Shell:
-    """The loop's side of one broker.  Listeners are bound before there is a broker; `run` gives it.
+    """Loop-side runtime of one broker; listeners are bound before `run` provides the broker.
 
-    `dispatch` may be replaced by a wrapper: a request log, a fault that a test injects.  Large requests pass it by
-    (large_produce_intake.py), except for APIs for which `wants_each` is True.
+    A wrapper may replace `dispatch`: a request log, or a fault that a test injects. Large requests bypass it
+    (net/clients/large_produce_intake.py), except for APIs for which `wants_each` returns True.
     """
 
     broker: Broker
@@ -84,7 +84,7 @@ class Shell:
         self.wants_each: Callable[[int], bool] = _wants_none
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
-        self.busy_poll: BusyPoll | None = None  # Set in a process that has nothing else to do.
+        self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
         self.heard = Heard()
         self.traffic = Traffic()
         self.answered = self.traffic.answered
@@ -92,7 +92,7 @@ class Shell:
         self.room = Room(loop, self._release_files)
         self._threads = Threads(loop)
         self._slices = Slices(loop, self.settle)
-        self._housekeeping = Slices(loop, self.settle)  # Apart from `_slices`: neither waits for the other.
+        self._housekeeping = Slices(loop, self.settle)  # Separate from `_slices`, so that neither waits for the other.
         self._watched_configs: WatchedConfigs | None = None
         self._is_running = self._is_stopped = False
         self._all_finished: asyncio.Future[None] | None = None  # Set while the broker stops.
@@ -104,7 +104,7 @@ class Shell:
         take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None],
         alter_configs: Callable[[AlterConfigs, TimestampMs], Altered],
     ) -> None:
-        """Takes the broker and begins to work; the others write to the metadata tree, in a thread."""
+        """Start working with this broker; the other arguments write to the metadata tree, in a thread."""
         self.broker = broker
         self._cleaner_throttle = CleanerThrottle(lambda: broker.configs.float("log.cleaner.io.max.bytes.per.second"))
         writers = Writers(change_metadata, take_ids, alter_configs)
@@ -120,15 +120,15 @@ class Shell:
         self._threads.load_code()
 
     def watch_configs(self, watch: ConfigWatch) -> None:
-        """Puts in force what other brokers change in the configurations, from now on until the broker stops."""
+        """Apply configuration changes made by other brokers, until this broker stops."""
         self._watched_configs = WatchedConfigs(self, self.broker, watch)
 
     def now(self) -> Moment:
-        # As Moment(...), in half of the time: every turn begins with it.
+        # Equivalent to Moment(...) in half the time, as every turn begins with it.
         return new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
 
     def settle(self) -> None:
-        """Called after anything happened: answers completed requests, starts the core's effects, sets the timer."""
+        """Answer completed requests, start the core's effects and set the timer; called after every event."""
         if self.gathered.is_waited_for:
             self.gathered.flush_if_many()
             return  # Called again when the gathered connections are answered.
@@ -138,7 +138,7 @@ class Shell:
         if completed:
             self._answering.answer(completed)
         if self._is_stopped:
-            return  # Threads take nothing more.
+            return  # Threads accept no more work.
         for effect in self.broker.take_effects():
             self.effects.start(effect)
         self._ticking.set()
@@ -148,30 +148,30 @@ class Shell:
     def in_thread(
         self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
     ) -> None:
-        """Does slow work beside the loop; `then` gets its future, done, back on the loop."""
+        """Run slow work in a thread; `then` receives its completed future on the loop."""
         self._threads.in_thread(work, then, pool)
 
     def in_order(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
-        """Does work in the thread of the metadata tree, behind all that it has to do; `then` is as of `in_thread`."""
+        """Run work in the metadata tree's thread, after all work queued there; `then` as in `in_thread`."""
         self._threads.in_order(work, then)
 
     def add_slices(self, work: Iterator[None]) -> None:
-        """Does long work of the core in slices, behind other such work."""
+        """Run long work of the core in slices, after other such work."""
         self._slices.add(work)
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Calls `work` when everybody else has had a turn."""
+        """Call `work` after all other pending work has had a turn."""
         self.loop.call_soon(work)
 
     def _release_files(self, count: int, below: int) -> int:
         if not self._is_running:
             return 0
         released = self.broker.release_files(count, below)
-        self.soon(self.settle)  # Some may have to be synced first.
+        self.soon(self.settle)  # Some files may have to be synced first.
         return released
 
     def read_failed(self, path: str, error: OSError) -> None:
-        """Takes the partition of this file offline, unless it was cut since; requests that wait for it are told."""
+        """Take this file's partition offline, unless it was truncated since; fail its waiting requests."""
         directory = path.rpartition("/")[0]
         for name, partition in self.broker.partitions.items():
             if partition.is_online and partition.log.directory == directory:
@@ -183,17 +183,17 @@ class Shell:
                 self.soon(self.settle)
 
     async def hand_over(self) -> None:
-        """Has other brokers of the cluster lead what this one leads; it serves meanwhile."""
+        """Move this broker's leaderships to other brokers of the cluster, while it continues to serve."""
         await self.member.hand_over()
 
     async def finish_writing(self) -> None:
-        """Returns when all that was written is synced, all changes of the metadata have ended, and both are answered.
+        """Wait until all writes are synced, all metadata changes are complete, and both are answered.
 
-        Nothing new may be taken in any more.  A broker that stops sooner tells an idempotent producer to send again
-        what the next start finds in the log.  It gives up when a disk hangs.
+        No new requests may be accepted any more. If a broker stops sooner, an idempotent producer sends batches again
+        that are already in the log at the next start. This method stops waiting if a disk hangs.
         """
-        # Logs that come from Kafka know only the last batch of each producer after their first start, as its snapshots
-        # contain no more.  So the responses must be sent before the connections close.
+        # After their first start, logs that come from Kafka know only the last batch of each producer, as Kafka's
+        # snapshots contain no more. The responses must therefore be sent before the connections close.
         self._all_finished = self.loop.create_future()
         self.settle()
         await asyncio.wait([self._all_finished], timeout=FINISH_SECONDS_MAX)
@@ -206,11 +206,11 @@ class Shell:
         return is_writing or self._answering.is_under_way
 
     def leave(self) -> None:
-        """Hears and says nothing more as a member of a cluster."""
+        """Stop sending and receiving as a member of a cluster."""
         self.member.close()
 
     def stop_answering(self) -> None:
-        """Completes all parked requests with what is known now."""
+        """Complete all parked requests with their current result."""
         self._slices.finish()
         self._housekeeping.drop()
         self._stop_working()
@@ -225,7 +225,7 @@ class Shell:
         self._ticking.stop()
 
     def stop(self) -> None:
-        """Waits for all threads, then closes the logs.  The loop may end afterwards."""
+        """Wait for all threads, then close the logs; the loop may stop afterwards."""
         self.movers.stop()
         self._syncs.stop()
         self._stop_cleaner()
@@ -245,7 +245,7 @@ class Shell:
         self._cleaner_throttle.stop()
 
     def abandon(self) -> None:
-        """Ends without a word to anybody: threads finish what they have begun, and the logs are left as they are."""
+        """Stop without notifying anyone: threads finish their current work, and the logs are left as they are."""
         self._stop_working()
         self._answering.stop()
         self.movers.stop()
