@@ -23,7 +23,8 @@ class LeaderEpochs:
     """Ascending (epoch, first offset) pairs; `assign` and `write` may raise DiskFailed.
 
     A file that could not be shortened has too many entries, never too few.  On opening, recovery drops entries
-    outside the log's start and end.  As long as the file is too long, `is_written` is False and `write` must be retried.
+    outside the log's start and end. As long as
+    the file is too long, `is_written` is False, and `write` must be retried.
     """
 
     __slots__ = ("_directory", "_disk", "_entries", "changes", "is_written", "latest")
