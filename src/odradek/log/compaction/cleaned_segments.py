@@ -40,7 +40,7 @@ class CleanedSegments:
 
     @property
     def room(self) -> tuple[int, Offset]:
-        """Return how many bytes, and offsets up to which one, still fit into the last segment."""
+        """Return the number of bytes, and the greatest offset, that still fit into the last segment."""
         return INT32_MAX - self._ends_at, Offset(self._segments[-1].base_offset + INT32_MAX)
 
     def add(self, data: Buffer, base_offset: Offset, last_offset: Offset) -> None:

@@ -3,8 +3,8 @@
 Batches of an aborted transaction are dropped at once.  Its marker stays as long as the cleaner still finds one of these
 batches, because readers skip them by the index entry of the marker.  The marker of a committed transaction stays as
 long as its batches, too.  A marker also stays if an earlier producer snapshot contains its transaction as open, because
-a reader of that snapshot would never see the transaction end.  A marker whose transaction has no batches left may be
-dropped once delete.retention.ms has passed.  The caller checks that time (KIP-534).
+a walk that begins with that snapshot would never see the transaction end.  A marker whose transaction has no batches
+left may be dropped once delete.retention.ms has passed.  The caller checks that time (KIP-534).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Uncleanable(Exception):
 class Options(NamedTuple):
     """Limits of a pass; sizes in bytes.
 
-    `seed` is 16 random bytes, so that nobody can craft keys that collide.
+    `seed` is 16 random bytes, so that clients cannot craft keys that collide.
     """
 
     memory_bytes: int

@@ -1,9 +1,9 @@
-"""Checkpoint files of a data directory, with four offsets of each log.
+"""Checkpoint files of a data directory: recovery point, start, high watermark, compaction of each log.
 
-These are the recovery point, the log start, the high watermark and the end of compaction.  A checkpoint writes only
-changed files.  It runs in a thread (`begin`), or at once and durably before a change that must follow it (`write_now`).
-A newer checkpoint makes an older one stale that still waits for its thread.  Log starts have a durable write of their
-own, which precedes any response with them (log/directory/log_start_checkpoint.py).
+A checkpoint writes only changed files.  It runs in a thread (`begin`), or at once and durably before a change that must
+follow it (`write_now`).  A newer checkpoint makes an older one stale if that still waits for its thread.  Log starts
+have a durable write of their own, which precedes any response that reports them
+(log/directory/log_start_checkpoint.py).
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Checkpointing:
         return {p: offset for p, offset in self._loaded[name].items() if p in self._offline}
 
     def _log_starts(self) -> Offsets:
-        """Return the log starts that differ from the first segment's base offset."""
+        """Return the log starts that the segments' names do not determine."""
         starts = {
             p: log.start_offset
             for p, log in self._logs.items()

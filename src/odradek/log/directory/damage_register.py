@@ -80,7 +80,7 @@ class Damages:
         return [Offset(int(one.file[: -len(LOG)])) for one in self._loaded.get(partition, ()) if one.why == MISSING]
 
     def miss(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
-        """Record that a log can't be opened without its first segments; the next start could not know this."""
+        """Record that a log without its first segments can't be opened; the next start could not know this."""
         known = self._loaded.setdefault(partition, [])
         if not any(one.file == file and one.why == MISSING for one in known):
             known.append(KnownDamage(partition, file, 0, following, now_ms, MISSING))

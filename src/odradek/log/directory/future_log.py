@@ -1,8 +1,8 @@
-"""Future log: a complete copy of a log in another directory, which finally takes over its name.
+"""Future log: a complete copy of a log in another directory, which then takes over its name.
 
 producers_at_first → begin_with     the copy begins at the original's first segment
 read_stored → append_as_follower    until the copy is complete
-take_over → rename_log              copies the original's state, then its name
+take_over → rename_log              takes over the original's state, then its name
 """
 
 from __future__ import annotations

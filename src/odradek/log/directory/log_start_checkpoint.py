@@ -1,4 +1,4 @@
-"""Durable log start offsets, written before any response with them, so that deletions survive a crash.
+"""Durable log start offsets, written before any response reports them: deletions survive a crash.
 
 Kafka's checkpoint of them is up to a minute old.  So after kill -9 Kafka serves again records that DeleteRecords had
 deleted.

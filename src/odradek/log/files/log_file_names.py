@@ -106,5 +106,5 @@ def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
 
 
 def has_future_name(partition: TopicPartition) -> bool:
-    """Return False if the topic's name is too long for the directory of its future copy to contain it."""
+    """Return whether the topic's name is short enough for the directory name of a future copy."""
     return len(f"{partition}.{'0' * _UNIQUE_DIGITS}-{FUTURE}") <= _NAME_CHARACTERS_MAX

@@ -48,7 +48,7 @@ def identity(disk: Disk, directory: str) -> tuple[BrokerId | None, str | None]:
 
 
 def noted_identity(disk: Disk, directory: str) -> tuple[BrokerId, str] | None:
-    """Return the content of odradek-identity; None without a whole file, as before Odradek's first start."""
+    """Return the content of odradek-identity; None without a whole file, as in a directory new to Odradek."""
     data = read_file(disk, f"{directory}/{IDENTITY}", FILE_BYTES_MAX)
     noted = parse(data) if data is not None and data.endswith(b"\n") else {}
     number, cluster_id = noted.get("broker.id", ""), noted.get(_CLUSTER)

@@ -1,6 +1,6 @@
 """Pending work on one log's files: memory changes first, and the files follow.
 
-Works run in the order in which they were added, and each may run more than once.  No append happens before all are
+Work items run in the order in which they were added, and each may run more than once.  No append happens before all are
 done.  So the files always contain a contiguous part of the former or the present log.
 """
 
@@ -13,7 +13,7 @@ Work = Callable[[], None]
 
 
 class Owed:
-    """Queue of pending works; false if it is empty."""
+    """Queue of pending work; false if it is empty."""
 
     __slots__ = ("_works",)
 
@@ -24,16 +24,16 @@ class Owed:
         return bool(self._works)
 
     def add(self, *works: Work) -> None:
-        """Add works; each raises DiskFailed on failure, and may be repeated after a partial failure."""
+        """Add work items; each raises DiskFailed on failure, and may be repeated after a partial failure."""
         self._works.extend(works)
 
     def forget(self, works: Iterable[Work]) -> None:
-        """Drop works on files that will be deleted, because a permanent failure would block later works."""
+        """Drop work on files that will be deleted, because a permanent failure would block later work."""
         gone = list(works)
         self._works = deque(work for work in self._works if work not in gone)
 
     def settle(self) -> None:
-        """Run the works in order, up to the first failure.  Raise DiskFailed for that failure."""
+        """Run the pending work in order, up to the first failure.  Raise DiskFailed for that failure."""
         while self._works:
             self._works[0]()
             self._works.popleft()

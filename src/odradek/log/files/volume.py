@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from odradek.base.units import GIB, MIB
 
-FULL_BYTES = 1 * MIB  # A disk with less room counts as full, see log/files/probe.py.
+FULL_BYTES = 1 * MIB  # A disk with less room is considered full, see log/files/probe.py.
 RESERVE_BYTES = 1 * GIB  # One segment; a fiftieth of a small volume.
 RESERVED_PART = 50
 LEAST_RESERVE_BYTES = 16 * MIB  # More than a start frees for its own work (the metadata file's reserve).

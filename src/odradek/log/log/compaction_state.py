@@ -76,8 +76,7 @@ def may_be_cleaned(log: Log) -> bool:
     """Return whether a pass may begin.
 
     No other pass may be in progress, and a power failure must not restore a file that the log no longer contains.
-    A pass drops records that a restored segment could still need: retention deleted the segment, so the pass never
-    read it.
+    Next to such a restored segment, which the pass did not read, the dropped records would be missing.
     """
     is_in_order = not (log.compaction.is_swapping or log.owes or log.reaper.is_retiring(log.directory))
     return is_in_order and log.compaction.cleaning is None
@@ -108,5 +107,5 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
 
 
 def drop_cleaned(log: Log, cleaning: CleaningPass) -> None:
-    """Unlink the files of a failed pass before any other work on the log's files."""
+    """Unlink the files of an unsuccessful pass before any other work on the log's files."""
     log.owe(cleaning.take_back)

@@ -12,7 +12,7 @@ record/batch_filter.py), and moves to another directory (core/disks/log_dir_move
 
 An append is in the page cache when it returns: a killed process loses none of it, a power failure loses the unflushed
 part.  A failed write raises DiskFailed and leaves the log as it was.  An operation on several files is decided first,
-then applied in memory, then to the files.  If the disk refuses, that work stays owed (log/files/pending_work.py) or
+then applied in memory, then to the files.  If the disk refuses, that work stays pending (log/files/pending_work.py) or
 waits in the reaper.  A log is not thread-safe; slices and flushes are, and they may outlive the log.
 """
 
@@ -231,7 +231,7 @@ class Log:
         self.end_offset = end
 
     def make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
-        """Roll if the active segment cannot hold `size` bytes with offsets from `base_offset` to `end`."""
+        """Roll if the active segment must not take `size` bytes at offsets from `base_offset` to `end`."""
         config = self.config
         self.last_append_ms = now_ms
         if not self._is_prepared:

@@ -1,6 +1,6 @@
 """Searches of a log by timestamp that open few segments, guided by what is known in memory.
 
-The greatest timestamp of a sealed segment is known if this process wrote the segment, or once a search read its index.
+The greatest timestamp of a sealed segment is known from its writing, or from the first search that read its index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reached(NamedTuple):
 def begin_search(
     log: Log, timestamp: TimestampMs | None, start: Offset, end: Offset, *, is_large: bool = True
 ) -> Search | None:
-    """Return a search by timestamp from `start` to below `end`, or for the greatest one if it is None.
+    """Return a search by `timestamp` from `start` to below `end`; None searches for the greatest one.
 
     Searching for the greatest timestamp is KIP-734.  Return None if the log is known to contain no such record.  A
     search reads nothing until it runs, and it may run in a thread.  See Later for `is_large`.

@@ -1,6 +1,6 @@
 """Truncation of a log at its end, for a follower whose log diverges from its leader's.
 
-All decisions come first, then the changes in memory, then the work on files.  Work that the disk refuses stays owed
+All decisions come first, then the changes in memory, then the work on files.  Work that the disk refuses stays pending
 (log/files/pending_work.py).  The order of that work keeps the log on disk a contiguous part of the former log, wherever
 a stop interrupts it.
 """
@@ -58,7 +58,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
 
 
 def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
-    """Empty the log and restart it at `start`, because its leader no longer has earlier records.
+    """Empty the log and restart it at `start`, for a follower whose leader lacks the records it needs.
 
     Raise DiskFailed as truncate_to does.
     """

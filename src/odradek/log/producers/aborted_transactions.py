@@ -81,7 +81,7 @@ class AbortedTransactions:
             raise segment.failure(damage) from None
 
     def truncate(self, segments: Sequence[Segment], end: Offset) -> None:
-        """Drop transactions that ended at `end` or later, from a log cut there to these segments."""
+        """Drop the transactions that ended at `end` or later; `segments` are those left after a cut there."""
         try:
             segments[-1].transactions.truncate_to(end)
         except Damaged:

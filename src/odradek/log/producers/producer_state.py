@@ -28,7 +28,7 @@ NO_COORDINATOR_EPOCH = -1
 NOTHING_UNSTABLE = Offset(INT64_MAX)
 
 
-# One batch of a producer: last sequence, last offset, difference of the last to the first of either, timestamp.
+# One batch of a producer: last sequence, last offset, last minus first of either, timestamp.
 Sent = tuple[int, int, int, int]
 
 
@@ -105,7 +105,8 @@ class ProducerStateEntry(NamedTuple):
 class Ended(NamedTuple):
     """Transaction whose marker is written.
 
-    `stable_until` is the first open transaction after it, or the offset after the marker if none is open.
+    `stable_until` is the lowest first offset of the transactions still open, or the offset after the marker without
+    any.
     """
 
     producer_id: ProducerId

@@ -5,17 +5,20 @@ log.  So detection requires two facts: one segment ends before the next begins, 
 segment between them.  The traces are:
 
 - An index without its log, or an empty log with an index that is not empty.  A stop during a deletion is distinguished
-by the log's suffix .deleted.
+  by the log's suffix .deleted.
 - odradek-segments-checkpoint, written at the last clean shutdown.  It may be outdated.  Another broker may have removed
-segments from the start, or from the end and then appended; neither leaves offsets out.  Or it compacted the log, which
-Kafka records in cleaner-offset-checkpoint.
+  segments from the start, or from the end and then appended; neither leaves offsets out.  Or it compacted the log,
+  which Kafka records in cleaner-offset-checkpoint.
 
 Segments are only read if there is a trace of a missing one.  Retention may have deleted a log's first segments, also
-that of a broker which used the directory since.  Above the log's start they are considered missing in three cases: one
-of their indexes exists after a clean shutdown; Odradek's own clean shutdown listed them; or they were missing before,
-which is stored with the damages.  After any other stop, a power failure may have restored an index, so only a line in
-the broker's log reports it.  A log that ends below its recovery point is reported and continues from its end, as after
-damage.
+in a broker that used the directory since.  Above the log's start they are considered missing if
+
+- one of their indexes exists after a clean shutdown,
+- Odradek's own clean shutdown listed them, and no other broker used the directory since, or
+- they were missing before, which is stored with the damages.
+
+After any other stop, a power failure may have restored an index, so only a line in the broker's log reports it.  A log
+that ends below its recovery point is reported and continues from its end, as after damage.
 """
 
 from __future__ import annotations

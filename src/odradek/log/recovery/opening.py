@@ -59,7 +59,7 @@ class Opening:
     noted: str = ""
     was_compacted: bool = False
     lost: Collection[Offset] = ()
-    repairs: bool = False  # Cut at a missing segment, and consider no damage a torn write.
+    repairs: bool = False  # Cut at a missing segment; treat no damage as a torn write.
     synced: Offset = field(init=False)
     gaps: list[Gap] = field(default_factory=list, init=False)
 

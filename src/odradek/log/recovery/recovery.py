@@ -194,7 +194,7 @@ def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: 
 
 
 def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
-    """Read the log's end from the active segment's index; return None if the files contradict this."""
+    """Read the log's end from the active index; return None if the files contradict a clean shutdown."""
     try:
         end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
         return Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])

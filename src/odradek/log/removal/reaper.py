@@ -4,9 +4,9 @@
               unlinked when they are due
     add_*     a file or a directory that was renamed already is unlinked when it is due
 
-Memory changes first.  If the disk refuses a work, a later round repeats it; only its first failure is raised.  begin()
-returns the works that are due as a value for a thread, because syncing a directory and unlinking a gigabyte take tens
-of milliseconds.
+Memory changes first.  If the disk refuses a work item, a later round repeats it; only its first failure is raised.
+begin() returns the work that is due as a value for a thread, because syncing a directory and unlinking a gigabyte take
+tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Work:
         raise NotImplementedError
 
     def follow_ups(self) -> Sequence[Work]:
-        """Return later works that this one, once done, requires."""
+        """Return the later work that this item requires once it is done."""
         return ()
 
 
@@ -185,9 +185,9 @@ class DirectoryRetirement(Retirement):
 
 
 class Reap:
-    """Works that are due.
+    """Work items that are due.
 
-    run() may be called in any thread; failed works return to the reaper.
+    run() may be called in any thread; failed items return to the reaper.
     """
 
     def __init__(self, disk: Disk, turns: AbstractContextManager[object], works: Sequence[Work]) -> None:
@@ -200,7 +200,7 @@ class Reap:
         self.is_ended = False
 
     def run(self) -> None:
-        """Run all works that can be done.  Raise the first DiskFailed of a work that had not failed before."""
+        """Run all items.  Raise the first DiskFailed of an item that had not failed before."""
         to_do, self._to_do = self._to_do, []
         untold: DiskFailed | None = None
         try:
@@ -220,7 +220,7 @@ class Reap:
 
 
 class Reaper:
-    """Works that wait for their time, or for a disk that works again.
+    """Queue of file work that waits for its due time, or for a disk that works again.
 
     The next start finds the leftovers of a crash by their suffixes.
     """
@@ -232,7 +232,7 @@ class Reaper:
         self._numbers = count()
         self._latest_ms = TimestampMs(0)
         self._reap: Reap | None = None
-        self._retiring: dict[str, list[Retirement]] = {}  # By directory: works not known to be done.
+        self._retiring: dict[str, list[Retirement]] = {}  # By directory: not known to be done.
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -275,7 +275,7 @@ class Reaper:
         for found in list(self._retiring.get(directory, ())):
             retirement = found
             if self._reap is not None and not self._reap.is_ended and found in self._reap.works:
-                self._withdraw(found)  # The progress of a work in another thread is unknown.
+                self._withdraw(found)  # Its progress in another thread is unknown.
                 retirement = found.again()
                 self.retire(retirement)
             self.retire_now(retirement)
@@ -309,13 +309,12 @@ class Reaper:
     # ------------------------------------------------------------------ rounds
 
     def begin(self, now_ms: TimestampMs) -> Reap | None:
-        """Return the works that are due; None if there are none, or if the last round still runs."""
+        """Return the work that is due; None if there is none, or if the last round still runs."""
         if self._reap is not None and not self._reap.is_ended:
             return None
         self._take_back(now_ms)
         if now_ms < self._latest_ms:
-            # The clock was set back, which would delay waiting works by the difference.  An equal shift keeps them a
-            # heap.
+            # The clock was set back, which would delay waiting work by the difference.  An equal shift keeps the heap.
             back = self._latest_ms - now_ms
             self._waiting = [(TimestampMs(due - back), number, work) for due, number, work in self._waiting]
         self._latest_ms = now_ms
@@ -326,7 +325,7 @@ class Reaper:
         return self._reap
 
     def _take_back(self, now_ms: TimestampMs) -> None:
-        """Add failed works of the last round again, and the follow-ups of completed ones."""
+        """Queue the failed items of the last round again, and the follow-ups of completed ones."""
         reap, self._reap = self._reap, None
         if reap is None:
             return
@@ -341,7 +340,7 @@ class Reaper:
             self._add(work)
 
     def reap(self, now_ms: TimestampMs) -> int:
-        """Run all works that are due; return the number of deleted files and directories."""
+        """Run all work that is due; return the number of deleted files and directories."""
         gone = 0
         while (work := self.begin(now_ms)) is not None:
             work.run()

@@ -161,7 +161,7 @@ class Publication:
 
 
 class SwapState:
-    """Progress of a swap, shared by the works that may continue it.
+    """Progress of a swap, shared by all Swap objects that may continue it.
 
     `bases` and `sources` are the base offsets of the new segments and of their sources.
     """

@@ -7,7 +7,7 @@ An offset checkpoint (in the data directory)   leader-epoch-checkpoint         p
 │ topic 1 7              │                     epoch, its first offset
 
 Offset checkpoints hold recovery points, log start offsets or high watermarks.  Every write replaces the whole file, so
-a damaged file was damaged by another program or the disk.  BadCheckpoint names the position, and the caller decides
+a damaged file was damaged by another program or the disk.  BadCheckpoint names file and line, and the caller decides
 whether the file is dispensable.
 """
 

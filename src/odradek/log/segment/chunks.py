@@ -87,7 +87,7 @@ class Chunk:
         return batch
 
     def pass_by(self, size: int, next_offset: int) -> None:
-        """Skip whole batches of this size that other code has read, and whose offsets end at `next_offset`."""
+        """Skip whole batches that other code has read; `next_offset` follows their last offset."""
         self.at += size
         self.next_offset = Offset(max(self.next_offset, next_offset))
 

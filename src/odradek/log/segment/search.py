@@ -80,7 +80,7 @@ class SearchedSegment:
         self._file = file
         self._largest: Largest | None = None
         self._noted = _NOTHING
-        self.disagreement: str | None = None  # Of an index with the log, which must then rebuild the indexes.
+        self.disagreement: str | None = None  # Between an index and the log, which must then rebuild its indexes.
         self.size = size
         self.base_offset = offsets.base_offset
         self.offsets = offsets  # Both are copies.

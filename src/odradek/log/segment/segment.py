@@ -684,7 +684,7 @@ class Segment:
         self.times.cut()
 
     def cut_at(self, position: int) -> None:
-        """Cut the .log file and sync it, so that no crash restores bytes that a later append could end with.
+        """Cut the .log file and sync it: bytes restored by a crash could pass for a later append's end.
 
         Raise DiskFailed on failure, and on every call after a failed sync: the log must then go offline, as
         after a failed flush.

@@ -10,7 +10,7 @@ from odradek.log.files.page_cache import CachedFile
 from odradek.log.segment.segment import Segment
 from odradek.record.record_batch import HEADER_BYTES
 
-HOLLOW_BYTES_MAX = 64 * HEADER_BYTES  # Headers to check at a segment's end that has no records left.
+HOLLOW_BYTES_MAX = 64 * HEADER_BYTES  # Limits the headers read at a segment's end without records.
 _unpack_count = Struct(">i").unpack_from
 _COUNT_POSITION = HEADER_BYTES - 4
 
