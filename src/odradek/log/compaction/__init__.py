@@ -1,1 +1,1 @@
-"""One pass of compaction over one log."""
+"""Compaction of one log."""

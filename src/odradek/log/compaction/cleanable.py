@@ -1,9 +1,9 @@
-"""How much of a log could be compacted now, and whether it is worth it: Kafka's dirty ratio and its two lags.
+"""Cleanable part of a log, and whether cleaning it is worthwhile: Kafka's dirty ratio and two lags.
 
     log start ── clean ──▶ first dirty ── cleanable ──▶ first uncleanable ── active segment, ... ──▶ end
 
-The first dirty offset is where the last pass ended (cleaner-offset-checkpoint).  Nothing is cleaned that could still be
-cut off, is part of an open transaction, is not synced yet, or is younger than min.compaction.lag.ms.
+The first dirty offset is the end of the last pass (cleaner-offset-checkpoint).  A pass does not clean records that
+could still be truncated, belong to an open transaction, are not synced yet, or are younger than min.compaction.lag.ms.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from odradek.log.segment.segment import Segment
 
 
 class Cleanable(NamedTuple):
-    """What a pass over a log would find.  Sizes in bytes."""
+    """Cleanable part of a log as a pass would find it; sizes in bytes."""
 
     first_dirty: Offset
     first_uncleanable: Offset
     clean_bytes: int
     cleanable_bytes: int
-    is_overdue: bool  # Something in it is older than max.compaction.lag.ms.
+    is_overdue: bool  # Some of it is older than max.compaction.lag.ms.
 
     @property
     def ratio(self) -> float:
-        """The dirty ratio: how much of what a pass reads was not compacted before."""
+        """Return the dirty ratio: the share of the bytes read by a pass that were not compacted before."""
         size = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / size if size else 0.0
 
 
 def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
-    """Looks at the log as it is now.  Raises DiskFailed: an index may have to be read for a segment's time."""
+    """Return the cleanable part of the log as it is now.
+
+    Raise DiskFailed if an index that must be read for a segment's timestamp can't be read.
+    """
     config = log.config
     dirty = log.compaction.cleaned_to
-    if not log.start_offset <= dirty <= log.end_offset:  # Of a log that was cut at either end since.
+    if not log.start_offset <= dirty <= log.end_offset:  # The log was cut at either end since.
         dirty = log.start_offset
     upper = min(log.segments[-1].base_offset, log.producers.first_unstable, synced_to(log), high_watermark)
     clean_bytes = cleanable_bytes = 0
@@ -58,7 +61,10 @@ def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
 
 
 def is_older(segment: Segment, now: TimestampMs, lag_ms: int) -> bool:
-    """True if a segment's first batch is older than `lag_ms`; never without a bound, or without a time."""
+    """Return whether a segment's first batch is older than `lag_ms`.
+
+    Return False without a bound or without a timestamp.
+    """
     if lag_ms >= INT64_MAX or not segment.size:
         return False
     first = segment.time_of_first()
@@ -66,7 +72,10 @@ def is_older(segment: Segment, now: TimestampMs, lag_ms: int) -> bool:
 
 
 def must_roll(log: Log, now: TimestampMs) -> bool:
-    """True if the active segment keeps back what max.compaction.lag.ms wants compacted: a quiet topic never rolls."""
+    """Return whether the active segment must roll to meet max.compaction.lag.ms.
+
+    Without this, a topic with little traffic would never roll and so never be compacted.
+    """
     config = log.config
     lag_ms = min(config.segment_ms, config.max_compaction_lag_ms)
     return config.max_compaction_lag_ms < INT64_MAX and is_older(log.segments[-1], now, lag_ms)

@@ -1,7 +1,7 @@
-"""Decides of each batch of a log that is compacted what of it stays.
+"""Filter for each batch of a log during compaction.
 
 A producer that is still known keeps its last batch, though without records, so that its next sequence and its epoch are
-known after a restart; so does the last batch that a pass covers, so that the log does not end earlier than it did.
+known after a restart.  The last batch that a pass covers stays, too, so that the log does not end earlier than before.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from odradek.record.record_batch import Batch
 
 
 class LastBatch(NamedTuple):
-    """The last of a producer in a log: the offset of its last record; -1 if there is only a marker, of this epoch."""
+    """Offset of the last record of a producer's last batch; -1 if only a marker of this epoch exists."""
 
     offset: Offset
     epoch: ProducerEpoch
 
 
 def last_batches(producers: Iterable[ProducerStateEntry]) -> dict[ProducerId, LastBatch]:
-    """Returns what has to stay of each producer."""
+    """Return the last batch to keep for each producer."""
     return {
         one.id: LastBatch(Offset(one.batches[-1][1]) if one.batches else Offset(-1), one.epoch) for one in producers
     }
 
 
 class CleanedBatches:
-    """The batches of one pass, asked for in order.  `end` is where the map ends: what is beyond stays as it is.
+    """Filter for the batches of one pass, which arrive in order.
 
-    `runs` takes many batches at once, `kept` any one batch.
+    `end` is the end of the map; batches beyond it stay unchanged.  `runs` processes many batches at once, `kept`
+    any single batch.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class CleanedBatches:
         self.dropped_records = 0
 
     def kept(self, batch: Batch, rules: Rules, *, keeps_header: bool) -> Buffer | None:
-        """Returns what stays of the batch: its own view if that is all of it, other bytes, or None.
+        """Return the kept part of the batch: its own view if unchanged, other bytes, or None.
 
-        With `keeps_header` it is not None.  Raises Refused(CORRUPT_MESSAGE).
+        With `keeps_header` the result is never None.  Raise Refused(CORRUPT_MESSAGE) for a batch that can't be
+        decoded.
         """
         end = self._end
         is_last = self._is_last_of_producer(batch)
@@ -66,7 +68,7 @@ class CleanedBatches:
         if batch.base_offset >= end or (is_void and batch.next_offset > end):
             return batch.view
         if batch.is_control:
-            # A marker without its record tells nothing of its producer's epoch.
+            # A marker without its record does not contain its producer's epoch.
             return self._marker(batch, rules, is_void=is_void and not is_last, keeps_header=keeps_header)
         if not is_void:
             data, dropped = self._filter.keep_latest(batch, end, rules)
@@ -78,7 +80,7 @@ class CleanedBatches:
         return without_records(batch) if keeps_header else None
 
     def _is_void(self, batch: Batch) -> bool:
-        """Takes the batch into its transaction; True for records that were aborted, and for a marker of nothing."""
+        """Record the batch in its transaction; return whether it is aborted data or a needless marker."""
         if batch.is_control:
             return self.transactions.passes_control(batch)
         return self.transactions.passes_data(batch)

@@ -1,6 +1,7 @@
-"""The segments that compaction writes, under names that end in .cleaned until they are complete.
+"""Segments written by compaction, under names that end in .cleaned until they are complete.
 
-A group of segments becomes one, or more where offsets or positions would not fit into a file's index (KAFKA-6264).
+A group of segments becomes one segment.  It becomes several if offsets or positions would not fit into one file's index
+(KAFKA-6264).
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from odradek.record.kernels.runs import Runs
 
 
 class CleanedSegments:
-    """The output of one group.  `disk` gives the files their names.  Methods raise DiskFailed."""
+    """Output of one group; `disk` gives the files their names, and methods may raise DiskFailed."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, now_ms: TimestampMs) -> None:
         self._disk = disk
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
-        self._pieces: list[Buffer] = []  # To be written behind the last segment's size.
-        self._ends_at = 0  # The last segment, with the pieces.
+        self._pieces: list[Buffer] = []  # To write behind the last segment's size.
+        self._ends_at = 0  # Size of the last segment, including the pieces.
         self._segments: list[Segment] = []
         self.size = 0
-        self.last_offset = NO_OFFSET  # Of what was added.
+        self.last_offset = NO_OFFSET  # Of the added batches.
         self._begin(base_offset)
 
     def _begin(self, base_offset: Offset) -> None:
-        # What is preallocated would be cut again: it is known when the file is complete.
+        # Do not preallocate: the final size is known only when the file is complete.
         segment = Segment(self._disk, self._directory, base_offset, self._now_ms)
         self._segments.append(segment)
         self._ends_at = 0
@@ -39,16 +40,17 @@ class CleanedSegments:
 
     @property
     def room(self) -> tuple[int, Offset]:
-        """How many bytes, and up to which offset, still go into the last segment."""
+        """Return the number of bytes, and the greatest offset, that still fit into the last segment."""
         return INT32_MAX - self._ends_at, Offset(self._segments[-1].base_offset + INT32_MAX)
 
     def add(self, data: Buffer, base_offset: Offset, last_offset: Offset) -> None:
-        """Adds one batch, or several back to back that fit into `room`, with these offsets; `write` writes them."""
+        """Add one batch, or several contiguous ones that fit into `room`; `write` writes them."""
         bytes_max, offset_max = self.room
         if len(data) > bytes_max or last_offset > offset_max:
             self.write()
-            # From where the last ends: a source between the two would be in neither, for a start that swaps them.  Only
-            # a segment of its own can have offsets that are so far apart (_grouped), and there is none between.
+            # Begin where the last segment ends.  A source between the two segments would be in neither for a start that
+            # swaps them.  Offsets this far apart occur only in a segment of its own (_grouped), and no source is
+            # between.
             self._begin(base_offset if last_offset > offset_max else Offset(self.last_offset + 1))
         self._pieces.append(data)
         self._ends_at += len(data)
@@ -56,12 +58,12 @@ class CleanedSegments:
         self.last_offset = last_offset
 
     def end_aborted(self, aborted: list[Aborted]) -> None:
-        """Notes aborted transactions whose markers are the last that was added."""
+        """Add aborted transactions whose markers were added last."""
         for one in aborted:
             self._segments[-1].transactions.add(one)
 
     def write(self) -> None:
-        """Writes what was added."""
+        """Write the added batches."""
         if self._pieces:
             segment, pieces = self._segments[-1], self._pieces
             self._pieces = []
@@ -69,7 +71,7 @@ class CleanedSegments:
             segment.size += sum(map(len, pieces))
 
     def seal(self) -> list[Segment]:
-        """Makes the indexes from what is in the files, and syncs everything; returns the segments."""
+        """Build the indexes from the files, sync everything, and return the segments."""
         self.write()
         for segment in self._segments:
             assert segment.size, "a group keeps its last batch"
@@ -87,7 +89,7 @@ class CleanedSegments:
         return self._segments
 
     def discard(self) -> None:
-        """Deletes all files."""
+        """Delete all files."""
         self._pieces = []
         for segment in self._segments:
             segment.release()

@@ -1,9 +1,10 @@
-"""Which transactions a cleaner is in while it reads a log, and which of their batches and markers may go.
+"""Transactions that a cleaner encounters in a log, and the batches and markers that it may drop.
 
-Batches of an aborted transaction go at once.  Its marker stays as long as one of them was still there when the cleaner
-came by, since readers skip them by what the index says of the marker; so does that of a committed one.  So does one
-whose transaction is open in a snapshot of producers before it: who goes on from there would never see it end.  A marker
-whose transaction has nothing left may go, once delete.retention.ms has passed (the caller's concern, KIP-534).
+Batches of an aborted transaction are dropped at once.  Its marker stays as long as the cleaner still finds one of these
+batches, because readers skip them by the index entry of the marker.  The marker of a committed transaction stays as
+long as its batches, too.  A marker also stays if an earlier producer snapshot contains its transaction as open, because
+a walk that begins with that snapshot would never see the transaction end.  A marker whose transaction has no batches
+left may be dropped once delete.retention.ms has passed.  The caller checks that time (KIP-534).
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from odradek.record.record_batch import Batch
 
 
 class CleanedTransactions:
-    """The open transactions at one place of a log.  `kept` are those whose abort markers stay, until they are taken."""
+    """Open transactions at one position of a log.
+
+    `kept` holds those whose abort markers stay, until `take_kept`.
+    """
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
-        """`aborted` are those that overlap what is read, in any order."""
+        """Begin with the aborted transactions that overlap the range to read, in any order."""
         self._to_come = [(one.first_offset, one) for one in aborted]
         heapify(self._to_come)
         self._aborted: dict[ProducerId, _Begun] = {}
@@ -30,11 +34,11 @@ class CleanedTransactions:
         self.kept: list[Aborted] = []
 
     def begins_segment(self, opened: Iterable[ProducerId]) -> None:
-        """Takes in which producers have a transaction open by the snapshot at the start of the segment that comes."""
+        """Record the producers with an open transaction in the snapshot at the next segment's start."""
         self._noted.update(opened)
 
     def passes_data(self, batch: Batch) -> bool:
-        """Takes in a batch that is no control batch; returns True if its records are of an aborted transaction."""
+        """Process a data batch; return whether its records belong to an aborted transaction."""
         self._begin_up_to(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -46,13 +50,13 @@ class CleanedTransactions:
         return True
 
     def passes_control(self, batch: Batch) -> bool:
-        """Takes in a control batch; returns True if nothing is left of what it ends, or if it ends nothing any more."""
+        """Process a control batch; return whether it ends no transaction, or one without batches."""
         self._begin_up_to(batch.last_offset)
         if not batch.records_count:
             return True
         marker = end_marker(batch)
         if marker is None:
-            return False  # KRaft's, or of a kind to come.
+            return False  # A control record of KRaft or of a future type.
         is_noted = batch.producer_id in self._noted
         self._noted.discard(batch.producer_id)
         if marker.is_commit:
@@ -76,7 +80,7 @@ class CleanedTransactions:
 
 
 class _Begun:
-    """An aborted transaction of which the beginning was passed."""
+    """Aborted transaction whose beginning the cleaner has passed."""
 
     __slots__ = ("aborted", "has_batches")
 

@@ -1,12 +1,14 @@
-"""One pass of compaction over one log: the last record of each key stays, in its place (Apache Kafka's LogCleaner).
+"""One compaction pass over one log: keeps the last record of each key, as Kafka's LogCleaner does.
 
-    on the loop   Cleaning     what there is to clean, as a value
-    in a thread   build_map    key → last offset, of the dirty part, as far as the memory reaches
-    in a thread   clean        some segments → new ones, which get .swap behind their names
-    on the loop   swap_in      the log reads the new ones from now on; then the next group
+Records stay in their places.
 
-What is read is checked by its checksum: a damaged log is not compacted.  Between two chunks a pass can be held back, or
-withdrawn.  A pass stops only where its log's sealed segments do, so what it reads does not change under it.
+    on the loop   Cleaning     the work of the pass as a value
+    in a thread   build_map    key → last offset, of the dirty part, as far as the memory permits
+    in a thread   clean        some segments → new ones, whose names end in .swap
+    on the loop   swap_in      the log reads the new segments from now on; then the next group
+
+The pass verifies the checksum of everything it reads: a damaged log is not compacted.  Between two chunks a pass can be
+throttled or withdrawn.  A pass covers only sealed segments, so the bytes it reads do not change under it.
 """
 
 from __future__ import annotations
@@ -36,17 +38,17 @@ from odradek.record.batch_filter import Rules, put_keys
 from odradek.record.kernels.compact import SLOT_BYTES, BadRecords, OffsetMap
 from odradek.record.kernels.compact_runs import KeyRuns
 
-SEGMENTS_PER_GROUP_MAX = 16  # As many files change their names at once.
+SEGMENTS_PER_GROUP_MAX = 16  # The same number of files is renamed at once.
 SLOTS_MIN = 64
-Throttle = Callable[[int], None]  # Is told how many bytes were read or written, and may wait.
+Throttle = Callable[[int], None]  # Receives the number of bytes read or written, and may wait.
 
 
 class Withdrawn(Exception):
-    """Raised in a pass that is not wanted any more: its log was cut, deleted or closed."""
+    """Raised in a pass that is no longer needed, because its log was cut, deleted or closed."""
 
 
 class Uncleanable(Exception):
-    """Raised for what no pass over this log will get past; `damage` is a place that is no whole batch, if it is one."""
+    """Raised if no pass can clean this log; `damage` is the position without a whole batch, if any."""
 
     def __init__(self, why: str, damage: LogDamaged | None = None) -> None:
         super().__init__(why)
@@ -54,7 +56,10 @@ class Uncleanable(Exception):
 
 
 class Options(NamedTuple):
-    """How a pass may work.  Sizes in bytes; `seed` is 16 random bytes, so that nobody can craft keys that are one."""
+    """Limits of a pass; sizes in bytes.
+
+    `seed` is 16 random bytes, so that clients cannot craft keys that collide.
+    """
 
     memory_bytes: int
     io_bytes: int
@@ -64,7 +69,7 @@ class Options(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A sealed segment, as it stays until the pass is over."""
+    """Sealed segment, unchanged until the pass ends."""
 
     segment: Segment
     path: str
@@ -75,14 +80,17 @@ class Source(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Some sources, and the segments that they became; none if all of them stays as it is."""
+    """Sources and the segments that replace them; no segments if all sources stay unchanged."""
 
     sources: Sequence[Source]
     segments: Sequence[Segment] = ()
 
 
 class Cleaning:
-    """One pass.  `end` is where the next one begins, once the map is built.  Sizes in bytes."""
+    """One compaction pass; sizes in bytes.
+
+    `end` is the beginning of the next pass, once the map is built.
+    """
 
     def __init__(self, log: Log, found: Cleanable, options: Options) -> None:
         self._disk = log.disk
@@ -94,8 +102,8 @@ class Cleaning:
         self._options = options
         self._sources = [_source(segment, following) for segment, following in pairwise(log.segments)]
         self._indexes = [one.transactions.copy() for one in log.segments if not one.transactions.is_empty]
-        self._groups: list[list[Source]] = []  # Those to come, the last first.
-        self._batches: CleanedBatches | None = None  # Between the map and the last group.
+        self._groups: list[list[Source]] = []  # Groups to clean, the last first.
+        self._batches: CleanedBatches | None = None  # Set between the map and the last group.
         self._publication: Publication | None = None
         self.is_withdrawn = False
         self.end = found.first_dirty
@@ -105,13 +113,13 @@ class Cleaning:
 
     @property
     def is_mapped(self) -> bool:
-        """True while it has its map: from when that is built until the last group is cleaned."""
+        """Return whether the pass holds its map: from its completion until the last group is cleaned."""
         return self._batches is not None
 
     # ------------------------------------------------------------------ the map
 
     def build_map(self, throttle: Throttle) -> None:
-        """Reads the dirty part.  Raises Withdrawn; Uncleanable; DiskFailed."""
+        """Read the dirty part and build the map.  Raise Withdrawn, Uncleanable or DiskFailed."""
         found = self._found
         offsets = OffsetMap(self._map_bytes(), self._options.seed)
         with _as_uncleanable():
@@ -124,14 +132,14 @@ class Cleaning:
                     break
                 if not self._map_segment(source, offsets, transactions, throttle):
                     break
-                # Offsets behind the last batch went in an earlier pass, or never were.
+                # Offsets after the last batch were dropped in an earlier pass, or never used.
                 self.end = min(source.next_base, found.first_uncleanable)
         assert found.first_dirty <= self.end <= found.first_uncleanable, "a pass covers what may be cleaned"
         self._batches = CleanedBatches(offsets, self.end, last_batches(self._producers), aborted)
         self._groups = _grouped([one for one in self._sources if one.base_offset < self.end], self._config)[::-1]
 
     def _map_bytes(self) -> int:
-        """Returns what the map takes: no more than a slot for each offset there is."""
+        """Return the size of the map: at most one slot for each offset in the dirty part."""
         found = self._found
         slots = int((found.first_uncleanable - found.first_dirty) / self._options.load_factor) + SLOTS_MIN
         return max(min(self._options.memory_bytes, slots * SLOT_BYTES), SLOTS_MIN * SLOT_BYTES)
@@ -139,14 +147,14 @@ class Cleaning:
     def _map_segment(
         self, source: Source, offsets: OffsetMap, transactions: CleanedTransactions, throttle: Throttle
     ) -> bool:
-        """Puts one segment's keys into the map; returns False if it is full, or the dirty part ends."""
+        """Put one segment's keys into the map; return False if the map is full or the dirty part ends."""
         first, upper, options = self._found.first_dirty, self._found.first_uncleanable, self._options
         runs = KeyRuns(offsets, first, upper)
         for chunk in self._chunks(source, throttle):
             runs.begin(chunk.data, chunk.end_offset)
             self.end = Offset(max(self.end, chunk.next_offset))
             while True:
-                if chunk.has_plain_next:  # To find out that there is no run takes 0.8 µs.
+                if chunk.has_plain_next:  # Finding no run costs 0.8 µs.
                     size = runs.run(chunk.at, chunk.next_offset, offsets.room(options.load_factor))
                     chunk.pass_by(size, runs.next_offset)
                     self.end = Offset(max(self.end, runs.next_offset))
@@ -167,20 +175,21 @@ class Cleaning:
         return True
 
     def _aborted(self) -> list[Aborted]:
-        """Returns all aborted transactions of the log."""
+        """Return all aborted transactions of the log."""
         return [one for index in self._indexes for one in index.overlapping(Offset(0), Offset(INT64_MAX))[0]]
 
     # ------------------------------------------------------------------ the segments
 
     @property
     def is_over(self) -> bool:
-        """True if every group is cleaned, once the map is built."""
+        """Return whether every group is cleaned, once the map is built."""
         return not self._groups
 
     def clean(self, throttle: Throttle) -> Group:
-        """Cleans the next group, whose new segments then have .swap behind their names.
+        """Clean the next group, whose new segments then have names that end in .swap.
 
-        Raises as build_map; files of its own may be left where the disk refuses that too: a start deletes them.
+        Raise exceptions as build_map does.  If the disk also refuses the cleanup, some files of the pass
+        remain; the next start deletes them.
         """
         sources = self._groups.pop()
         disk, base = CleanedDisk(self._disk), sources[0].base_offset
@@ -198,17 +207,17 @@ class Cleaning:
             segments = cleaned.seal()
             self._publish([segment.base_offset for segment in segments])
         except BaseException:
-            if self._publication is None:  # Else take_back must follow, in its order.
+            if self._publication is None:  # Otherwise take_back must follow, in its order.
                 with suppress(DiskFailed):
                     cleaned.discard()
             raise
         finally:
             if self.is_over:
-                self._batches = None  # To give 100 MB back takes 5 ms: here, and not where the loop drops the pass.
+                self._batches = None  # Freeing 100 MB takes 5 ms: do it here, not where the loop drops the pass.
         return Group(sources, segments)
 
     def _clean_segment(self, source: Source, cleaned: CleanedSegments, throttle: Throttle, *, ends_group: bool) -> bool:
-        """Writes what stays of one segment; returns True if that is not all of it, byte for byte."""
+        """Write the kept part of one segment; return whether it differs from the segment in any byte."""
         assert self._batches is not None, "the map is built first"
         batches, rules, is_changed = self._batches, self._options.rules, False
         batches.transactions.begins_segment(left_open(self._disk, self._directory, source.base_offset))
@@ -221,7 +230,7 @@ class Cleaning:
                 batch = chunk.next()
                 if batch is None:
                     break
-                # Something of a group's last segment stays: by it a start sees that .swap replaces that segment, too.
+                # Keep something of a group's last segment, so that a start recognizes that .swap replaces it, too.
                 is_nothing_kept = cleaned.last_offset < source.base_offset
                 data = batches.kept(batch, rules, keeps_header=ends_group and chunk.is_over and is_nothing_kept)
                 is_changed |= data is not batch.view
@@ -235,7 +244,7 @@ class Cleaning:
         return is_changed
 
     def _clean_run(self, chunk: Chunk, cleaned: CleanedSegments, batches: CleanedBatches, *, keeps_last: bool) -> bool:
-        """Does the same with the plain batches that come next in the chunk, as many as there are."""
+        """Clean the plain batches that come next in the chunk; return whether records were dropped."""
         runs = batches.runs
         size = runs.run(chunk.at, chunk.next_offset, self._options.rules.now, keeps_last, *cleaned.room)
         chunk.pass_by(size, runs.next_offset)
@@ -254,16 +263,16 @@ class Cleaning:
             raise Withdrawn
 
     def take_back(self) -> None:
-        """Unlinks what has .swap behind its name and is not the log's.  Raises DiskFailed."""
+        """Unlink .swap files that the log does not use.  Raise DiskFailed if that fails."""
         if self._publication is not None:
             self._publication.take_back()
 
     def swapped_in(self) -> None:
-        """Notes that the log has the last group's segments."""
+        """Record that the log uses the last group's segments."""
         self._publication = None
 
     def withdraw(self) -> None:
-        """Ends the pass, in whatever thread it is: nothing more gets .swap behind its name."""
+        """Stop the pass, whichever thread runs it; no more files get names that end in .swap."""
         self.is_withdrawn = True
         if self._publication is not None:
             self._publication.withdraw()
@@ -279,7 +288,7 @@ class Cleaning:
 
 @contextmanager
 def _as_uncleanable() -> Iterator[None]:
-    """Turns what is wrong with a log's content into Uncleanable."""
+    """Convert errors in a log's content to Uncleanable."""
     try:
         yield
     except Damaged as damaged:
@@ -300,7 +309,7 @@ def _source(segment: Segment, following: Segment) -> Source:
 
 
 def _grouped(sources: Sequence[Source], config: LogConfig) -> list[list[Source]]:
-    """Puts neighbours together that fit into one segment, by size, index and offsets (Kafka's groupSegmentsBySize)."""
+    """Group neighbours that fit into one segment by size, index and offsets, as groupSegmentsBySize does."""
     groups: list[list[Source]] = []
     size = index_bytes = 0
     for source in sources:

@@ -1,9 +1,9 @@
-"""What a data directory's checkpoint files say: of each log the recovery point, the start, the high watermark, how far
-it is compacted.
+"""Checkpoint files of a data directory: recovery point, start, high watermark, compaction of each log.
 
-Only what changed is written, in a thread (`begin`), or at once and durably before a change that must come after it
-(`write_now`); a newer one makes an older one that still waits for its thread stale.  Log starts have a durable write of
-their own, before anybody is told of them (log_start_checkpoint.py).
+A checkpoint writes only changed files.  It runs in a thread (`begin`), or at once and durably before a change that must
+follow it (`write_now`).  A newer checkpoint makes an older one stale if that still waits for its thread.  Log starts
+have a durable write of their own, which precedes any response that reports them
+(log/directory/log_start_checkpoint.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Offsets = dict[TopicPartition, Offset]
 
 @dataclass(slots=True)
 class Checkpoint:
-    """One checkpoint as a value: the files to write.  run() may be called in any thread; it raises DiskFailed."""
+    """One checkpoint as a value: the files to write.
+
+    run() may be called in any thread; it raises DiskFailed.
+    """
 
     disk: Disk
     directory: str
@@ -46,7 +49,7 @@ class Checkpoint:
     def _write(self) -> None:
         with self.turns:
             for name, offsets in self.contents.items():
-                if self.is_stale:  # A newer checkpoint was written, or will be, while this one waited for its thread.
+                if self.is_stale:  # A newer checkpoint was or will be written instead.
                     return
                 if name == names.LOG_STARTS and self.has_old_starts:
                     continue
@@ -55,7 +58,10 @@ class Checkpoint:
 
 
 class Checkpointing:
-    """The checkpoint files of one data directory.  `logs` and `offline` are the directory's own, and change with it."""
+    """Checkpoint files of one data directory.
+
+    `logs` and `offline` are shared with the directory and change with it.
+    """
 
     def __init__(
         self,
@@ -74,16 +80,19 @@ class Checkpointing:
         self._offline = offline
         self._reaper = reaper
         self.high_watermarks: Offsets = {}  # As of the last checkpoint.
-        self.compacted: Offsets = {}  # How far, when they were opened: by Kafka, it may be.
-        self._loaded: dict[str, Offsets] = {}  # What the files said at the start.
+        self.compacted: Offsets = {}  # End of compaction when the logs were opened, perhaps written by Kafka.
+        self._loaded: dict[str, Offsets] = {}  # Content of the files at the start.
         self._written: dict[str, Offsets] = {}
-        self._named: set[TopicPartition] = set()  # By a file on the disk, or one that may come back.
+        self._named: set[TopicPartition] = set()  # By a file on the disk, or one that a power failure may restore.
         self._last: Checkpoint | None = None
-        self._starts: StartsWrite | None = None  # It is under way.
-        self._promised: Offsets = {}  # Log starts that are on the disk, or will be, before the logs know of them.
+        self._starts: StartsWrite | None = None  # The write in progress.
+        self._promised: Offsets = {}  # Log starts that are or will be on the disk before the logs use them.
 
     def read(self, name: str, problems: list[str]) -> Offsets:
-        """Reads one file; a damaged one counts as empty: recovery scans more, logs start at a segment."""
+        """Read one file; a damaged one is treated as empty.
+
+        Then recovery scans more, and logs start at a segment's beginning.
+        """
         try:
             offsets = read_offsets(self._disk, f"{self._directory}/{name}")
         except BadCheckpoint as bad:
@@ -95,17 +104,17 @@ class Checkpointing:
         return dict(offsets)
 
     def may_name(self, partition: TopicPartition) -> bool:
-        """True if a checkpoint may name the partition, also after a power failure."""
+        """Return whether a checkpoint may name the partition, also after a power failure."""
         return partition in self._named
 
     def forget(self, partition: TopicPartition) -> None:
-        """Lets go of what is known of a log that is here no more; the next checkpoint does not name it."""
+        """Forget a log that has left the directory; the next checkpoint does not name it."""
         for offsets in (self.high_watermarks, self.compacted, self._promised):
             offsets.pop(partition, None)
 
     @property
     def failure(self) -> DiskFailed | None:
-        """Why the last checkpoint failed, until somebody has looked into it and sets it to None."""
+        """Return the failure of the last checkpoint; set it to None after handling it."""
         return None if self._last is None else self._last.failure
 
     @failure.setter
@@ -114,15 +123,15 @@ class Checkpointing:
             self._last.failure = failure
 
     def begin(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
-        """Returns a checkpoint of what changed since the last one, to be run() in a thread; None if nothing did."""
+        """Return a checkpoint of the changes since the last one, to be run() in a thread; None without any."""
         if high_watermarks is not None:
-            self.high_watermarks |= high_watermarks  # A replica of which the controller has not told yet keeps its own.
+            self.high_watermarks |= high_watermarks  # A replica without news from the controller keeps its own.
         self.high_watermarks = {p: hw for p, hw in self.high_watermarks.items() if p in self._logs}
         current = self._current()
         if self._last is not None and not self._last.is_done:
             self._last.is_stale = True
-            self._written.clear()  # It failed, or is not through yet.
-        if self._starts is not None:  # It has all log starts, and these have their turn after it.
+            self._written.clear()  # It failed, or is not complete yet.
+        if self._starts is not None:  # That write has all log starts, and this checkpoint runs after it.
             self._written[names.LOG_STARTS] = current[names.LOG_STARTS] = self._starts.offsets
         changed = {name: offsets for name, offsets in current.items() if offsets != self._written.get(name)}
         if not changed:
@@ -133,7 +142,7 @@ class Checkpointing:
         return self._last
 
     def write_now(self) -> None:
-        """Writes a durable checkpoint of everything; blocks.  Called before a change that must come after it."""
+        """Write a durable checkpoint of everything before a change that must follow it; blocks."""
         if self._last is not None:
             self._last.is_stale = True
         if self._starts is not None:
@@ -147,9 +156,9 @@ class Checkpointing:
         self._named = {partition for offsets in self._written.values() for partition in offsets}
 
     def begin_starts(self, starts: Mapping[TopicPartition, Offset]) -> StartsWrite:
-        """Returns the durable write of log starts that nobody is told before; to be run() in a thread, one at a time.
+        """Return the durable write of log starts that precedes their use; run() it in a thread, one at a time.
 
-        `end_starts` takes it in, and then the logs take in the starts, before the next one begins.
+        After it, call `end_starts` and then update the logs' starts, before the next write begins.
         """
         assert self._starts is None, "log starts are written one after the other"
         self._promised = dict(starts)
@@ -164,7 +173,7 @@ class Checkpointing:
         return self._starts
 
     def end_starts(self, write: StartsWrite) -> None:
-        """Takes in that a write of log starts ended, or failed."""
+        """Record that a write of log starts has completed or failed."""
         if self._starts is write:
             self._starts = None
         if not write.is_done:
@@ -183,15 +192,15 @@ class Checkpointing:
         return {name: offsets | self._of_offline(name) for name, offsets in current.items()}
 
     def _of_offline(self, name: str) -> Offsets:
-        """Returns what is known of logs that could not be opened: it is kept for them."""
+        """Return the offsets of logs that could not be opened, which are kept for them."""
         return {p: offset for p, offset in self._loaded[name].items() if p in self._offline}
 
     def _log_starts(self) -> Offsets:
-        """Returns the log starts that the names of the segments do not tell."""
+        """Return the log starts that the segments' names do not determine."""
         starts = {
             p: log.start_offset
             for p, log in self._logs.items()
-            # What is being retired would come back in a crash, and with it what the log had before.
+            # A crash may restore segments being retired, and with them the earlier log start.
             if log.start_offset > log.segments[0].base_offset or self._reaper.is_retiring(log.directory)
         }
         starts.update({p: max(starts.get(p, start), start) for p, start in self._promised.items()})

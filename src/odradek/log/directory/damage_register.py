@@ -1,14 +1,14 @@
-"""What was found damaged in the logs of one data directory, written down for operators and for the next start.
+"""Register of damage found in the logs of one data directory, for operators and the next start.
 
-    found      by a fetch, a lookup, the cleaner, a copy: Log.note_damage, and that place is served no more
+    found      by a fetch, a lookup, the cleaner, a copy: Log.note_damage, and that position is no longer served
     written    by the next round of housekeeping, in a thread: `odradek doctor` reads it
-    taken back when the log has the place no more, since retention took it or it was cut; and by the next start where a
-               whole batch is there again
+    removed    when retention or a truncation has deleted the position; and by the next start if there is a whole
+               batch again
 
-The file, odradek-damage-checkpoint, has a line for each place behind Kafka's two header lines:
+The file, odradek-damage-checkpoint, has a line for each position after Kafka's two header lines:
 
     topic 0 00000000000000000042.log 1234 47 1764000000000 the checksum of the batch is wrong
-              partition, file, position, the offset to go on with, since when, why
+              partition, file, position, the offset to continue with, time of detection, reason
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PARTITION = attrgetter("partition")
 
 @dataclass(slots=True)
 class DamagesWrite:
-    """A write of all damages as a value.  run() may be called in any thread; it raises DiskFailed."""
+    """Write of all damages as a value; run() may be called in any thread and raises DiskFailed."""
 
     disk: Disk
     directory: str
@@ -52,20 +52,20 @@ class DamagesWrite:
 
 
 class Damages:
-    """The damaged logs of one data directory, and what of them is written down."""
+    """Damaged logs of one data directory, and the stored part of their damages."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._damaged: set[TopicPartition] = set()  # Logs that have damages, or had some.
-        self._loaded: dict[TopicPartition, list[KnownDamage]] = {}  # Of logs that are not open yet, or can't be.
-        self._written: list[KnownDamage] | None = []  # None: what is written down can't be read.
+        self._damaged: set[TopicPartition] = set()  # Logs that have or had damages.
+        self._loaded: dict[TopicPartition, list[KnownDamage]] = {}  # Of logs that are not open yet, or can't be opened.
+        self._written: list[KnownDamage] | None = []  # None: the stored damages are unreadable.
         self._write: DamagesWrite | None = None
 
     def load(self) -> list[str]:
-        """Reads what was written down, before the logs are opened; returns what is wrong with it.  Raises DiskFailed.
+        """Read the stored damages before the logs are opened; return the problems found in the file.
 
-        Without it a damage is found again by who comes upon it.
+        Without the file, the next reader of a damage finds it again.  Raise DiskFailed if the disk fails.
         """
         try:
             self._written = read_damages(self._disk, f"{self._directory}/{DAMAGES}")
@@ -76,17 +76,17 @@ class Damages:
         return []
 
     def missing(self, partition: TopicPartition) -> list[Offset]:
-        """Returns the base offsets of the first segments that were missed before, before the log is opened."""
+        """Return the base offsets of a log's first segments that were missing before; call before opening it."""
         return [Offset(int(one.file[: -len(LOG)])) for one in self._loaded.get(partition, ()) if one.why == MISSING]
 
     def miss(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
-        """Notes that a log lacks its first segments, and can't be opened: the next start can't know by itself."""
+        """Record that a log without its first segments can't be opened; the next start could not know this."""
         known = self._loaded.setdefault(partition, [])
         if not any(one.file == file and one.why == MISSING for one in known):
             known.append(KnownDamage(partition, file, 0, following, now_ms, MISSING))
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Notes what will be found in a log, and what was found before and is there still: it is not served."""
+        """Register a log for damage reports, and mark its stored damages that still exist as not served."""
         log.on_damage = partial(self._damaged.add, partition)
         _find_again(log, self._loaded.pop(partition, ()))
         if log.damaged_places:
@@ -100,7 +100,7 @@ class Damages:
     def begin(
         self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
     ) -> DamagesWrite | None:
-        """Returns the write of what is known by now; None if that is written, or the last write is not through."""
+        """Return the write of the current damages; None if nothing changed or the last write still runs."""
         write = self._write
         if write is not None:
             if not write.is_over:
@@ -120,7 +120,7 @@ class Damages:
         self._damaged = {name for name in self._damaged if name in logs and logs[name].damaged_places}
         known = [one for name in self._damaged for one in _of(name, logs[name], now_ms)]
         known = [one._replace(since_ms=since.get((one.partition, one.file, one.position), now_ms)) for one in known]
-        # What is known of a log that could not be opened is kept for it.
+        # Damages of a log that could not be opened are kept for it.
         known += [one for name, some in self._loaded.items() if name in offline for one in some]
         return sorted(known)
 
@@ -136,14 +136,14 @@ def _find_again(log: Log, known: Iterable[KnownDamage]) -> None:
         segment = next((each for each in log.segments if each.name == one.file), None)
         if segment is None or one.position >= segment.size:
             continue
-        with suppress(DiskFailed):  # Then whoever reads there finds out.
+        with suppress(DiskFailed):  # A later reader of the position detects the damage.
             if _begins_there(segment, one.position) and not _is_whole(segment, one.position):
                 segment.note_damage(one.position, one.why)
         segment.release()
 
 
 def _begins_there(segment: Segment, position: int) -> bool:
-    """True if a batch should begin at the position; else the file is not the one that was damaged."""
+    """Return whether a batch should begin at the position; if not, another file was damaged."""
     border = segment.offsets.border_at_or_below(position)
     end = max([border, *(damage.end for damage in segment.damages if damage.end <= position)])
     try:

@@ -1,11 +1,11 @@
-"""A data directory (an entry of log.dirs): its lock, its identity, its partitions, its checkpoints.
+"""Data directory (an entry of log.dirs): its lock, its identity, its partitions, its checkpoints.
 
-    open     (shard_loading.py)
+    open     (log/directory/directory_loading.py)
     running  make (in a thread), create, delete, begin_checkpoint, begin_reap
     close    every log flushed (begin_close: in threads) → checkpoints → clean-shutdown marker → lock released
 
 A partition that can't be opened is in `offline` with the reason, and the others are served.  A directory that fails as
-a whole has a `failure`: nothing more is read or written there before the next start.
+a whole has a `failure`: it is neither read nor written before the next start.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from odradek.log.recovery.missing_segments import noted_text
 from odradek.log.removal.reaper import DirectoryRetirement, Reap, Reaper
 from odradek.log.segment.checkpoints import write_segments, write_topic_id
 
-# As Kafka's, but for the line's end: so the next start knows that nobody had the directory since, and misses whatever
-# of a log was there and is gone.
+# As Kafka's, except for the line end.  By it the next start knows that no other broker used the directory since, and
+# reports any part of a log that is missing.
 MARKER = b'{"version":0,"brokerEpoch":-1}\n'
 Open: TypeAlias = Callable[[LogConfig, TimestampMs], None]
 NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
@@ -41,9 +41,9 @@ NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 @dataclass(slots=True)
 class Closing:
-    """One log's close, as a value: nearly all of it is waiting for syncs, and a file system does many at once.
+    """Close of one log as a value: mostly waiting for syncs, which a file system runs concurrently.
 
-    run() may be called in any thread, once, when nobody uses the log any more.
+    run() may be called once, in any thread, when the log is no longer used.
     """
 
     partition: TopicPartition
@@ -61,7 +61,7 @@ class Closing:
 
 
 class LogDirectory:
-    """The logs of one data directory, open and locked."""
+    """Logs of one data directory, open and locked."""
 
     def __init__(
         self, disk: Disk, path: str, lock: Lock | None, cluster_id: str | None, turns: AbstractContextManager[object]
@@ -72,42 +72,42 @@ class LogDirectory:
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
-        self._unopened: dict[TopicPartition, tuple[DiskFailed, Open]] = {}  # Of them, those the start had no room for.
+        self._unopened: dict[TopicPartition, tuple[DiskFailed, Open]] = {}  # Offline logs, for lack of room at startup.
         self._made: dict[TopicPartition, Log] = {}  # By make(), waiting for create().
-        self._begun: set[TopicPartition] = set()  # Partitions that may have files, though there is no log.
-        self.failure: str | None = None  # Why the whole directory is offline.
-        self.problems: list[str] = []  # Worth a line in the broker's log; nothing that stops it.
+        self._begun: set[TopicPartition] = set()  # Partitions without a log that may have files.
+        self.failure: str | None = None  # The reason if the whole directory is offline.
+        self.problems: list[str] = []  # Reported in the broker's log, but not fatal.
         self.clean_shutdown = False
-        self.is_undisturbed = False  # The last clean stop was ours, and nobody had the directory since.
+        self.is_undisturbed = False  # No other broker used it since Odradek's last clean shutdown.
         self.reaper = Reaper(disk, turns)
         self.damages = Damages(disk, path)
-        self.noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean stop.
+        self.noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean shutdown.
         self.checkpoints = Checkpointing(disk, path, turns, logs=self.logs, offline=self.offline, reaper=self.reaper)
-        self._doubt: OSError | None = None  # Something in it failed, and nobody has looked yet what else does.
+        self._doubt: OSError | None = None  # A failure in the directory that no probe has investigated yet.
         self._probe: Probe | None = None
-        self._room: Probe | None = None  # The last look for room, while a log waits for some.
+        self._room: Probe | None = None  # The last probe for room, while a log waits for some.
         self._closings: list[Closing] = []
-        self.futures: dict[TopicPartition, Log] = {}  # Copies in the making of logs in other directories.
-        self.begun_futures: dict[str, TopicPartition] = {}  # Those that the last stop found, by their paths.
+        self.futures: dict[TopicPartition, Log] = {}  # Incomplete copies of logs in other directories.
+        self.begun_futures: dict[str, TopicPartition] = {}  # Incomplete copies left by the last stop, by path.
 
     @classmethod
     def broken(cls, disk: Disk, path: str, why: str) -> LogDirectory:
-        """Returns a directory that could not be opened: it is not known what is in it."""
+        """Return a directory that could not be opened; its content is unknown."""
         directory = cls(disk, path, None, None, NOBODY_ELSE)
         directory.failure = why
         return directory
 
     def unsynced(self) -> list[TopicPartition]:
-        """Returns the logs of which a crash may have left something that is not on the disk yet."""
+        """Return the logs with data that may not be on the disk after a crash."""
         return [partition for partition, log in self.logs.items() if log.recovery_point < log.end_offset]
 
     def flush(self, partition: TopicPartition) -> None:
-        """Syncs a log, in any thread, before anybody uses it; one that can't be synced is offline."""
+        """Sync a log, in any thread, before its first use; take it offline if that fails."""
         log = self.logs[partition]
         try:
             flush_now(log)
         except DiskFailed as failure:
-            if not failure.is_full:  # Else it is tried again, by who opens it next.
+            if not failure.is_full:  # Otherwise the next open retries the sync.
                 self.offline[partition] = str(failure)
                 del self.logs[partition]
                 self.doubt(failure)
@@ -120,15 +120,15 @@ class LogDirectory:
         self._begun.discard(partition)
 
     def had_no_room(self, partition: TopicPartition, failed: DiskFailed, again: Open) -> None:
-        """Notes that a log is offline for want of room, or of a descriptor; `again` tries to open it."""
+        """Record that a log is offline for lack of room or of a descriptor; `again` tries to open it."""
         self.offline[partition] = str(failed)
         self._unopened[partition] = failed, again
         self.await_room()
 
     def open_again(self, partition: TopicPartition, config: LogConfig, now_ms: TimestampMs) -> None:
-        """Opens a log that the start had no room for; nothing if this is none.
+        """Open a log that the start had no room for; do nothing for other logs.
 
-        Raises DiskFailed while there is no room; it may be called again then.
+        Raise DiskFailed while there is no room; the call may then be repeated.
         """
         if partition in self._unopened and self.has_room:
             _, again = self._unopened.pop(partition)
@@ -141,11 +141,11 @@ class LogDirectory:
     # ------------------------------------------------------------------ create, delete
 
     def create(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
-        """Returns the partition's log; a new, empty one (perhaps made by make()) if there is none.
+        """Return the partition's log; without one, a new empty log, perhaps created by make() before.
 
-        An earlier log of that name that could not be renamed when it was deleted is renamed first.
-        Raises Refused(KAFKA_STORAGE_ERROR), DiskFailed; it may be called again then.
-        Until the first flush of the log a power failure may take all of it, the directory included.
+        Before that, rename an earlier log of that name that could not be renamed when it was deleted.  Raise
+        Refused(KAFKA_STORAGE_ERROR) or DiskFailed; the call may then be repeated.  Until the first flush of the
+        log, a power failure may delete all of it, including the directory.
         """
         if partition in self.logs:
             return self.logs[partition]
@@ -154,7 +154,7 @@ class LogDirectory:
         if self.reaper.is_retiring(self.path_of(partition)):
             self.reaper.finish(self.path_of(partition))
         if self.checkpoints.may_name(partition):
-            self.checkpoints.write_now()  # Offsets of an earlier log of this name would be taken for this one's.
+            self.checkpoints.write_now()  # Otherwise offsets of an earlier log of this name would be used for this one.
         log = self._made.pop(partition, None)
         if log is None or log.topic_id != topic_id:
             log = self._new(partition, topic_id, config, now_ms)
@@ -162,9 +162,9 @@ class LogDirectory:
         return log
 
     def make(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> None:
-        """Makes the files of a log that create() will be asked for.  May run in any thread; raises DiskFailed.
+        """Create the files of a log in advance of create(); may run in any thread, raises DiskFailed.
 
-        Six names are made for each partition: 0.4 ms on an idle file system, ten times that on a busy one.
+        This creates six names for each partition: 0.4 ms on an idle file system, ten times that on a busy one.
         """
         has_log = partition in self.logs or partition in self.offline
         if not (has_log or self.reaper.is_retiring(self.path_of(partition)) or self.checkpoints.may_name(partition)):
@@ -175,7 +175,7 @@ class LogDirectory:
 
     @property
     def count(self) -> int:
-        """How many logs are here, or were made by make() and not created yet."""
+        """Return the number of logs, including those from make() without create()."""
         return len(self.logs) + len(self._made)
 
     def _new(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
@@ -190,7 +190,10 @@ class LogDirectory:
         return f"{self.path}/{partition}"
 
     def assign_topic_id(self, partition: TopicPartition, topic_id: Uuid) -> None:
-        """Gives a topic id to a log without one (empty, or from before Kafka 2.8), durably, as it may have records."""
+        """Give a topic id to a log without one (empty, or from before Kafka 2.8).
+
+        The write is durable, because the log may contain records.
+        """
         log = self.logs[partition]
         assert log.topic_id is None, "a topic's id never changes"
         write_topic_id(self.disk, log.directory, topic_id, durable=True)
@@ -198,18 +201,19 @@ class LogDirectory:
         log.topic_id = topic_id
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
-        """Renames the log's directory, whose files are unlinked after file.delete.delay.ms; slices stay readable.
+        """Rename the log's directory; its files are unlinked after file.delete.delay.ms.
 
-        What the disk refuses now is done in a later round, and before a log of that name is made.
+        Slices stay readable.  If the disk refuses now, a later round repeats the work, at the latest before a
+        new log of that name is created.
         """
         log = self.logs.get(partition)
         delay_ms = LogConfig().file_delete_delay_ms if log is None else log.config.file_delete_delay_ms
         self._remove(partition, names.DELETE, now_ms, TimestampMs(now_ms + delay_ms))
 
     def set_aside(self, partition: TopicPartition, now_ms: TimestampMs) -> str:
-        """Renames the directory of a log that is not of the topic of that name, for good, and returns the new name.
+        """Rename, for good, the directory of a log of another topic with the same name; return the new name.
 
-        As in delete, what the disk refuses now is done later.
+        If the disk refuses now, the work is done later, as in `delete`.
         """
         return self._remove(partition, names.STRAY, now_ms, None)
 
@@ -224,7 +228,7 @@ class LogDirectory:
         self._begun.discard(partition)
         path = self.path_of(partition)
         if self.failure is not None:
-            return path  # The next start finds a log that nobody has, and sets it aside.
+            return path  # The next start finds a log without an owner and sets it aside.
         self.reaper.withdraw(path)
         unique = f"{partition} {None if log is None else log.topic_id!r} {now_ms}"
         name = f"{self.path}/{names.marked_partition(partition, mark, unique)}"
@@ -232,19 +236,19 @@ class LogDirectory:
         return name
 
     def has(self, partition: TopicPartition) -> bool:
-        """True if there is a log of the partition, or may be files of one."""
+        """Return whether there is a log of the partition, or there may be files of one."""
         return partition in self.logs or partition in self.offline or partition in self._begun
 
     def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
-        """Returns the work on files whose delay is over, to be run() in a thread; None if there is none."""
+        """Return the work on files that are due, to be run() in a thread; None if there is none."""
         return self.reaper.begin(now_ms) if self.failure is None else None
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
-        """Returns a checkpoint of what changed since the last one, to be run() in a thread; None if nothing did."""
+        """Return a checkpoint of the changes since the last one, to be run() in a thread; None without any."""
         return self.checkpoints.begin(high_watermarks) if self.failure is None else None
 
     def begin_damages(self, now_ms: TimestampMs) -> DamagesWrite | None:
-        """Returns the write of the damages that are known now, to be run() in a thread; None if nothing changed."""
+        """Return the write of the current damages, to be run() in a thread; None if nothing changed."""
         return self.damages.begin(now_ms, self.logs, self.offline) if self.failure is None else None
 
     # ------------------------------------------------------------------ moving logs
@@ -257,9 +261,9 @@ class LogDirectory:
         producers: Sequence[ProducerStateEntry],
         unique: str,
     ) -> Log:
-        """Makes an empty log that is to become a copy of `origin` from `start` on.  May run in any thread.
+        """Create an empty log that will become a copy of `origin` from `start` on; may run in any thread.
 
-        `producers` are those as of `start`.  Raises DiskFailed.
+        `producers` are the producers as of `start`.  Raise DiskFailed on failure.
         """
         path = f"{self.path}/{names.marked_partition(partition, names.FUTURE, unique)}"
         self.disk.make_directory(path)
@@ -270,14 +274,17 @@ class LogDirectory:
         return future
 
     def take_in(self, partition: TopicPartition, future: Log) -> None:
-        """Gives the copy of a log the partition's name, durably.  Raises DiskFailed; then the copy is of no use."""
+        """Give the copy of a log the partition's name, durably.
+
+        Raise DiskFailed on failure; then the copy is useless.
+        """
         assert partition not in self.logs, "a log is moved from another directory"
         path = self.path_of(partition)
         if self.reaper.is_retiring(path):
             self.reaper.finish(path)
         self.logs[partition] = future
         try:
-            # Offsets of an earlier log of this name would be taken for this one's, and its start must not be lost.
+            # Otherwise offsets of an earlier log of this name would be used for this one, or its start could be lost.
             if self.checkpoints.may_name(partition) or future.start_offset > future.segments[0].base_offset:
                 self.checkpoints.write_now()
             rename_log(future, path)
@@ -289,28 +296,28 @@ class LogDirectory:
         self.add(partition, future)
 
     def let_go(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
-        """Deletes a log that goes on in another directory; it does not come back, not even after a power failure."""
+        """Delete a log that moved to another directory, so that not even a power failure restores it."""
         self.delete(partition, now_ms)
-        with suppress(DiskFailed):  # It has been overtaken by the other when the next start finds both.
+        with suppress(DiskFailed):  # If the next start finds both logs, the other one is newer.
             self.disk.sync_directory(self.path)
 
     def remove_soon(self, path: str, now_ms: TimestampMs) -> None:
-        """Has the next round unlink a copy that is given up."""
+        """Delete an abandoned copy in the next round."""
         self.reaper.add_directory(path, now_ms)
 
     def drop_begun_future(self, path: str, now_ms: TimestampMs) -> None:
-        """Gives up a copy that the last stop found in the making."""
+        """Abandon an incomplete copy that the last stop left."""
         del self.begun_futures[path]
         self.remove_soon(path, now_ms)
 
-    # ------------------------------------------------------------------ failing as a whole
+    # ------------------------------------------------------------------ failure of the directory
 
     def doubt(self, failed: OSError) -> None:
-        """Notes that something in the directory failed: it is to be found out whether all of it does."""
+        """Record a failure in the directory; a probe must then test the whole directory."""
         self._doubt = failed
 
     def begin_probe(self) -> Probe | None:
-        """Returns a look at whether the directory works, to be run() in a thread; None if nothing speaks against it."""
+        """Return a probe of the directory, to be run() in a thread; None without a failure to investigate."""
         failed = self._doubt or self.checkpoints.failure
         if self.failure is not None or failed is None or (isinstance(failed, DiskFailed) and failed.is_full):
             return None
@@ -319,25 +326,25 @@ class LogDirectory:
         return self._probe
 
     def await_room(self) -> None:
-        """Has it looked for room again and again, until `has_room`."""
+        """Start probing for room, repeatedly, until `has_room`."""
         self._room = Probe(self.disk, self.path, ROOM_BYTES)
 
     @property
     def has_room(self) -> bool:
-        """True if the last look that `await_room` asked for has found room."""
+        """Return whether the last probe of `await_room` has found room."""
         return self._room is not None and self._room.found_room
 
     def begin_room_probe(self) -> Probe | None:
-        """Returns a look for room, to be run() in a thread; None if nobody waits for some."""
+        """Return a probe for room, to be run() in a thread; None if no log waits for room."""
         return self._room if self.failure is None and not self.has_room else None
 
     @property
     def is_found_broken(self) -> bool:
-        """True if the last look failed, and the directory is not offline yet."""
+        """Return whether the last probe failed and the directory is not offline yet."""
         return self.failure is None and self._probe is not None and self._probe.failure is not None
 
     def fail(self) -> list[TopicPartition]:
-        """Goes offline, after is_found_broken, and returns the logs that go with it: none of them is made elsewhere."""
+        """Go offline after is_found_broken; return the affected logs, which are not created elsewhere."""
         assert self._probe is not None and self._probe.failure is not None
         self.failure = str(self._probe.failure)
         names = list(self.logs)
@@ -348,12 +355,15 @@ class LogDirectory:
     # ------------------------------------------------------------------ close
 
     def begin_close(self, now_ms: TimestampMs) -> list[Closing]:
-        """Returns the close of each log, which may be run in threads before close(); close() runs the others."""
+        """Return the close of each log to run in threads before close(), which runs the others itself."""
         self._closings = [Closing(partition, log, now_ms) for partition, log in self.logs.items()]
         return self._closings
 
     def close(self, now_ms: TimestampMs, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> list[str]:
-        """Stops cleanly and returns what went wrong.  If anything did there is no marker: the next start checks all."""
+        """Shut down cleanly and return the failures.
+
+        After any failure there is no marker, so the next start checks all logs.
+        """
         if self.failure is not None:
             self.abandon()
             return [f"{self.path} is offline: {self.failure}"]
@@ -380,12 +390,15 @@ class LogDirectory:
         return failures
 
     def _note_segments(self) -> None:
-        """Writes down each log's segments; of a log that could not be opened what was noted before."""
+        """Store each log's segments; for a log that could not be opened, keep the stored list."""
         noted = {partition: noted_text(log.segments) for partition, log in self.logs.items()}
         noted |= {partition: text for partition, text in self.noted.items() if partition in self.offline}
         write_segments(self.disk, f"{self.path}/{names.SEGMENTS}", noted)
 
     def abandon(self) -> None:
-        """Leaves everything as it is; without the marker that is as a killed process does: the next start checks."""
+        """Release the lock and leave everything as it is.
+
+        Without the marker this equals a killed process: the next start checks all logs.
+        """
         if self._lock is not None:
             self._lock.release()

@@ -1,6 +1,8 @@
-"""Opens a data directory: .lock → meta.properties → clean-shutdown marker read and removed → every partition opened.
+"""Loading of a data directory: lock, identity, clean-shutdown marker, then every partition.
 
-One partition that can't be opened does not keep the others from running: it is in `offline` with the reason.
+    .lock → meta.properties → clean-shutdown marker read and removed → every partition opened
+
+A partition that can't be opened does not affect the others: it is in `offline` with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _MARKER_BYTES_MAX = 4096
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:
-    """Makes a directory, with its parents, whose name survives a power failure right after.  Raises DiskFailed."""
+    """Create a directory with its parents, so that its name survives a power failure.  Raise DiskFailed."""
     for changed in disk.make_directory(path):
         disk.sync_directory(changed)
 
@@ -41,10 +43,11 @@ def open_log_directory(
     turns: AbstractContextManager[object] = NOBODY_ELSE,
     each: Each = map,
 ) -> LogDirectory:
-    """Makes the directory if it is not there.  `turns` is a lock where checkpoints run in threads.
+    """Open a data directory, and create it if it does not exist.
 
-    `each` opens the partitions: one after the other, or some at a time in threads.
-    Raises DirectoryInUse, WrongDirectory (another broker's or cluster's), DiskFailed.
+    `turns` is a lock if checkpoints run in threads.  `each` opens the partitions, sequentially or several at a time
+    in threads.
+    Raise DirectoryInUse, WrongDirectory (of another broker or cluster) or DiskFailed.
     """
     path = path.rstrip("/") or "/"
     make_durable_directory(disk, path)
@@ -67,7 +70,7 @@ def _load(
     mark = read_file(disk, marker, _MARKER_BYTES_MAX)
     directory.clean_shutdown = mark is not None
     directory.is_undisturbed = mark == MARKER
-    disk.unlink(f"{path}/{names.UNCLEANABLE}")  # Each is tried again.
+    disk.unlink(f"{path}/{names.UNCLEANABLE}")  # Compaction of each log is tried again.
     directory.problems += directory.damages.load()
     recovery_points = checkpoints.read(names.RECOVERY_POINTS, directory.problems)
     starts = checkpoints.read(names.LOG_STARTS, directory.problems)
@@ -93,7 +96,7 @@ def _load(
     for _ in each(_do, found):
         pass
     if directory.offline and (damages := directory.begin_damages(now_ms)) is not None:
-        with suppress(DiskFailed):  # It is tried again by the next round of housekeeping.
+        with suppress(DiskFailed):  # The next round of housekeeping repeats the write.
             damages.run()
 
 
@@ -102,7 +105,7 @@ def _do(work: Callable[[], None]) -> None:
 
 
 def _read_segments(directory: LogDirectory) -> None:
-    """Reads the two files by which a missing segment is noticed; damage in them is noted, and nothing is missed."""
+    """Read the two files that reveal a missing segment; if one is damaged, report that and use neither."""
     problems = len(directory.problems)
     directory.checkpoints.compacted = directory.checkpoints.read(names.CLEANER_OFFSETS, directory.problems)
     try:

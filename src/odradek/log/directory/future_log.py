@@ -1,8 +1,8 @@
-"""A log that goes on in another directory: as a copy that has all of it, which then gets its name.
+"""Future log: a complete copy of a log in another directory, which then takes over its name.
 
-producers_at_first → begin_with     the copy begins where the original's first segment does
-read_stored → append_as_follower    until it has all
-take_over → rename_log                what is known of the original, then its name
+producers_at_first → begin_with     the copy begins at the original's first segment
+read_stored → append_as_follower    until the copy is complete
+take_over → rename_log              takes over the original's state, then its name
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from odradek.log.producers.snapshots import make_safe
 
 
 def producers_at_first(log: Log) -> Sequence[ProducerStateEntry]:
-    """Returns the producers as of the first segment, whose records may be gone.  Raises DiskFailed."""
+    """Return the producers as of the first segment, whose records may be deleted.  Raise DiskFailed."""
     return log.snapshots.newest(log.segments[0].base_offset)[0] if log.snapshots.offsets else ()
 
 
 def begin_with(log: Log, producers: Sequence[ProducerStateEntry]) -> None:
-    """Notes the producers, durably, as of the start of a log that is empty yet.  Raises DiskFailed."""
+    """Store the producers durably as of the start of an empty log.  Raise DiskFailed on failure."""
     assert log.start_offset == log.end_offset
     if producers:
         log.producers = Producers(producers)
@@ -32,9 +32,9 @@ def begin_with(log: Log, producers: Sequence[ProducerStateEntry]) -> None:
 
 
 def take_over(copy: Log, origin: Log) -> None:
-    """Gives a copy what is known of the log all of whose batches it has: that one is not to be used any more.
+    """Copy the state of a log to its complete copy; the original must not be used afterwards.
 
-    Raises DiskFailed; then the original can be used on.
+    Raise DiskFailed on failure; then the original can still be used.
     """
     assert origin.end_offset == copy.end_offset, "a copy has all that its original has"
     withdraw_arrival(origin)
@@ -49,7 +49,7 @@ def take_over(copy: Log, origin: Log) -> None:
 
 
 def rename_log(log: Log, directory: str) -> None:
-    """Gives the log's directory another name, durably.  Raises DiskFailed: it may then have either name."""
+    """Rename the log's directory durably.  Raise DiskFailed; then it may have either name."""
     log.disk.rename(log.directory, directory)
     try:
         log.disk.sync_directory(directory.rpartition("/")[0])

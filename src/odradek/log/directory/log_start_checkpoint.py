@@ -1,6 +1,7 @@
-"""Log start offsets on the disk before anybody is told of them: what was deleted does not come back in a crash.
+"""Durable log start offsets, written before any response reports them: deletions survive a crash.
 
-Kafka's checkpoint of them is up to a minute old, so that after kill -9 it serves again what DeleteRecords had deleted.
+Kafka's checkpoint of them is up to a minute old.  So after kill -9 Kafka serves again records that DeleteRecords had
+deleted.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from odradek.log.segment.checkpoints import write_offsets
 
 @dataclass(slots=True)
 class StartsWrite:
-    """One durable write of a directory's log starts.  run() may be called in any thread; it raises DiskFailed.
+    """One durable write of a directory's log starts.
 
-    A stale one writes nothing, and is begun again: a checkpoint of everything was written in its place.
+    run() may be called in any thread; it raises DiskFailed.  A stale write does nothing and must be begun again: a
+    checkpoint of everything was written in its place.
     """
 
     disk: Disk

@@ -1,10 +1,10 @@
-"""The one door to files: everything Odradek keeps on disk is opened, written, synced and renamed through a Disk.
+"""Interface to all files: Odradek opens, writes, syncs and renames files only through a Disk.
 
-The broker runs on RealDisk; tests run the same log on a disk that tears writes and forgets what was not synced.  Paths
-are plain strings: a path object costs more than the system call it is for.
+The broker runs on RealDisk.  Tests run the same log on a disk that tears writes and forgets unsynced data.  Paths are
+plain strings: a path object costs more than its system call.
 
-Writes say where they go (pwrite), so a failed one leaves no file position behind and is undone by cutting the file.
-A file closes when the last reference to it goes: a slice of a deleted segment stays readable while someone sends it.
+Writes have explicit positions (pwrite).  So a failed write leaves no file position behind, and cutting the file undoes
+it.  A file closes with its last reference: a slice of a deleted segment stays readable while it is being sent.
 """
 # ruff: noqa: PTH105, PTH106, PTH103, PTH108, PTH116
 
@@ -39,12 +39,12 @@ __all__ = [
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-CHECKED_BYTES = 1024 * 1024  # How much of a slice is looked for in the page cache at once: later it may be gone again.
-UNCHECKED_BYTES = 16 * 1024  # To copy so little takes no longer than to look.
-FILE_MODE, FOLDER_MODE = 0o640, 0o750  # Records are nobody else's business; a stricter umask is respected.
+CHECKED_BYTES = 1024 * 1024  # Bytes of a slice to check in the page cache at once; it may drop them later.
+UNCHECKED_BYTES = 16 * 1024  # Copying this little takes no longer than checking.
+FILE_MODE, FOLDER_MODE = 0o640, 0o750  # Other users must not read records; a stricter umask is respected.
 BUFFERS_PER_WRITE_MAX = 512  # Half of Linux's IOV_MAX.
-# For a large write Linux takes large folios.  A virtual machine that reports free memory to its host has to get those
-# anew: 1 MiB at once took twice the processor time of its pieces.
+# For a large write Linux allocates large folios.  A virtual machine that reports free memory to its host must get them
+# back first: 1 MiB at once took twice the processor time of its pieces.
 WRITE_BYTES_MAX = 128 * 1024
 
 
@@ -56,29 +56,29 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """An open file.  Every method raises DiskFailed when the system does."""
+    """Open file; every method raises DiskFailed if the system call fails."""
 
     @property
     def path(self) -> str: ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """Writes all of data; after a failure any part of it may be in the file."""
+        """Write all of data; after a failure any part of it may be in the file."""
 
     def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Writes several buffers back to back, in one system call where possible; fails as write does."""
+        """Write several buffers contiguously, in one system call if possible; fail as write does."""
 
     def pread(self, position: int, size: int) -> bytes:
-        """Reads `size` bytes from `position` on; fewer only at the end of the file."""
+        """Read `size` bytes from `position` on; fewer only at the end of the file."""
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Makes the data durable, and the metadata that is needed to read it back (fdatasync)."""
+        """Make the data durable, and the metadata needed to read it back (fdatasync)."""
 
     def size(self) -> int: ...
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile, and for fdatasync where the disk has syncs; -1 if the file has none."""
+        """Return the descriptor, for sendfile, and for fdatasync if the disk has syncs; -1 without one."""
 
 
 class Lock(Protocol):
@@ -86,9 +86,9 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """The file system as the log uses it.  Every method raises DiskFailed when the system does.
+    """File system as the log uses it; every method raises DiskFailed if the system call fails.
 
-    `has_syncs`: False if no sync does anything, so that there is nothing to wait for.
+    `has_syncs` is False if syncs do nothing, so that there is nothing to wait for.
     """
 
     has_syncs: bool
@@ -96,7 +96,7 @@ class Disk(Protocol):
     def open(self, path: str) -> File: ...
 
     def create(self, path: str) -> File:
-        """Makes a new file, or empties an existing one."""
+        """Create a new file, or empty an existing one."""
 
     def entries(self, directory: str) -> list[Entry]: ...
 
@@ -105,24 +105,24 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Renames atomically, and replaces `new`.  Durable only after sync_directory."""
+        """Rename atomically, replacing `new`; durable only after sync_directory."""
 
     def unlink(self, path: str) -> None:
-        """Unlinks a file; one that is not there is no failure."""
+        """Unlink a file; a missing file is not an error."""
 
     def make_directory(self, path: str) -> list[str]:
-        """Makes a directory with its parents, if need be, and returns the directories that got a new name in them."""
+        """Create a directory with missing parents; return the directories that contain a new name."""
 
     def remove_directory(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Takes the lock of a data directory.  Raises DirectoryInUse."""
+        """Lock a data directory.  Raise DirectoryInUse if the lock is held."""
 
 
 class FileSlice:
-    """A run of whole batches in a file, for an answer: `size` makes it a splice of the wire layer.
+    """Run of whole batches in a file, for a response; `size` makes it a splice of the wire layer.
 
     It keeps its file open, so it stays readable after the segment was rolled, deleted or unlinked.
     """
@@ -133,10 +133,10 @@ class FileSlice:
         self.file = file
         self.position = position
         self.size = size
-        self._cached_bytes = 0  # From its start on, when it was last looked.
+        self._cached_bytes = 0  # From its start, at the last check.
 
     def read(self) -> bytes:
-        """Reads the whole slice, from the disk if need be.  Raises DiskFailed if the file has become shorter."""
+        """Read the whole slice, also from the disk.  Raise DiskFailed if the file is shorter than the slice."""
         begin_to_read(self.file.fileno(), self.position, self.size)
         data = self.file.pread(self.position, self.size)
         if len(data) != self.size:
@@ -144,10 +144,10 @@ class FileSlice:
         return data
 
     def send_to(self, socket: int, size_max: int) -> int | None:
-        """Sends what a non-blocking socket takes now, from the page cache without a copy; returns how many bytes.
+        """Send from the page cache without a copy, as much as a non-blocking socket accepts; return the size.
 
-        Returns 0 if the socket is full; None if the disk would have to be waited for, or if this is no plain file:
-        then the bytes must be read.  Raises OSError for what is wrong with the socket.
+        Return 0 if the socket is full.  Return None if the disk is needed, or if this is not a plain file: then
+        the bytes must be read.  Raise OSError for errors of the socket.
         """
         descriptor = self.file.fileno()
         size = min(self.size, size_max, CHECKED_BYTES)
@@ -164,10 +164,10 @@ class FileSlice:
         return sent
 
     def read_cached(self, space: memoryview) -> int:
-        """Copies the slice's beginning into `space`, as far as it is in the page cache, and returns how many bytes.
+        """Copy the slice's beginning into `space` from the page cache, and return the number of bytes.
 
-        Returns 0 if this is no plain file, or if so much is wanted that to look first costs nothing beside it, and not
-        all of that is there.  Raises DiskFailed.
+        Return 0 if this is not a plain file.  Also return 0 if `space` is large enough that checking first
+        costs little, and not all of its bytes are cached.  Raise DiskFailed if the read fails.
         """
         descriptor, space = self.file.fileno(), space[: self.size]
         if descriptor < 0:
@@ -185,14 +185,14 @@ class FileSlice:
         return read
 
     def failure(self, error: OSError) -> DiskFailed:
-        """Returns why a mover could not read the slice: the file may have become shorter."""
+        """Return the reason why a mover could not read the slice: the file may be shorter now."""
         failed = DiskFailed.of(error, self.file.path)
         if self.file.size() < self.position + self.size:
             return FileEnds(failed.errno, failed.strerror, failed.filename)
         return failed
 
     def part(self, start: int, size: int) -> FileSlice:
-        """Returns a piece of the slice, not beyond its end: an answer is sent in chunks."""
+        """Return a part of the slice, up to its end, because a response is sent in chunks."""
         assert 0 <= start <= self.size
         piece = FileSlice(self.file, self.position + start, min(size, self.size - start))
         piece._cached_bytes = max(self._cached_bytes - start, 0)
@@ -203,7 +203,7 @@ class FileSlice:
 
 
 class NoFile:
-    """The file of an empty slice, so that asking an idle log at its end opens nothing."""
+    """File of an empty slice, so that a fetch at the end of an idle log opens no file."""
 
     path = ""
 
@@ -233,9 +233,9 @@ EMPTY_SLICE = FileSlice(NoFile(), 0, 0)
 
 
 def check_may_stay(file: File) -> None:
-    """A file that is to stay open must not take one of the last descriptors: no log could be synced without.
+    """Raise DiskFailed if a file that stays open would use one of the last descriptors.
 
-    Raises DiskFailed, as if there were none.
+    Syncs of logs need these descriptors.  The error is the same as without any free descriptor.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and file.fileno() >= limit - SHORT_LIVED_FILES:
@@ -243,7 +243,7 @@ def check_may_stay(file: File) -> None:
 
 
 class RealFile:
-    """A file descriptor, closed with the last reference."""
+    """File descriptor that closes with its last reference."""
 
     __slots__ = ("_fd", "path")
 
@@ -283,7 +283,7 @@ class RealFile:
             raise DiskFailed.of(error, self.path) from None
 
     def _write_rest(self, position: int, rest: memoryview) -> None:
-        """Writes in pieces, also what a short write left: mostly the disk is full, and the next write says so."""
+        """Write in pieces, also after a short write; usually the next write reports a full disk."""
         while rest:
             written = os.pwrite(self._fd, rest[:WRITE_BYTES_MAX], position)
             if not written:
@@ -325,13 +325,14 @@ NO_DESCRIPTOR = -1
 
 
 def _tell_nobody(descriptor: int) -> None:
-    """Is told of each descriptor where nobody counts them."""
+    """Ignore a descriptor; the default if no one counts descriptors."""
 
 
 class RealDisk:
-    """The operating system's files.  Has no state, so any thread may use it.
+    """The operating system's files; it has no state, so any thread may use it.
 
-    `opened` is told of each descriptor that a file got, and NO_DESCRIPTOR when there was none; in any thread.
+    `opened` is called with the descriptor of each opened file, or with NO_DESCRIPTOR if none was available; in any
+    thread.
     """
 
     has_syncs = True
@@ -393,7 +394,7 @@ class RealDisk:
 
     def make_directory(self, path: str) -> list[str]:
         try:
-            Path(path).mkdir(FOLDER_MODE)  # Mostly it is one more in a directory that is there.
+            Path(path).mkdir(FOLDER_MODE)  # Usually only the last directory is new.
         except (FileExistsError, FileNotFoundError):
             return self._make_directories(path)
         except OSError as error:
@@ -431,7 +432,10 @@ class RealDisk:
 
 
 def read_file(disk: Disk, path: str, bytes_max: int) -> bytes | None:
-    """Reads a small file whole; returns None if there is none.  Raises DiskFailed if it has more than `bytes_max`."""
+    """Return the content of a small file; None if it does not exist.
+
+    Raise DiskFailed if it has more than `bytes_max` bytes.
+    """
     try:
         file = disk.open(path)
     except DiskFailed as failure:
@@ -445,10 +449,10 @@ def read_file(disk: Disk, path: str, bytes_max: int) -> bytes | None:
 
 
 def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Replaces a file as a whole: the new content is written beside the old, synced, and renamed over it.
+    """Replace a whole file: write the new content to a temporary file, sync it, and rename it.
 
-    The name itself is durable only after sync_directory.  With `durable` False the content may be lost or empty after
-    a power failure: for files that the log can rebuild.
+    The name itself is durable only after sync_directory.  With `durable` False the content may be lost or empty
+    after a power failure; use that for files that the log can rebuild.
     """
     temporary = path + ".tmp"
     file = disk.create(temporary)
@@ -458,6 +462,6 @@ def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) ->
             file.sync()
         disk.rename(temporary, path)
     except DiskFailed:
-        with suppress(DiskFailed):  # The next write or the next start takes it away, too.
+        with suppress(DiskFailed):  # The next write or the next start deletes it, too.
             disk.unlink(temporary)
         raise

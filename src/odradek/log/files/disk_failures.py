@@ -1,4 +1,4 @@
-"""How file operations fail: none of it is a peer's fault, and none becomes a Refused by itself."""
+"""Failures of file operations: never a peer's fault, and never converted to Refused here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 
 class DiskFailed(OSError):
-    """A file operation failed.  It takes its log offline; errno and filename are set, and its text names both."""
+    """Failed file operation that takes its log offline; errno, filename and text describe it."""
 
     @classmethod
     def of(cls, error: OSError, path: str) -> DiskFailed:
@@ -14,25 +14,25 @@ class DiskFailed(OSError):
 
     @property
     def is_full(self) -> bool:
-        """True if there is no room, on the disk or among the open files: the log works again once there is some.
+        """Return whether there is no room, on the disk or for open files.
 
-        After any other failure the log stays offline.
+        The log works again once there is room.  After any other failure the log stays offline.
         """
         return self.errno in (errno.ENOSPC, errno.EDQUOT) or self.is_out_of_files
 
     @property
     def takes_offline(self) -> bool:
-        """True if nobody knows any more what is on the disk."""
+        """Return whether the state on the disk is unknown."""
         return not self.is_full
 
     @property
     def is_out_of_files(self) -> bool:
-        """True if too many files are open: the disk was not even asked, and the operation may be tried again."""
+        """Return whether too many files are open; the disk was not accessed, so the operation may be retried."""
         return is_out_of_files(self)
 
 
 class LogDamaged(DiskFailed):
-    """A place in a .log file is no whole batch.  What is before and behind it can be read as ever."""
+    """Position in a .log file without a whole batch; the data before and after it stays readable."""
 
     takes_offline = False
 
@@ -44,7 +44,7 @@ class LogDamaged(DiskFailed):
 
 
 class FileEnds(DiskFailed):
-    """A file ends before what was found in it: it was cut since, as a follower's log may be, or by somebody else."""
+    """File that ends before data found in it: it was cut, by a follower's truncation or from outside."""
 
 
 def is_out_of_files(error: OSError) -> bool:
@@ -52,9 +52,9 @@ def is_out_of_files(error: OSError) -> bool:
 
 
 class SegmentMissing(Exception):
-    """Raised for a log of which a segment is missing: the rest is not served as if it were all.
+    """Raised for a log with a missing segment, because the rest must not be served as if complete.
 
-    `lost` is the file's name and the offset behind the gap, if the log lacks its beginning.
+    `lost` is the file's name and the offset after the gap, if the beginning of the log is missing.
     """
 
     def __init__(self, text: str, lost: tuple[str, int] | None = None) -> None:

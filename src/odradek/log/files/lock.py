@@ -1,4 +1,4 @@
-"""The lock that keeps two brokers off one data directory, be they Odradek's or Apache Kafka's."""
+"""Lock that excludes other brokers, Odradek's or Apache Kafka's, from a data directory."""
 # ruff: noqa: PTH116  # As in disk.py.
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from odradek.log.files.disk_failures import DirectoryInUse, DiskFailed
 
 
 class RealLock:
-    """A POSIX record lock on the whole of one file, the kind Java's FileChannel takes: it and we exclude each other.
+    """POSIX record lock on one whole file; it excludes Kafka, whose FileChannel uses the same kind.
 
-    Such a lock is the process's, not the descriptor's: a second open of the file would not see it, and closing that one
-    would drop it.  So what this process holds is kept by file identity too.
+    The process owns such a lock, not the descriptor.  A second open of the file in this process would not see the
+    lock, and closing that descriptor would drop it.  So the process also records the identity of each file it has
+    locked.
     """
 
     _held: set[tuple[int, int]] = set()  # noqa: RUF012  # One set for the process, on purpose.
@@ -50,7 +51,10 @@ class RealLock:
         return (status.st_dev, status.st_ino)
 
     def release(self) -> None:
-        """Harmless the second time: somebody else may hold the lock by then, and have the descriptor's number."""
+        """Release the lock; a second call does nothing.
+
+        By then another broker may hold the lock, and another file may have the descriptor's number.
+        """
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             self._held.discard(self._identity)

@@ -1,4 +1,4 @@
-"""What a log must know of its topic's configuration; names as Kafka's, defaults Kafka's.  Resolved by core/configs."""
+"""Topic configuration used by a log, with Kafka's names and defaults; resolved by core/configs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Sizes in bytes, times in milliseconds.  A log's config may be replaced while it runs: `log.config = ...`."""
+    """Configuration of one log; sizes in bytes, times in milliseconds.
+
+    Assign `log.config` to replace the configuration of a running log.
+    """
 
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     segment_ms: int = 7 * DAY_MS

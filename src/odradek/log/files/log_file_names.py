@@ -1,11 +1,13 @@
-"""Kafka's file names in a data directory, made and read.
+"""Kafka's file names in a data directory: formatting and parsing.
 
-00000000000000000042.log is the segment whose first offset is at least 42; with it go .index, .timeindex, .txnindex, and
-.snapshot (of the producers as of offset 42).  To be deleted: + .deleted.  Compaction: .cleaned, then .swap.
-Ours alone is .log.aside, what was cut off: Kafka looks at how names end, and passes it by.
-A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone; of a topic
-that the cluster does not know it is set aside as topic-7.<32 hex digits>-stray; while it is copied to another data
-directory the copy is topic-7.<32 hex digits>-future there.
+00000000000000000042.log is the segment whose first offset is at least 42.  Its other files are .index, .timeindex,
+.txnindex, and .snapshot (of the producers as of offset 42).  A file to be deleted has the suffix .deleted.  Compaction
+uses .cleaned, then .swap.  Only Odradek uses .log.aside, for data cut off a log; Kafka ignores it because of its
+suffix.
+
+A partition is the directory topic-7.  A deleted partition is topic-7.<32 hex digits>-delete until its files are
+deleted.  A partition of a topic that the cluster does not know is set aside as topic-7.<32 hex digits>-stray.  During a
+move to another data directory the copy there is topic-7.<32 hex digits>-future.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-SEGMENTS = "odradek-segments-checkpoint"  # Ours alone, as are the next four.
+SEGMENTS = "odradek-segments-checkpoint"  # Used only by Odradek, as are the next four.
 UNCLEANABLE = "odradek-uncleanable-checkpoint"
 DAMAGES = "odradek-damage-checkpoint"
-IDENTITY = "odradek-identity"  # Whose the directory is, beside meta.properties.
-BOOT = "odradek-boot"  # In which boot of the machine the last start was.
-LOG_DIRS = "odradek-log-dirs"  # Ours alone: all data directories of the broker, one a line.
+IDENTITY = "odradek-identity"  # Owner of the directory, in addition to meta.properties.
+BOOT = "odradek-boot"  # Boot of the machine during the last start.
+LOG_DIRS = "odradek-log-dirs"  # Used only by Odradek: all data directories of the broker, one per line.
 
 _OFFSET_DIGITS = 20
 _UNIQUE_DIGITS = 32
@@ -55,7 +57,7 @@ _SEGMENT_FILE = re.compile(
 )
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d{0,9})")
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(delete|future|stray)")
-DELETE, FUTURE, STRAY = "delete", "future", "stray"  # How directories are marked.
+DELETE, FUTURE, STRAY = "delete", "future", "stray"  # Marks of directories.
 KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -64,7 +66,7 @@ def segment_stem(base_offset: Offset) -> str:
 
 
 def parse_segment_file(name: str) -> tuple[Offset, str, str] | None:
-    """Returns (offset, suffix, "" or a second suffix) of a segment's file; None for any other name."""
+    """Return (offset, suffix, second suffix or "") of a segment's file; None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > INT64_MAX:
         return None
@@ -72,7 +74,7 @@ def parse_segment_file(name: str) -> tuple[Offset, str, str] | None:
 
 
 def parse_partition(directory_name: str) -> TopicPartition | None:
-    """Returns None for a name that is no partition's: a marked one, KRaft's own metadata log, anything else."""
+    """Return the partition of a directory; None for a marked one, KRaft's metadata log, or another name."""
     match = _PARTITION.fullmatch(directory_name)
     if match is None or match[1] == KRAFT_METADATA_TOPIC or int(match[2]) > INT32_MAX:
         return None
@@ -80,13 +82,13 @@ def parse_partition(directory_name: str) -> TopicPartition | None:
 
 
 def mark(directory_name: str) -> str | None:
-    """ "delete", "future" or "stray" if the directory is marked as such, else None."""
+    """Return "delete", "future" or "stray" for a directory with that mark, else None."""
     match = _MARKED.fullmatch(directory_name)
     return match[1] if match else None
 
 
 def partition_marked(directory_name: str, mark: str) -> TopicPartition | None:
-    """Returns the partition whose directory has this mark; None for any other name."""
+    """Return the partition whose directory has this mark; None for any other name."""
     match = _MARKED.fullmatch(directory_name)
     if match is None or match[1] != mark:
         return None
@@ -94,9 +96,9 @@ def partition_marked(directory_name: str, mark: str) -> TopicPartition | None:
 
 
 def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
-    """Returns the marked name of a partition's directory; a long topic is cut to fit 255 characters.
+    """Return the marked name of a partition's directory; a long topic is cut to fit 255 characters.
 
-    `unique` tells two logs of one name apart; the 32 digits are drawn from it.
+    `unique` distinguishes two logs of the same name; the 32 digits are derived from it.
     """
     digits = md5(unique.encode(), usedforsecurity=False).hexdigest()
     suffix = f"-{partition.partition}.{digits}-{mark}"
@@ -104,5 +106,5 @@ def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
 
 
 def has_future_name(partition: TopicPartition) -> bool:
-    """False if the topic's name is too long for the directory of a copy in the making to have it."""
+    """Return whether the topic's name is short enough for the directory name of a future copy."""
     return len(f"{partition}.{'0' * _UNIQUE_DIGITS}-{FUTURE}") <= _NAME_CHARACTERS_MAX

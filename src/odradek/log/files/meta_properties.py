@@ -1,12 +1,13 @@
-"""meta.properties: which cluster and which broker a data directory belongs to.  A Java properties file.
+"""meta.properties: the cluster and the broker that own a data directory, as a Java properties file.
 
-version=0 (with ZooKeeper, and ours): broker.id, cluster.id.   version=1 (KRaft): node.id, cluster.id, directory.id.
-A directory keeps the version and the other keys it came with.  Kafka before 2.4 knows no cluster.id.
+version=0 (with ZooKeeper, and Odradek's): broker.id, cluster.id.   version=1 (KRaft): node.id, cluster.id,
+directory.id.
 
-A file that was cut may name another broker: of broker.id=1001 it leaves broker.id=100.  So a file counts only if its
-last line has its end and no key is missing, and what we write has the broker's id in its last line.  What a
-cut at a line's end or a flipped bit leaves meets a second witness, odradek-identity, and the metadata
-(app/serve/broker_opening.py).
+A directory keeps its original version and its other keys.  Kafka before 2.4 has no cluster.id.
+
+A truncated file may name another broker: broker.id=1001 becomes broker.id=100.  So a file is valid only if its last
+line is terminated and no key is missing.  Odradek writes the broker's id in the last line.  Truncation at a line's end
+and flipped bits are detected by a second record, odradek-identity, and by the metadata (app/serve/broker_opening.py).
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ _WAY_OUT = "put it back from a copy, or write it anew, its last line ended like 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]?\s*(.*)", re.DOTALL)
-_LINE_END = re.compile(r"\r\n|\r|\n")  # Java's; str.splitlines knows more of them.
+_LINE_END = re.compile(r"\r\n|\r|\n")  # Java's line ends; str.splitlines recognizes more.
 _SPECIAL = re.compile(r"[\\=:#! ]|[^ -~]")
 
 
 class WrongDirectory(ValueError):
-    """The data directory is another broker's or another cluster's, or its meta.properties can't be read."""
+    """The data directory belongs to another broker or cluster, or its meta.properties is unreadable."""
 
 
 def identity(disk: Disk, directory: str) -> tuple[BrokerId | None, str | None]:
-    """Reads which broker and which cluster a data directory belongs to; None for what it does not say.
+    """Return the broker and the cluster that own a data directory; None for a missing value.
 
-    Raises WrongDirectory for a meta.properties that is not as it was written.
+    Raise WrongDirectory for a damaged meta.properties.
     """
     properties = _read(disk, directory)
     if properties is None:
@@ -47,7 +48,7 @@ def identity(disk: Disk, directory: str) -> tuple[BrokerId | None, str | None]:
 
 
 def noted_identity(disk: Disk, directory: str) -> tuple[BrokerId, str] | None:
-    """Returns what odradek-identity says; None without a whole one, as in a directory that no broker of ours had."""
+    """Return the content of odradek-identity; None without a whole file, as in a directory new to Odradek."""
     data = read_file(disk, f"{directory}/{IDENTITY}", FILE_BYTES_MAX)
     noted = parse(data) if data is not None and data.endswith(b"\n") else {}
     number, cluster_id = noted.get("broker.id", ""), noted.get(_CLUSTER)
@@ -55,7 +56,7 @@ def noted_identity(disk: Disk, directory: str) -> tuple[BrokerId, str] | None:
 
 
 def check_identity(disk: Disk, directory: str, broker_id: BrokerId | None, cluster_id: str | None) -> None:
-    """Raises WrongDirectory unless the directory is this broker's, or nobody's; None is anything."""
+    """Raise WrongDirectory if another broker or cluster owns the directory; None matches any."""
     properties = _read(disk, directory)
     if properties is not None:
         path, id_key = f"{directory}/{META_PROPERTIES}", _ID_KEYS[properties["version"]]
@@ -64,9 +65,10 @@ def check_identity(disk: Disk, directory: str, broker_id: BrokerId | None, clust
 
 
 def claim(disk: Disk, directory: str, now_ms: TimestampMs, broker_id: BrokerId, cluster_id: str | None) -> str | None:
-    """Checks the directory's identity against ours, and writes it into a new directory.
+    """Check the directory's identity against this broker's, and write it into a new directory.
 
-    Returns the cluster id to go by; None if neither the directory nor the caller has one yet.  Raises WrongDirectory.
+    Return the cluster id to use; None if neither the directory nor the caller has one yet.  Raise WrongDirectory on
+    a mismatch.
     """
     check_identity(disk, directory, broker_id, cluster_id)
     properties = _read(disk, directory) or {"version": "0"}
@@ -79,14 +81,14 @@ def claim(disk: Disk, directory: str, now_ms: TimestampMs, broker_id: BrokerId, 
     cluster_id = complete.get(_CLUSTER)
     if cluster_id is not None and noted_identity(disk, directory) != (broker_id, cluster_id):
         note = f"broker.id={broker_id}\n{_CLUSTER}={_escape(cluster_id)}\n"
-        with suppress(DiskFailed):  # A witness less: no reason to keep the logs from being served.
+        with suppress(DiskFailed):  # A missing second record is no reason to refuse to serve the logs.
             replace_file(disk, f"{directory}/{IDENTITY}", note.encode())
             disk.sync_directory(directory)
     return cluster_id
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """Parses Java properties, in which every byte is a character."""
+    """Parse Java properties, in which every byte is a character."""
     properties = {}
     for line in map(str.strip, _LINE_END.split(data.decode("latin-1"))):
         if line and line[0] not in "#!" and (match := _LINE.fullmatch(line)):
@@ -95,14 +97,14 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def render(properties: Mapping[str, str], now_ms: TimestampMs) -> bytes:
-    """Renders properties as Java's Properties.store does, an empty comment and the date first."""
+    """Format properties as Java's Properties.store does, with an empty comment and the date first."""
     date = datetime.fromtimestamp(now_ms / SECOND_MS, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = ["#", f"#{date}", *(f"{_escape(key)}={_escape(value)}" for key, value in properties.items())]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _in_order(properties: Mapping[str, str]) -> dict[str, str]:
-    """Puts the broker's id last, without which no file counts: so no part of this one does."""
+    """Put the broker's id last: a file without it is invalid, so every truncated file is."""
     id_key = _ID_KEYS[properties["version"]]
     first = {_CLUSTER: properties[_CLUSTER]} if _CLUSTER in properties else {}
     rest = {key: value for key, value in properties.items() if key not in (id_key, _CLUSTER)}
@@ -110,7 +112,7 @@ def _in_order(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read(disk: Disk, directory: str) -> dict[str, str] | None:
-    """Returns what the file says, with a version and a broker's id that can be; None without a file."""
+    """Return the file's properties, with a valid version and broker id; None without a file."""
     path = f"{directory}/{META_PROPERTIES}"
     data = read_file(disk, path, FILE_BYTES_MAX)
     if data is None:
@@ -143,7 +145,7 @@ def _is_id(number: str) -> bool:
 
 
 def _had_cluster(disk: Disk, directory: str) -> bool:
-    """True if somebody had the directory who writes a cluster.id: we, or Kafka from 2.8 on, which gives topics ids."""
+    """Return whether an earlier owner wrote a cluster.id: Odradek, or Kafka since 2.8 (topic ids)."""
     if any(read_file(disk, f"{directory}/{name}", FILE_BYTES_MAX) is not None for name in (BOOT, IDENTITY)):
         return True
     partitions = [entry.name for entry in disk.entries(directory) if entry.size < 0 and parse_partition(entry.name)]

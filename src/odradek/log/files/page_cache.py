@@ -1,10 +1,10 @@
-"""What the page cache has of a file, so that nobody waits for a disk who has others to serve.
+"""Page cache lookups, so that a thread that serves many clients never waits for a disk.
 
-A read that may not wait gets its bytes from the page cache or NotCached; a thread then loads what was missing, and the
-read is tried again.
+A non-blocking read gets its bytes from the page cache or raises NotCached.  A thread then loads the missing bytes, and
+the read is tried again.
 
-RWF_NOWAIT alone does not do: where the cache has nothing, Linux begins to read before it says so, and whoever asked
-waits until the disk's queue takes that.  So cachestat, where there is one (Linux 6.5), is asked first.
+RWF_NOWAIT alone is not sufficient: if pages are missing, Linux begins to read before it returns an error, and the
+caller waits until the disk's queue accepts the read.  So cachestat, if available (Linux 6.5), is called first.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from odradek.log.files.disk_failures import DiskFailed
 READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
-LOADED_BYTES_MIN = 1024 * 1024  # A fetch takes as much of a partition, unless it says otherwise: one wait is for all.
-AHEAD_BYTES = 4 * 1024 * 1024  # What a disk needs to be at work all the time.
+LOADED_BYTES_MIN = 1024 * 1024  # A default fetch reads this much of a partition: one wait loads all of it.
+AHEAD_BYTES = 4 * 1024 * 1024  # Enough to keep a disk busy.
 AHEAD_PIECE_BYTES = 256 * 1024  # Takes 50 us.
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
-_CACHESTAT = 451  # On every processor that Linux runs on, but Alpha.
-_OVERLAY = 0x794C7630  # Of <linux/magic.h>.
-_FILE_SYSTEM_BYTES = 256  # More than a struct statfs has anywhere.
+_CACHESTAT = 451  # On all of Linux's processors except Alpha.
+_OVERLAY = 0x794C7630  # From <linux/magic.h>.
+_FILE_SYSTEM_BYTES = 256  # More than the size of a struct statfs on any platform.
 
 
 class ReadableFile(Protocol):
-    """What of a file its readers use."""
+    """Part of a file's interface that readers use."""
 
     @property
     def path(self) -> str: ...
@@ -42,7 +42,7 @@ class ReadableFile(Protocol):
 
 
 class NotCached(Exception):
-    """Raised where the disk would have to be waited for.  The file stays open for whoever loads the bytes."""
+    """Raised if a read would wait for the disk; the file stays open for the thread that loads the bytes."""
 
     def __init__(self, file: ReadableFile, position: int, size: int) -> None:
         super().__init__(f"{size} bytes at {position} of {file.path} are not in the page cache")
@@ -52,16 +52,16 @@ class NotCached(Exception):
         self._size = size
 
     def load(self) -> None:
-        """Waits for the bytes and some more, while the disk goes on with what follows.  Raises DiskFailed."""
+        """Wait for the bytes and some more, while the disk reads ahead.  Raise DiskFailed if the read fails."""
         size = max(self._size, LOADED_BYTES_MIN)
         begin_to_read(self._file.fileno(), self.position, size)
         self._file.pread(self.position, size)
 
 
 class CachedFile:
-    """A file of which only what the page cache has is read; pread raises NotCached for the rest.
+    """File limited to its bytes in the page cache; pread raises NotCached for other bytes.
 
-    With `whole` all of a file is loaded that lacks anything: a search in an index goes to and fro.
+    With `whole`, a missing byte loads the whole file, because a search in an index reads it at many places.
     """
 
     def __init__(self, file: ReadableFile, *, whole: bool = False) -> None:
@@ -71,7 +71,7 @@ class CachedFile:
 
     def pread(self, position: int, size: int) -> bytes:
         descriptor = self._file.fileno()
-        if descriptor < 0:  # No plain file: there is nothing to wait for.
+        if descriptor < 0:  # Not a plain file, so there is no disk to wait for.
             return self._file.pread(position, size)
         if is_absent(descriptor, position, size):
             raise self._missing(position, size)
@@ -100,10 +100,10 @@ class CachedFile:
 
 
 def begin_to_read(descriptor: int, position: int, size: int) -> None:
-    """Has the disk begin with this part of a file, and with what follows if it was read on up to here.
+    """Start reading this part of a file from the disk, and read ahead if access is sequential.
 
-    In pieces, as the movers do: Linux's own reading ahead takes as much at once as the disk's read_ahead_kb says.  That
-    is left to it, and twice as much, where it does not say what the page cache has.
+    Read ahead in pieces, as the movers do: Linux's own read-ahead takes as much at once as the disk's read_ahead_kb
+    permits.  Use Linux's read-ahead, at double size, if the state of the page cache is unknown.
     """
     if descriptor < 0:
         return
@@ -115,7 +115,7 @@ def begin_to_read(descriptor: int, position: int, size: int) -> None:
     if position and is_absent(descriptor, position - 1, 1):
         return
     start = ahead = min(end + AHEAD_BYTES, os.fstat(descriptor).st_size)
-    while start > end and is_absent(descriptor, start - 1, 1):  # It was asked for in order.
+    while start > end and is_absent(descriptor, start - 1, 1):  # The pieces were requested in order.
         start = max(start - AHEAD_PIECE_BYTES, end)
     _ask_for(descriptor, start, ahead)
 
@@ -133,13 +133,13 @@ class _CacheStat(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "written", "evicted", "lately_evicted"))
 
 
-# These take a microsecond, and keep the interpreter: to get that back may take longer than to be told.
+# These calls take a microsecond and keep the GIL: to reacquire it could take longer than the call.
 _system_call: Any = ctypes.PyDLL(None).syscall
 _fstatfs: Any = ctypes.PyDLL(None).fstatfs
 
 
 def cached_pages(descriptor: int, position: int, size: int) -> int | None:
-    """Returns how many pages of this part of a file are there or being read; None where the system can't say."""
+    """Return the number of pages of this part in the page cache or being read; None if it is unknown."""
     pages = _CacheStat()
     if _system_call(_CACHESTAT, descriptor, ctypes.byref(_Stretch(position, size)), ctypes.byref(pages), 0):
         return None
@@ -147,7 +147,7 @@ def cached_pages(descriptor: int, position: int, size: int) -> int | None:
 
 
 def is_absent(descriptor: int, position: int, size: int) -> bool:
-    """True if a page of this part of a file is not even being read; False also where the system can't say."""
+    """Return whether a page of this part is neither cached nor being read; False if it is unknown."""
     cached = cached_pages(descriptor, position, size)
     if cached is None or cached >= _pages(position, position + size):
         return False
@@ -157,7 +157,7 @@ def is_absent(descriptor: int, position: int, size: int) -> bool:
 
 
 def _is_in_overlay(descriptor: int) -> bool:
-    """True in a container's own file system, which has no pages: they are those of the one below."""
+    """Return whether the file is in an overlay file system, whose pages belong to the one below."""
     found = ctypes.create_string_buffer(_FILE_SYSTEM_BYTES)
     return not _fstatfs(descriptor, found) and ctypes.c_long.from_buffer(found).value == _OVERLAY
 
@@ -167,21 +167,21 @@ def _pages(start: int, end: int) -> int:
 
 
 def read_cached(descriptor: int, space: memoryview, position: int) -> int:
-    """Reads from the page cache only.  Raises BlockingIOError if the disk would have to be waited for."""
+    """Read only from the page cache.  Raise BlockingIOError if the read would wait for the disk."""
     try:
         return os.preadv(descriptor, [space], position, READ_NOWAIT)
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno not in _NOWAIT_UNSUPPORTED:  # Then there is nothing to wait for, or no way to know.
+        if error.errno not in _NOWAIT_UNSUPPORTED:  # There is no disk to wait for, or no way to know.
             raise
         return os.preadv(descriptor, [space], position)
 
 
 def is_cached(descriptor: int, position: int, size: int) -> bool:
-    """True if this part of a file seems to be in the page cache: one byte of each stretch is asked for.
+    """Return whether this part of a file seems to be in the page cache, by one byte of each stretch.
 
-    Pages are read ahead and dropped in stretches, so that what this misses is a short wait and rare.
+    Linux reads ahead and drops pages in stretches, so a miss of this check is rare and causes only a short wait.
     """
     if is_absent(descriptor, position, size):
         return False
@@ -192,6 +192,6 @@ def is_cached(descriptor: int, position: int, size: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        # A file system that cannot say: then there is nothing to wait for, or no way to know.
+        # The file system does not support the flag: there is no disk to wait for, or no way to know.
         return error.errno in _NOWAIT_UNSUPPORTED
     return True

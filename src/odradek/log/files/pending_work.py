@@ -1,7 +1,7 @@
-"""Work on one log's files that the disk has not done yet: memory changes first, the files follow.
+"""Pending work on one log's files: memory changes first, and the files follow.
 
-The works are done in the order in which they were owed, each possibly more than once.  Until all are done nothing is
-appended: the files then are a run of what the log was or is, whatever happens.
+Work items run in the order in which they were added, and each may run more than once.  No append happens before all are
+done.  So the files always contain a contiguous part of the former or the present log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Work = Callable[[], None]
 
 
 class Owed:
-    """A queue of works that are owed; falsy if nothing is owed."""
+    """Queue of pending work; false if it is empty."""
 
     __slots__ = ("_works",)
 
@@ -24,16 +24,16 @@ class Owed:
         return bool(self._works)
 
     def add(self, *works: Work) -> None:
-        """Adds works.  Each raises DiskFailed if it fails, and may be done again after it failed half-way."""
+        """Add work items; each raises DiskFailed on failure, and may be repeated after a partial failure."""
         self._works.extend(works)
 
     def forget(self, works: Iterable[Work]) -> None:
-        """Lets go of works on files that are taken away: one that fails for ever would keep the others from theirs."""
+        """Drop work on files that will be deleted, because a permanent failure would block later work."""
         gone = list(works)
         self._works = deque(work for work in self._works if work not in gone)
 
     def settle(self) -> None:
-        """Does what is owed, up to the first that fails.  Raises DiskFailed."""
+        """Run the pending work in order, up to the first failure.  Raise DiskFailed for that failure."""
         while self._works:
             self._works[0]()
             self._works.popleft()

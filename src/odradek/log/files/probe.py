@@ -1,8 +1,8 @@
-"""Finds out whether a data directory works as a whole, after something in it failed.
+"""Probe of a data directory after a failure: tests whether the directory as a whole still works.
 
-A bad place on a disk costs the log that lies there.  A disk that is gone, or was made read-only by the kernel, would
-cost its logs one after the other, each with a client that waits: so a small file is written, synced and removed.  With
-a larger one it is found out whether a disk that was full has room again.
+A bad sector on a disk affects only the log stored there.  A disk that is disconnected, or that the kernel made
+read-only, would fail its logs one after the other, each with a waiting client.  So the probe writes, syncs and deletes
+a small file.  A larger file shows whether a full disk has room again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from odradek.log.files.volume import FULL_BYTES
 
 NAME = "odradek-probe"
 PROBE_BYTES = 4096
-ROOM_BYTES = FULL_BYTES  # So much and a disk is not full any more.
+ROOM_BYTES = FULL_BYTES  # A disk with this much room is not full any more.
 
 
 class Probe:
-    """One look.  run() may be called in any thread and raises nothing: `failure` and `found_room` say how it ended."""
+    """One probe, whose result is in `failure` and `found_room`.
+
+    run() may be called in any thread and raises no exception.
+    """
 
     def __init__(self, disk: Disk, directory: str, size: int = PROBE_BYTES) -> None:
         self._disk = disk

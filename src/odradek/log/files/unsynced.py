@@ -1,7 +1,7 @@
-"""A disk that nobody waits for: what is written stays in the page cache until the kernel writes it.
+"""Disk without syncs: written data stays in the page cache until the kernel writes it.
 
-Everything survives the end of the process, and perhaps nothing a power cut: for data that is gone with its folder
-anyway, as that of a test's broker.  A sync costs 0.3 ms on one machine and 30 on the next.
+All data survives the end of the process, but possibly none survives a power failure.  Use it for data that is deleted
+with its directory anyway, such as that of a test's broker.  A sync takes 0.3 ms on one machine and 30 ms on another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class UnsyncedFile(RealFile):
     __slots__ = ()
 
     def sync(self) -> None:
-        """Does nothing: the kernel writes when it likes."""
+        """Do nothing; the kernel decides when to write."""
 
 
 class UnsyncedDisk(RealDisk):
@@ -23,4 +23,4 @@ class UnsyncedDisk(RealDisk):
         return UnsyncedFile(self._descriptor(path, flags), path)
 
     def sync_directory(self, path: str) -> None:
-        """Does nothing: the kernel writes when it likes."""
+        """Do nothing; the kernel decides when to write."""

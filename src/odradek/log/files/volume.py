@@ -1,4 +1,4 @@
-"""How large the volume is that a data directory lies on, and whether there is little room left on it."""
+"""Size of the volume that contains a data directory, and checks for low free space."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from odradek.base.units import GIB, MIB
 
-FULL_BYTES = 1 * MIB  # With less no disk counts as one with room, see probe.py.
-RESERVE_BYTES = 1 * GIB  # A segment; of a small volume a fiftieth.
+FULL_BYTES = 1 * MIB  # A disk with less room is considered full, see log/files/probe.py.
+RESERVE_BYTES = 1 * GIB  # One segment; a fiftieth of a small volume.
 RESERVED_PART = 50
-LEAST_RESERVE_BYTES = 16 * MIB  # More than a start gives back for its own work (the metadata file's reserve).
+LEAST_RESERVE_BYTES = 16 * MIB  # More than a start frees for its own work (the metadata file's reserve).
 
 
 class Volume(NamedTuple):
-    """Bytes in all, and those that this user may still write; -1 where that is not known."""
+    """Total bytes, and bytes that this user may still write; -1 if unknown."""
 
     total_bytes: int
     usable_bytes: int
@@ -25,7 +25,7 @@ class Volume(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """True if it is full, or nearly."""
+        """Return whether the volume is full or nearly full."""
         reserve = max(LEAST_RESERVE_BYTES, min(RESERVE_BYTES, self.total_bytes // RESERVED_PART))
         return 0 <= self.usable_bytes < reserve
 
@@ -34,7 +34,7 @@ UNKNOWN = Volume(-1, -1)
 
 
 def volume_of(path: str) -> Volume:
-    """Asks the file system, which may be slow to answer where it lies on a network."""
+    """Return the volume of a path; slow if its file system is on a network."""
     try:
         status = os.statvfs(path)
     except OSError:

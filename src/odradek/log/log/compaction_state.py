@@ -1,7 +1,7 @@
-"""Compaction, as a log sees it: how far it went, the pass that is under way, and segments that take others' places.
+"""Compaction state of one log: progress, the current pass, and segments not yet renamed.
 
-A pass (cleaner.py) reads sealed segments in a thread and writes new ones; `swap_in` has the log read those.  Their
-files get their names later, in the reaper's rounds (swap.py), and only then the pass counts as done.
+A pass (log/compaction/cleaner.py) reads sealed segments in a thread and writes new ones.  `swap_in` makes the log read
+the new segments.  The reaper renames their files later (log/removal/swap.py).  The pass is complete only after that.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 class CleaningPass(Protocol):
-    """A pass of compaction, as its log sees it: cleaner.py."""
+    """Compaction pass as its log sees it; implemented in log/compaction/cleaner.py."""
 
     def withdraw(self) -> None:
-        """Ends it, in whatever thread it is."""
+        """Stop the pass, whichever thread runs it."""
 
     def take_back(self) -> None:
-        """Unlinks what it has made, and the log does not have.  Raises DiskFailed."""
+        """Unlink the files of the pass that the log does not use.  Raise DiskFailed if that fails."""
 
 
 class CompactionState:
-    """How far one log is compacted, and what is under way."""
+    """Compaction progress of one log, and its unfinished work."""
 
     def __init__(self) -> None:
-        self.cleaning: CleaningPass | None = None  # The pass that is under way.
+        self.cleaning: CleaningPass | None = None  # The pass in progress.
         self._cleaned_to = Offset(0)
-        self._cleaned: list[tuple[Offset, Sequence[SwapState]]] = []  # Passes whose files have not got their names yet.
+        self._cleaned: list[tuple[Offset, Sequence[SwapState]]] = []  # Passes whose files are not all renamed yet.
         self._swaps: list[SwapState] = []
 
     @property
     def cleaned_to(self) -> Offset:
-        """The offset where the next pass begins: below it the files are compacted, durably."""
+        """Return the offset where the next pass begins; the files below it are durably compacted."""
         while self._cleaned and all(swap.is_done for swap in self._cleaned[0][1]):
             self._cleaned_to = self._cleaned.pop(0)[0]
         return self._cleaned_to
@@ -50,41 +50,42 @@ class CompactionState:
 
     @property
     def is_swapping(self) -> bool:
-        """True if files of the log have not got their names yet."""
+        """Return whether some files of the log are not renamed yet."""
         if self._swaps:
             self._swaps = [swap for swap in self._swaps if not swap.is_done]
         return bool(self._swaps)
 
     def begin_swap(self, sources: Sequence[Segment], segments: Sequence[Segment]) -> SwapState:
-        """Notes that the files of `segments` are to get the names of `sources`."""
+        """Record that the files of `segments` will take over the names of `sources`."""
         swap = SwapState([one.base_offset for one in segments], [one.base_offset for one in sources])
         self._swaps.append(swap)
         return swap
 
     def cleaned(self, end: Offset) -> None:
-        """Takes in the end of a pass that went up to `end`; it counts once all files have their names."""
+        """Record the end of a pass that reached `end`; it is complete once all files are renamed."""
         self._cleaned.append((end, [swap for swap in self._swaps if not swap.is_done]))
 
     def withdraw(self) -> None:
-        """Ends the pass that is under way, if there is one, and unlinks what it has made.  Raises DiskFailed."""
+        """Stop the current pass, if any, and unlink its files.  Raise DiskFailed if that fails."""
         if self.cleaning is not None:
             self.cleaning.withdraw()
             self.cleaning.take_back()
 
 
 def may_be_cleaned(log: Log) -> bool:
-    """True if a pass may begin: none is under way, and a power failure brings back no file that the log has not.
+    """Return whether a pass may begin.
 
-    What a pass leaves away would be missed beside segments that retention took, and that it has not read.
+    No other pass may be in progress, and a power failure must not restore a file that the log no longer contains.
+    Next to such a restored segment, which the pass did not read, the dropped records would be missing.
     """
     is_in_order = not (log.compaction.is_swapping or log.owes or log.reaper.is_retiring(log.directory))
     return is_in_order and log.compaction.cleaning is None
 
 
 def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], now_ms: TimestampMs) -> bool:
-    """Takes compacted segments in the place of their sources; their files get their names in the reaper's rounds.
+    """Replace segments by their compacted versions; the reaper renames the files later.
 
-    Returns False, and changes nothing, if the log does not have all of the sources any more.
+    Return False, and change nothing, if the log no longer contains all of the sources.
     """
     first = next((number for number, one in enumerate(log.segments) if one is sources[0]), len(log.segments))
     behind = first + len(sources)
@@ -106,5 +107,5 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
 
 
 def drop_cleaned(log: Log, cleaning: CleaningPass) -> None:
-    """Has the files unlinked that a pass made in vain, before anything else is done with the log's files."""
+    """Unlink the files of an unsuccessful pass before any other work on the log's files."""
     log.owe(cleaning.take_back)

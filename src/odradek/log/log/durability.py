@@ -1,8 +1,8 @@
-"""What of a log is durable, and how the rest becomes so.
+"""Flushing of one log: tracks the durable part and syncs the rest.
 
-begin_flush(log)          on the loop: what must be synced for everything appended so far to be safe
-flush.run()               in a thread: see flush.py
-end_flush(log, flush)     on the loop: the recovery point moves to flush.end_offset
+begin_flush(log)          on the loop: collect everything to sync so that all appended records are durable
+flush.run()               in a thread: see log/log/flush.py
+end_flush(log, flush)     on the loop: advance the recovery point to flush.end_offset
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 
 class Durability:
-    """What of one log a flush has to sync yet, and the flushes that are under way.
+    """Unsynced parts of one log, and its flushes in progress.
 
-    `unsynced` are sealed segments, the oldest first.  `changes` counts those of the directory: a flush must sync it
-    when they exceed the synced ones.
+    `unsynced` holds sealed segments, oldest first.  `changes` counts changes of the directory.  A flush must sync
+    the directory when `changes` exceeds `synced_changes`.
     """
 
     def __init__(self, unsynced: list[Segment], *, is_synced: bool) -> None:
         self.unsynced = unsynced
         self.changes = 0
-        self.synced_changes = 0 if is_synced else -1  # -1: not even the directory's own name is durable.
+        self.synced_changes = 0 if is_synced else -1  # -1: even the directory's own name is not durable.
         self.synced_epoch_changes = 0
         self.under_way: list[Flush] = []
 
     @property
     def has_failed(self) -> bool:
-        """True if a flush failed: what is on the disk is not known."""
+        """Return whether a flush failed, so that the state on the disk is unknown."""
         return any(flush.has_failed for flush in self.under_way)
 
     def keep(self, end: Offset, kept: frozenset[Segment]) -> None:
-        """Takes in that the log was cut at `end` and has only these sealed segments now."""
+        """Adjust to a truncation at `end` that leaves only these sealed segments."""
         self.unsynced = [segment for segment in self.unsynced if segment in kept]
         for flush in self.under_way:
             flush.end_offset = Offset(min(flush.end_offset, end))
-            flush.sealed &= kept  # The last one is open again.
+            flush.sealed &= kept  # The last one is active again.
         self.changes += 1
 
     def forget(self, gone: frozenset[Segment]) -> None:
-        """Takes in that the log has lost these segments at its start."""
+        """Forget segments that the log deleted at its start."""
         self.unsynced = [segment for segment in self.unsynced if segment not in gone]
 
     def end(self, flush: Flush) -> None:
-        """Takes in what a flush that ran has covered."""
+        """Record the work of a completed flush."""
         assert flush in self.under_way, "a flush is reported once, to the log it came from"
         assert not flush.has_failed and not flush.was_put_off, "what failed covers nothing"
         assert flush.changes <= self.changes, "a flush covers no more of the directory than was changed"
@@ -63,20 +63,20 @@ class Durability:
 
 
 def needs_flush(log: Log, now_ms: TimestampMs) -> bool:
-    """True if flush.messages or flush.ms is reached, or a segment was rolled since the last flush."""
+    """Return whether flush.messages or flush.ms is reached, or a segment rolled since the last flush."""
     unflushed = log.end_offset - log.recovery_point
     has_sealed = bool(log.durability.unsynced)
     if not (unflushed or has_sealed):
         return False
     config = log.config
     waited_ms = now_ms - log.last_flush_ms
-    # Below 0 the clock was set back: nobody knows how long it was.
+    # Below 0 the clock was set back, so the time since the last flush is unknown.
     is_late = waited_ms >= config.flush_ms or waited_ms < 0
     return has_sealed or unflushed >= config.flush_messages or is_late
 
 
 def begin_flush(log: Log) -> Flush:
-    """Returns a flush of all that was appended so far, with the sealed segments' indexes and new file names."""
+    """Return a flush of everything appended so far, with sealed segments' indexes and new file names."""
     log.owed.settle()
     durability = log.durability
     durability.under_way = [flush for flush in durability.under_way if not flush.was_put_off]
@@ -109,7 +109,7 @@ def begin_flush(log: Log) -> Flush:
 
 
 def _unsynced_ends(log: Log) -> list[Offset]:
-    """Returns the end offset of each sealed segment that a flush has to sync."""
+    """Return the end offset of each sealed segment that is not synced."""
     if not log.durability.unsynced:
         return []
     unsynced = frozenset(log.durability.unsynced)
@@ -117,8 +117,8 @@ def _unsynced_ends(log: Log) -> list[Offset]:
 
 
 def end_flush(log: Log, flush: Flush, now_ms: TimestampMs | None = None) -> None:
-    """Takes in a flush that ran: what it covered is durable, and the recovery point moves there."""
-    # A truncation meanwhile has lowered it.
+    """Record a completed flush and advance the recovery point to its end."""
+    # A truncation during the flush has lowered flush.end_offset.
     assert flush.end_offset <= log.end_offset, "a flush covers no more than was written"
     log.durability.end(flush)
     if now_ms is not None:
@@ -127,14 +127,14 @@ def end_flush(log: Log, flush: Flush, now_ms: TimestampMs | None = None) -> None
 
 
 def flush_now(log: Log, now_ms: TimestampMs | None = None) -> None:
-    """Does all three steps of a flush at once; blocks."""
+    """Run all three steps of a flush; blocks."""
     flush = begin_flush(log)
     flush.run()
     end_flush(log, flush, now_ms)
 
 
 def is_flushed(log: Log) -> bool:
-    """True if everything in the log is durable, and no streaming append is under way."""
+    """Return whether the whole log is durable and no streaming append is in progress."""
     durability = log.durability
     is_synced = log.recovery_point >= log.end_offset and durability.changes <= durability.synced_changes
     is_under_way = durability.unsynced or log.arrival is not None
@@ -142,21 +142,21 @@ def is_flushed(log: Log) -> bool:
 
 
 def synced_to(log: Log) -> Offset:
-    """Returns the offset below which everything is durable, sealed segments with their indexes too."""
+    """Return the offset below which everything is durable, including the indexes of sealed segments."""
     return min([log.recovery_point, *(segment.base_offset for segment in log.durability.unsynced)])
 
 
 def has_open_files(log: Log, below: int) -> bool:
-    """True if a file of the log is open under a descriptor less than `below`."""
+    """Return whether a file of the log is open under a descriptor less than `below`."""
     return any(segment.is_open and segment.file.fileno() < below for segment in log.segments)
 
 
 def release_files(log: Log) -> None:
-    """Closes all open files; what needs one opens it again.
+    """Release all open files of a flushed log; later operations reopen them.
 
-    A file closes when nobody refers to it any more, so whoever reads, sends or syncs one at the moment keeps it.
-    To be called on a flushed log only: an error of a later write-back is told to those that have the file open, and
-    a sync by a file that is opened afterwards might not hear of it.
+    A file closes when its last reference is dropped, so a concurrent read, send or sync keeps it open.  Call this
+    only on a flushed log: the kernel reports a write-back error only to descriptors that were open at that time.  A
+    sync through a descriptor opened later could miss the error.
     """
     assert is_flushed(log), f"{log.directory} has something that is not synced"
     for segment in log.segments:

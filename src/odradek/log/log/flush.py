@@ -1,10 +1,10 @@
-"""One flush of one log as a value: taken where the log is used, run in a thread, reported back to the log.
+"""One flush of one log as a value: created on the loop, run in a thread, reported back to the log.
 
-flush = begin_flush(log)       what must be synced for everything appended so far to be safe
-flush.run()                    milliseconds; in any thread; raises DiskFailed: the log must then go offline, since
+flush = begin_flush(log)       collects everything to sync so that all appended records are durable
+flush.run()                    takes milliseconds; runs in any thread; after DiskFailed the log must go offline, since
                                the kernel has dropped the pages it could not write
-flush.ended(errors)            instead of run, if somebody else has synced its descriptors()
-end_flush(log, flush)          the recovery point moves to flush.end_offset
+flush.ended(errors)            replaces run if other code has synced its descriptors()
+end_flush(log, flush)          advances the recovery point to flush.end_offset
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from odradek.log.segment.segment import Segment
 
 
 class Flush:
-    """Data first, then what says where it is: a name is never durable before the bytes it names.
+    """Files to sync for one log, data before names: a name never becomes durable before its bytes.
 
-    The open segment's indexes are not synced: recovery rebuilds the indexes of the segment the recovery point is in.
-    A segment that is sealed meanwhile is not covered, though all of its batches may be: its indexes are not.
-    A truncation meanwhile lowers end_offset: what is appended after it was not part of this.
+    The flush does not sync the active segment's indexes, because recovery rebuilds the indexes of the segment that
+    contains the recovery point.  A segment sealed during the flush is not covered: the flush may sync all of its
+    batches, but not its indexes.  A truncation during the flush lowers `end_offset`, because later appends are not
+    part of this flush.
     """
 
     __slots__ = (
@@ -51,18 +52,18 @@ class Flush:
     ) -> None:
         self._disk = disk
         self._files = tuple(files)
-        self._paths = tuple(paths)  # Opened for the sync only; they may be gone by then.
+        self._paths = tuple(paths)  # Opened only for the sync; the files may be deleted by then.
         self._directories = tuple(directories)
         self.end_offset = end_offset
-        self.sealed = frozenset(sealed)  # The segments it covers with their indexes and the snapshot at their end.
-        self.changes = 0  # How much of the log's directory and epochs it covers; for the log.
+        self.sealed = frozenset(sealed)  # Covered with their indexes and the snapshots at their ends.
+        self.changes = 0  # Changes of the log's directory that the flush covers; set by the log, as is epoch_changes.
         self.epoch_changes = 0
-        self.has_failed = False  # Then a later sync that succeeds says nothing: the kernel has dropped the pages.
-        self.was_put_off = False  # There was no descriptor for it, and another one will be begun.
+        self.has_failed = False  # If True, a later successful sync proves nothing: the kernel has dropped the pages.
+        self.was_put_off = False  # No descriptor was available; another flush will follow.
 
     @property
     def count(self) -> int:
-        """How many files are kept open for this flush."""
+        """Return the number of files that this flush keeps open."""
         return len(self._files)
 
     @property
@@ -71,7 +72,7 @@ class Flush:
 
     @property
     def is_instant(self) -> bool:
-        """True if `run` has no disk to wait for."""
+        """Return whether `run` never waits for a disk."""
         return not self._disk.has_syncs
 
     def run(self) -> None:
@@ -89,9 +90,9 @@ class Flush:
             raise
 
     def descriptors(self) -> list[int] | None:
-        """Returns the descriptors whose fdatasync is the whole flush; None if only `run` can do it.
+        """Return descriptors whose fdatasync completes the whole flush; None if only `run` can do it.
 
-        They stay open as long as this object is there.
+        The descriptors stay open as long as this object exists.
         """
         if self._paths or self._directories or self.is_instant:
             return None
@@ -99,7 +100,10 @@ class Flush:
         return None if -1 in found else found
 
     def ended(self, errors: Sequence[int]) -> None:
-        """Takes the result of syncs that somebody else did: an errno, or 0, for each descriptor.  Raises DiskFailed."""
+        """Record the results of syncs run elsewhere: an errno, or 0, per descriptor.
+
+        Raise DiskFailed for the first error.
+        """
         assert not self.has_failed, "a sync after one that failed says nothing"
         for file, error in zip(self._files, errors, strict=True):
             if error:
@@ -110,5 +114,5 @@ class Flush:
         try:
             sync(path)
         except DiskFailed as failure:
-            if failure.errno != errno.ENOENT:  # Deleted meanwhile: nothing left to keep.
+            if failure.errno != errno.ENOENT:  # The file was deleted since, so no data can be lost.
                 raise

@@ -1,19 +1,19 @@
-"""One partition's log: appended at its end, read from anywhere, cut at either end.
+"""Log of one partition: appended at its end, read at any offset, truncated at either end.
 
     append      stamp base offset and leader epoch in place → roll? → one write → index entry every few KiB, producers;
-                a large batch is written while it is received, see streaming_append.py
+                a large batch is written while it is received, see log/log/streaming_append.py
     read        segment → position (remembered, or index and a short walk) → a slice of the file; nothing is decoded
-    flush       durability.py, flush.py
-    cut         at its end truncation.py, at its start retention.py
-    open        recovery.py
+    flush       log/log/durability.py, log/log/flush.py
+    truncate    at the end log/log/truncation.py, at the start log/log/retention.py
+    open        log/recovery/recovery.py
 
-What else is done with a log: searched by time (timestamp_search.py), compacted (batch_filter.py), moved to another
-directory (log_dir_moves.py).
+Other operations on a log: search by timestamp (log/log/timestamp_search.py), compaction (log/compaction/cleaner.py,
+record/batch_filter.py), and moves to another directory (core/disks/log_dir_moves.py).
 
-An append is in the page cache when it returns: a killed process loses nothing of it, a power failure what was not
-flushed.  After a write that failed the log is as before it, and says DiskFailed.  What takes several files is decided
-first, then changed in memory, then done: what the disk refuses is owed, see pending_work.py, or waits in the reaper.
-Not thread-safe; slices and flushes are, and may outlive the log.
+An append is in the page cache when it returns: a killed process loses none of it, a power failure loses the unflushed
+part.  A failed write raises DiskFailed and leaves the log as it was.  An operation on several files is decided first,
+then applied in memory, then to the files.  If the disk refuses, that work stays pending (log/files/pending_work.py) or
+waits in the reaper.  A log is not thread-safe; slices and flushes are, and they may outlive the log.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 class Log:
-    """What lies below recovery_point survives a power failure.  Replace `config` when the topic's changes."""
+    """Log of one partition; its records below recovery_point survive a power failure.
+
+    Replace `config` when the topic's configuration changes.
+    """
 
     def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
         self.disk = opening.disk
@@ -60,11 +63,11 @@ class Log:
         self.reaper = reaper
         self.segments = loaded.segments
         self.active = loaded.segments[-1]
-        # The twin of these is in recovery.load: what it found on the disk, it has put in order.
+        # These pair with recovery.load, which has repaired the files on the disk.
         assert loaded.start_offset <= loaded.end_offset, "a log begins before it ends"
         assert loaded.recovery_point <= loaded.end_offset, "nothing is safe that is not there"
         assert self.active.base_offset <= loaded.end_offset, "a log ends in its last segment"
-        self.arrival: Arrival | None = None  # The streaming append that is under way.
+        self.arrival: Arrival | None = None  # The streaming append in progress.
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
@@ -72,10 +75,10 @@ class Log:
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.topic_id = loaded.topic_id
-        self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
+        self.lost_bytes = loaded.lost_bytes  # Cut off by recovery.
         self.aside = loaded.aside
         self.last_flush_ms = self.last_append_ms = opening.now_ms
-        # What was appended as the leader, and as a follower, since the log was opened.
+        # Appended as the leader, and as a follower, since the log was opened.
         self.appended_bytes = self.appended_records = 0
         self.replicated_bytes = 0
         self.durability = Durability(loaded.unsynced, is_synced=loaded.is_synced)
@@ -84,9 +87,9 @@ class Log:
         self._is_prepared = False
         self.owed = Owed()
         self.aborted_transactions = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
-        self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Told first; may raise DiskFailed.
-        self.on_failure: Callable[[OSError], None] | None = None  # Told when the log goes offline for a failure.
-        self.on_damage: Callable[[], None] | None = None  # Told when a place was found that is no whole batch.
+        self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Called first; may raise DiskFailed.
+        self.on_failure: Callable[[OSError], None] | None = None  # Called when a failure takes the log offline.
+        self.on_damage: Callable[[], None] | None = None  # Called when a position without a whole batch is found.
         for segment in loaded.segments:
             segment.release()
 
@@ -107,12 +110,13 @@ class Log:
         lost: Collection[Offset] = (),
         repairs: bool = False,
     ) -> Log:
-        """An existing directory, empty for a new log.
+        """Open the log of an existing directory, which is empty for a new log.
 
-        recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
-        `noted`, `was_compacted`, `lost`: what else is known of its segments, see missing_segments.py; repairs: where
-        one is missing the log is cut, as at a damage, and all that is cut off is set aside.
-        Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
+        recovery_point and start_offset come from the last checkpoint; a recovery point that is too low only
+        costs time.  `noted`, `was_compacted` and `lost` are further facts about its segments, see
+        log/recovery/missing_segments.py.  With `repairs` a missing segment ends the log, as damage does, and
+        everything cut off is set aside.
+        Raise DiskFailed, SegmentMissing, or BadCheckpoint for an unreadable partition.metadata.
         """
         opening = Opening(
             disk,
@@ -131,15 +135,16 @@ class Log:
 
     @property
     def size(self) -> int:
-        """The size of all batches in bytes."""
+        """Return the size of all batches in bytes."""
         return sum(segment.size for segment in self.segments)
 
     # ------------------------------------------------------------------ append
 
     def append(self, batches: Batch | Sequence[Batch], leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
-        """Appends as the leader: the batches get the next offsets, stamped in place.
+        """Append as the leader: assign the next offsets to the batches, stamped in place.
 
-        Raises Refused: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE; DiskFailed, after which nothing of them is there.
+        Raise Refused(MESSAGE_TOO_LARGE) or Refused(RECORD_LIST_TOO_LARGE).  Raise DiskFailed with no part of
+        the batches appended.
         """
         if isinstance(batches, Batch):
             batches = (batches,)
@@ -153,13 +158,13 @@ class Log:
         now_ms: TimestampMs,
         producers: Mapping[ProducerId, ProducerStateEntry] | None,
     ) -> None:
-        """Appends batches, none a marker, whose producers' entries after them are known already: `producers`."""
+        """Append batches without markers whose producers' entries are already computed, in `producers`."""
         config = self.config
         offset = base = self.end_offset
         size = 0
         for batch in batches:
             batch_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
-            if batch_bytes > config.max_message_bytes and not batch.attributes & CONTROL:  # A transaction has to end.
+            if batch_bytes > config.max_message_bytes and not batch.attributes & CONTROL:  # Transactions must end.
                 detail = f"a batch of {batch.size} bytes, max.message.bytes is {config.max_message_bytes}"
                 raise Refused(ErrorCode.MESSAGE_TOO_LARGE, detail)
             batch.stamp(offset, leader_epoch)
@@ -179,7 +184,7 @@ class Log:
             self.producers.put(producers)
 
     def note(self, batches: Sequence[Batch]) -> None:
-        """Updates the producers, and the aborted transactions, by batches that were appended."""
+        """Update the producers and the aborted transactions from appended batches."""
         for batch in batches:
             if batch.producer_id < 0:
                 continue
@@ -191,9 +196,9 @@ class Log:
                     self.aborted_transactions.add(self.active, ended)
 
     def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> None:
-        """Appends batches as a leader stamped them, unchanged; offsets may leave gaps, but never go back.
+        """Append batches as stamped by the leader, unchanged; offsets may have gaps, but never decrease.
 
-        Raises Refused(CORRUPT_MESSAGE) if they do; DiskFailed as append.
+        Raise Refused(CORRUPT_MESSAGE) if offsets decrease, and DiskFailed as `append` does.
         """
         assert batches
         end = self.end_offset
@@ -208,7 +213,7 @@ class Log:
             size = sum(batch.size for batch in batches)
             self._write(batches, size, end, now_ms)
         except DiskFailed:
-            self.epochs.truncate_from_end(Offset(self.end_offset + 1))  # Behind a gap they begin beyond the log's end.
+            self.epochs.truncate_from_end(Offset(self.end_offset + 1))  # After a gap they begin beyond the log's end.
             raise
         self.replicated_bytes += size
         self.note(batches)
@@ -226,13 +231,13 @@ class Log:
         self.end_offset = end
 
     def make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
-        """Rolls if the active segment may not take `size` bytes with offsets from `base_offset` up to `end`."""
+        """Roll if the active segment must not take `size` bytes at offsets from `base_offset` to `end`."""
         config = self.config
         self.last_append_ms = now_ms
         if not self._is_prepared:
             self._prepare()
         if self.active.must_roll(size, newest, end, now_ms, config):
-            is_far = end - self.end_offset > INT32_MAX  # A follower's gap that no index could bridge.
+            is_far = end - self.end_offset > INT32_MAX  # No index can span such a gap of a follower.
             self.roll(now_ms, base_offset if is_far else self.end_offset)
 
     def _prepare(self) -> None:
@@ -241,7 +246,7 @@ class Log:
         self._is_prepared = True
 
     def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:
-        """Begins a new active segment at `base_offset`, by default the log's end; the old one is yet to be flushed."""
+        """Begin a new active segment at `base_offset`, by default the log's end; do not flush the old one."""
         old = self.active
         base_offset = self.end_offset if base_offset is None else base_offset
         if old.base_offset == base_offset:
@@ -253,8 +258,8 @@ class Log:
         try:
             segment.make_files(self.config)
         except DiskFailed:
-            # Half a segment would hide what is appended before it is rolled in earnest, also if a power failure brings
-            # it back: what lies before it and below the recovery point counts as whole.
+            # A half-made segment would hide what is appended before the roll succeeds.  So would one that a power
+            # failure brings back, because recovery trusts everything before it and below the recovery point.
             self.owe(segment.unmake_files, partial(self.disk.sync_directory, self.directory))
             raise
         self.durability.changes += 1
@@ -265,21 +270,21 @@ class Log:
         self._is_prepared = True
         self._touch(old)
 
-    # ------------------------------------------------------------------ owed
+    # ------------------------------------------------------------------ pending work
 
     @property
     def owes(self) -> bool:
-        """True if the disk refused some work on the log's files that is to be done again."""
+        """Return whether work on the log's files was refused by the disk and must be repeated."""
         return bool(self.owed) or not self.epochs.is_written
 
     def settle(self) -> None:
-        """Does the work on the log's files that the disk refused before.  Raises DiskFailed if it does so again."""
+        """Repeat file work that the disk refused before.  Raise DiskFailed if the disk refuses again."""
         self.owed.settle()
         if not self.epochs.is_written:
             self.epochs.write()
 
     def owe(self, *works: Work) -> None:
-        """Queues work that must be done before the next append, and does it now if the disk lets it."""
+        """Queue work required before the next append, and run it now if the disk permits."""
         self.owed.add(*works)
         self._is_prepared = False
         with suppress(DiskFailed):
@@ -293,11 +298,12 @@ class Log:
     # ------------------------------------------------------------------ read
 
     def read(self, offset: Offset, max_bytes: int, upto: Offset, *, cached: bool = False) -> FileSlice:
-        """Returns whole batches: the one that has `offset` and what follows, ending below `upto` and within max_bytes.
+        """Return whole batches from the one that contains `offset`, ending below `upto`, within max_bytes.
 
-        Returns at least one batch, even if it is larger; none if `upto` is reached or inside the first.  May stop short
-        of max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed; with `cached` NotCached where the disk would
-        have to be waited for, though not for the records themselves.
+        The result has at least one batch, even if that exceeds max_bytes.  It is empty if `upto` is reached or
+        within the first batch.  It may stop short of max_bytes.  Raise Refused(OFFSET_OUT_OF_RANGE) or
+        DiskFailed.  With `cached`, raise NotCached if the read would wait for the disk; the records themselves
+        need not be cached.
         """
         if not self.start_offset <= offset <= self.end_offset:
             detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
@@ -305,7 +311,7 @@ class Log:
         return self.read_stored(offset, max_bytes, upto, cached=cached)
 
     def read_stored(self, offset: Offset, max_bytes: int, upto: Offset, *, cached: bool = False) -> FileSlice:
-        """Does what read does, from the first segment on: that may begin before the log does."""
+        """Read as `read` does, but from the first segment on, which may begin before the log start offset."""
         number = len(self.segments) - 1
         if offset < self.active.base_offset:
             number = bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1
@@ -325,13 +331,13 @@ class Log:
         return EMPTY_SLICE
 
     def note_damage(self, damage: LogDamaged) -> bool:
-        """Notes a place that is no whole batch: it is not served from now on.  False if that was known."""
+        """Record a position without a whole batch and stop serving it; return False if it was known."""
         is_new = any(one.note_damage(damage.position, damage.why) for one in self.segments if one.path == damage.path)
         self._tell_damage()
         return is_new
 
     def was_cut(self, path: str) -> bool:
-        """True if a segment's file was cut since its log was opened: what was read of it before may be gone."""
+        """Return whether the segment file was cut since the log was opened, so earlier reads may be obsolete."""
         return any(one.was_cut for one in self.segments if one.path == path)
 
     def _tell_damage(self) -> None:
@@ -340,18 +346,21 @@ class Log:
 
     @property
     def damaged_places(self) -> int:
-        """How many places were found so far that are no whole batches."""
+        """Return the number of positions found so far that hold no whole batch."""
         return sum([len(segment.damages) for segment in self.segments])
 
     def aborted(self, offset: Offset, records: FileSlice, upto: Offset, *, cached: bool = False) -> Sequence[Aborted]:
-        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more.
+        """Return the aborted transactions that overlap `records`, read from `offset` to `upto`.
 
-        With `cached` as read.
+        The result may contain a few more.  `cached` works as in `read`.
         """
         return self.aborted_transactions.reaching(self.segments, offset, records, upto, cached=cached)
 
     def _touch(self, segment: Segment) -> None:
-        """Notes that a sealed segment is open, and closes the oldest such: a reader from the start would open all."""
+        """Record that a sealed segment is open, and close the oldest one.
+
+        Otherwise a reader that starts at the beginning would open all segments.
+        """
         if segment not in self.sealed_open:
             self.sealed_open.append(segment)
             if len(self.sealed_open) > SEALED_OPEN_MAX:
@@ -360,9 +369,9 @@ class Log:
     # ------------------------------------------------------------------ flush
 
     def close(self, now_ms: TimestampMs) -> None:
-        """Durability everything and completes the indexes; the log is not to be used afterwards.
+        """Make everything durable and complete the indexes; the log must not be used afterwards.
 
-        Raises DiskFailed, also if a flush failed before: then recovery must check the log.
+        Raise DiskFailed, also if an earlier flush failed: then recovery must check the log.
         """
         if self.durability.has_failed:
             raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)

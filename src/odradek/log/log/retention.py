@@ -1,7 +1,7 @@
-"""Cuts a log at its start: the oldest segments go by age, by size, and because the log now starts after them.
+"""Retention: deletes the oldest segments of a log by age, by size, and below the log start offset.
 
-Only whole segments go, oldest first, and only what is committed (below the high watermark).  Age is that
-of the newest record in the segment; the open segment is judged too, and rolled first if even it is old.
+Retention deletes only whole segments, oldest first, and only committed ones (below the high watermark).  The age of a
+segment is that of its newest record.  The active segment can expire, too; it is rolled first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 class Bounds(NamedTuple):
-    """The offsets of a log that bound its retention."""
+    """Offsets of a log that bound its retention."""
 
     start_offset: Offset
     end_offset: Offset
@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 
 
 def expired_segments(segments: Sequence[Segment], config: LogConfig, now_ms: TimestampMs, bounds: Bounds) -> int:
-    """Returns how many segments, from the oldest on, may be deleted; the open one counts only if it is not empty."""
+    """Return how many of the oldest segments may be deleted; the active one only if it is not empty."""
     surplus = sum(segment.size for segment in segments) - config.retention_bytes
     by_size = config.cleanup_delete and config.retention_bytes >= 0
     by_age = config.cleanup_delete and config.retention_ms >= 0
@@ -51,15 +51,15 @@ def expired_segments(segments: Sequence[Segment], config: LogConfig, now_ms: Tim
 
 
 def newest(segment: Segment) -> TimestampMs:
-    """Returns a segment's greatest timestamp; without any, when its file was last written."""
+    """Return a segment's greatest timestamp, or its file's modification time if it has none."""
     timestamp = segment.largest()[0]
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
 def advance_start(log: Log, offset: Offset) -> bool:
-    """Raises the log start offset (DeleteRecords); segments below it go with the next retention.
+    """Raise the log start offset (DeleteRecords); the next retention deletes the segments below it.
 
-    Returns False if the log starts there or later already.  Raises Refused(OFFSET_OUT_OF_RANGE) beyond the end.
+    Return False if the log starts at `offset` or later already.  Raise Refused(OFFSET_OUT_OF_RANGE) beyond the end.
     """
     if offset > log.end_offset:
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}, the log ends at {log.end_offset}")
@@ -72,9 +72,9 @@ def advance_start(log: Log, offset: Offset) -> bool:
 
 
 def expired_upto(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> Offset | None:
-    """Returns where the log begins once all segments are gone that may go; None if none may.
+    """Return the log start after all expired segments are deleted; None if no segment has expired.
 
-    The open segment is rolled if it is one of them.  Raises DiskFailed.
+    Roll the active segment if it has expired.  Raise DiskFailed if that fails.
     """
     bounds = Bounds(log.start_offset, log.end_offset, high_watermark)
     count = expired_segments(log.segments, log.config, now_ms, bounds)
@@ -88,9 +88,9 @@ def expired_upto(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> Offse
 
 
 def delete_old_segments(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> int:
-    """Deletes segments by age, size and start offset, which may rise and is in no checkpoint; returns how many.
+    """Delete segments by age, size and start offset, and return their number.
 
-    Raises DiskFailed.
+    This may raise the log start offset, which no checkpoint contains yet.  Raise DiskFailed if the disk fails.
     """
     begin = expired_upto(log, now_ms, high_watermark)
     if begin is None or log.compaction.is_swapping:
@@ -100,13 +100,14 @@ def delete_old_segments(log: Log, now_ms: TimestampMs, high_watermark: Offset) -
 
 
 def delete_below_start(log: Log, now_ms: TimestampMs, *, is_start_durable: bool = True) -> int:
-    """Deletes the segments that lie wholly below the log start offset; returns how many.
+    """Delete the segments entirely below the log start offset; return their number.
 
-    Their files go in the reaper's next round.  Where no checkpoint tells the start, the first segment there tells it:
-    after a power failure, too, none is missing behind one that came back.  Raises DiskFailed with none deleted.
+    The reaper deletes their files in its next round.  If no checkpoint contains the start, the first segment on
+    disk defines it: then even a power failure must not restore a segment with a gap behind it.  Raise DiskFailed,
+    with no segment deleted, if the disk fails.
     """
     count = bisect_right(log.segments, log.start_offset, key=_BASE_OFFSET) - 1
-    if count <= 0 or log.compaction.is_swapping:  # Files without their names can't be given others.
+    if count <= 0 or log.compaction.is_swapping:  # Files without their final names can't be renamed again.
         return 0
     doomed, kept = log.segments[:count], log.segments[count:]
     snapshot = None
@@ -123,7 +124,7 @@ def delete_below_start(log: Log, now_ms: TimestampMs, *, is_start_durable: bool 
 def retirement(
     log: Log, gone: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None, *, syncs_each: bool = False
 ) -> SegmentRetirement:
-    """Closes segments that the log no longer has; returns the reaper's work on their files."""
+    """Close segments that the log no longer contains; return the reaper's work on their files."""
     for segment in gone:
         segment.release()
     base_offsets = [segment.base_offset for segment in gone]

@@ -1,9 +1,9 @@
-"""A streaming append: a batch that is written while it is still being received.
+"""Streaming append: writes a batch while the rest of it is still being received.
 
-A large batch that lies in memory as a whole has left the processor's cache before it is written.  So its front is
-written to the log's end as soon as that is there, and whoever receives the rest puts each piece behind it.  Nothing of
-it counts before all of it is there and intact: readers, indexes and recovery know the log's end, which is before it.
-One batch can be on its way into a log at a time; whatever else changes the log's end makes it stop.
+A large batch that is collected in memory first has left the processor's cache by the time it is written.  So the log
+writes the front of the batch at its end at once, and the receiver writes each later piece behind it.  Readers, indexes
+and recovery ignore the batch until it is complete and intact, because they stop at the log's end, which is before it.
+A log has at most one streaming append at a time; any other change of the log's end cancels it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ NOTHING = memoryview(b"")
 
 
 class Arrival:
-    """One streaming append: the rest of the batch, `left` bytes, goes to `file` from `position` on.
+    """Streaming append in progress: `left` more bytes of the batch belong at `position` of `file`.
 
-    `withdraw` is called when the log needs its end for something else.  When it returns nobody writes to the file any
-    more; what was written there can still be read during the call.
+    The log calls `withdraw` when it needs its end for something else.  After `withdraw` returns, nothing more is
+    written to the file.  During the call the written part can still be read.
     """
 
     def __init__(self, batch: Batch, file: File, position: int) -> None:
         front = len(batch.view)
         assert 0 < front <= batch.size, "a batch begins with its front"
-        batch.view = NOTHING  # It lies in a receive buffer, which may be used again now.
+        batch.view = NOTHING  # The receive buffer behind the view may be reused now.
         self.batch = batch
         self.file = file
         self.position = position + front
@@ -40,9 +40,10 @@ class Arrival:
 
 
 def begin_arrival(log: Log, batch: Batch, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Arrival | None:
-    """Begins a streaming append: writes the front of a batch; ended by `arrived` or `forget_arrival`.
+    """Begin a streaming append by writing the front of a batch; end it by `arrived` or `forget_arrival`.
 
-    Returns None if the batch must be appended as a whole.  Raises DiskFailed, after which nothing of it is there.
+    Return None if the batch must be appended as a whole.  Raise DiskFailed if the write fails; then no part of the
+    batch is in the log.
     """
     config, size = log.config, batch.size
     if config.log_append_time or config.preallocate or size > min(config.max_message_bytes, config.segment_bytes):
@@ -56,7 +57,7 @@ def begin_arrival(log: Log, batch: Batch, leader_epoch: LeaderEpoch, now_ms: Tim
 
 
 def arrived(log: Log, arrival: Arrival) -> None:
-    """Completes a streaming append: all of the batch is written, and intact."""
+    """Complete a streaming append whose batch is fully written and intact."""
     assert arrival is log.arrival, "a withdrawn arrival does not end"
     log.arrival = arrival.withdraw = None
     batch = arrival.batch
@@ -72,14 +73,14 @@ def arrived(log: Log, arrival: Arrival) -> None:
 
 
 def forget_arrival(log: Log, arrival: Arrival) -> None:
-    """Gives up a streaming append; does nothing for one that was withdrawn already.  Raises DiskFailed."""
+    """Cancel a streaming append unless it was withdrawn already.  Raise DiskFailed if that fails."""
     if arrival is log.arrival:
         log.arrival = arrival.withdraw = None
         log.active.give_up()
 
 
 def withdraw_arrival(log: Log) -> None:
-    """Withdraws an unfinished streaming append; every other operation on the log's end calls this first."""
+    """Withdraw an unfinished streaming append; call this before any other operation on the log's end."""
     arrival = log.arrival
     if arrival is not None:
         if arrival.withdraw is not None:

@@ -1,6 +1,6 @@
-"""Begins searches of a log by time, in few of its segments, however many there are: by what is known in memory.
+"""Searches of a log by timestamp that open few segments, guided by what is known in memory.
 
-The greatest timestamp of a sealed segment is known since it was written, or since a search looked at its index.
+The greatest timestamp of a sealed segment is known from its writing, or from the first search that read its index.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from odradek.log.log.log import Log
 from odradek.log.segment.search import Later, Search, TimedOffset
 from odradek.log.segment.segment import Segment
 
-UNKNOWN_MAX = 8  # Segments of which nothing is known yet, in one search: each has to be opened.
+UNKNOWN_MAX = 8  # Segments with an unknown greatest timestamp in one search; each must be opened.
 _BASE_OFFSET = attrgetter("base_offset")
 
 
 class Reached(NamedTuple):
-    """Segments to look into, in their order; the search goes on from `rest` if none of them has the record."""
+    """Segments to search, in order; the search continues at `rest` if none of them has the record."""
 
     segments: Sequence[Segment]
     rest: Offset | None
@@ -29,10 +29,10 @@ class Reached(NamedTuple):
 def begin_search(
     log: Log, timestamp: TimestampMs | None, start: Offset, end: Offset, *, is_large: bool = True
 ) -> Search | None:
-    """Returns a search for a record by time from `start` to below `end`; None: the greatest timestamp (KIP-734).
+    """Return a search by `timestamp` from `start` to below `end`; None searches for the greatest one.
 
-    Returns None if it is known already that there is no such record.  A search reads nothing before it is run, and
-    may be run in a thread.  See Later for is_large.
+    Searching for the greatest timestamp is KIP-734.  Return None if the log is known to contain no such record.  A
+    search reads nothing until it runs, and it may run in a thread.  See Later for `is_large`.
     """
     start = Offset(max(start, log.start_offset))
     if start >= end:
@@ -49,7 +49,7 @@ def begin_search(
 
 
 def note_searched(log: Log, search: Search) -> None:
-    """Notes the greatest timestamps that a search has found: the next one need not look at those indexes."""
+    """Record the greatest timestamps that a search found, so that the next search can skip those indexes."""
     if search.is_of(log.segments):
         for searched in search.segments:
             number = bisect_right(log.segments, searched.base_offset, key=_BASE_OFFSET) - 1
@@ -57,7 +57,7 @@ def note_searched(log: Log, search: Search) -> None:
 
 
 def lookup_timestamp(log: Log, timestamp: TimestampMs | None) -> TimedOffset | None:
-    """Does all steps of a search at once; blocks.  Raises Refused and DiskFailed as Search.run."""
+    """Run a whole search; blocks.  Raise Refused and DiskFailed as Search.run does."""
     start = log.start_offset
     while (search := begin_search(log, timestamp, start, log.end_offset)) is not None:
         found = search.run()
@@ -69,7 +69,7 @@ def lookup_timestamp(log: Log, timestamp: TimestampMs | None) -> TimedOffset | N
 
 
 def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offset, end: Offset) -> Reached:
-    """Returns where to look for the first record at or after a time, from `start` to below `end`."""
+    """Return the segments to search for the first record at or after a time, from `start` to below `end`."""
     found: list[Segment] = []
     unknown = 0
     for number in range(_first(segments, start), len(segments)):
@@ -86,7 +86,7 @@ def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offs
 
 
 def with_greatest(segments: Sequence[Segment], start: Offset, end: Offset) -> Reached:
-    """Returns where to look for the greatest timestamp from `start` to below `end`."""
+    """Return the segments to search for the greatest timestamp from `start` to below `end`."""
     found: list[Segment] = []
     greatest: Segment | None = None
     for number in range(_first(segments, start), len(segments)):
@@ -109,6 +109,6 @@ def _first(segments: Sequence[Segment], start: Offset) -> int:
 
 
 def _is_whole(segments: Sequence[Segment], number: int, start: Offset, end: Offset) -> bool:
-    """True if all of a sealed segment lies from `start` to below `end`."""
+    """Return whether a sealed segment is entirely from `start` to below `end`."""
     is_sealed = number + 1 < len(segments)
     return start <= segments[number].base_offset and is_sealed and segments[number + 1].base_offset <= end

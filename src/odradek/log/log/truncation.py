@@ -1,7 +1,8 @@
-"""Cuts a log at its end, as a follower does whose leader has something else there.
+"""Truncation of a log at its end, for a follower whose log diverges from its leader's.
 
-All is decided first, then changed in memory; what the disk refuses of the rest is owed (pending_work.py), in an order
-that leaves a run of what the log was, wherever a stop comes.
+All decisions come first, then the changes in memory, then the work on files.  Work that the disk refuses stays pending
+(log/files/pending_work.py).  The order of that work keeps the log on disk a contiguous part of the former log, wherever
+a stop interrupts it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from odradek.log.segment.segment import Segment
 
 
 def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside | None = None) -> bool:
-    """Drops every batch that reaches `offset`; returns False if there is none.  The log may end a little before it.
+    """Drop every batch that reaches `offset`; return False if there is none.
 
-    A follower does this, never below the high watermark.  With `aside` segments that go are set aside, not deleted.
-    Raises DiskFailed with nothing dropped.
+    The log may then end a little before `offset`.  Only a follower calls this, never below the high watermark.  With
+    `aside`, dropped segments are set aside instead of deleted.  Raise DiskFailed, with nothing dropped, if the disk
+    fails.
     """
     withdraw_arrival(log)
     if offset >= log.end_offset:
@@ -61,15 +63,18 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside |
 
 
 def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
-    """Makes the log empty at `start`, for a follower whose leader lacks what it needs.  Raises as truncate_to."""
+    """Empty the log and restart it at `start`, for a follower whose leader lacks the records it needs.
+
+    Raise DiskFailed as truncate_to does.
+    """
     withdraw_arrival(log)
-    # As low as a stop half-way may leave the log's end.
+    # The lowest end of the log that an interrupted truncation can leave.
     _lower_recovery_point(log, min(start, log.start_offset))
     segment = Segment(log.disk, log.directory, start, now_ms)
     log.owed.forget(segment.cut_files for segment in log.segments)
     works: list[Work] = [
         *_end_cleaning(log, start),
-        log.snapshots.forgotten(log.snapshots.offsets),  # Nothing of the old producers is taken for the new.
+        log.snapshots.forgotten(log.snapshots.offsets),  # No state of old producers may survive.
         partial(log.reaper.finish, log.directory),  # A retirement may hold names that are needed again.
         _retired_now(log, log.segments[::-1], now_ms),
         partial(segment.make_files, log.config),
@@ -84,7 +89,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
 
 
 def _lower_recovery_point(log: Log, offset: Offset) -> None:
-    """Lowers the recovery point, on disk too, before a cut: recovery must scan what is appended in its place."""
+    """Lower the recovery point, also on disk, before a cut, so that recovery scans later appends."""
     if offset < max(log.recovery_point, log.start_offset):
         before = log.recovery_point, log.start_offset
         log.recovery_point = Offset(min(log.recovery_point, offset))
@@ -98,7 +103,7 @@ def _lower_recovery_point(log: Log, offset: Offset) -> None:
 
 
 def _end_cleaning(log: Log, end: Offset) -> Sequence[Work]:
-    """Ends a pass of compaction that is under way; returns what is to be done with its files."""
+    """Stop the current compaction pass; return the remaining work on its files."""
     works: list[Work] = []
     compaction = log.compaction
     if compaction.cleaning is not None:
@@ -111,7 +116,7 @@ def _end_cleaning(log: Log, end: Offset) -> Sequence[Work]:
 
 
 def _retired_now(log: Log, segments: Sequence[Segment], now_ms: TimestampMs, *, syncs_each: bool = False) -> Work:
-    """Returns the work of taking the segments' files away, in this order, before the next append."""
+    """Return the work that deletes the segments' files, in this order, before the next append."""
     return partial(log.reaper.retire_now, retirement(log, segments, now_ms, syncs_each=syncs_each))
 
 

@@ -1,7 +1,8 @@
-"""Which transactions of a log were aborted: what a reader of committed records must be told.
+"""Aborted transactions of a log, which a reader of committed records must know.
 
-Each segment has an index of those whose markers lie in it (transaction_index.py).  A transaction may begin segments
-before its end, so a search goes on until an entry says that all that begins before its bound has ended.
+Each segment has an index of the aborted transactions whose markers it contains (log/segment/transaction_index.py).  A
+transaction may begin segments before its end.  So a search continues until an entry shows that every transaction that
+begins before the search's bound has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Found = tuple[list[Aborted], bool]
 
 
 class AbortedTransactions:
-    """The aborted transactions of one log.  Every method may raise DiskFailed."""
+    """Aborted transactions of one log; every method may raise DiskFailed."""
 
     __slots__ = ("_last", "_snapshots")
 
@@ -47,9 +48,10 @@ class AbortedTransactions:
     def reaching(
         self, segments: Sequence[Segment], offset: Offset, records: FileSlice, upto: Offset, *, cached: bool
     ) -> Sequence[Aborted]:
-        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more.
+        """Return the aborted transactions that overlap `records`, read from `offset` to `upto`.
 
-        With `cached` the disk is not waited for, unless an index has to be made again: raises NotCached.
+        The result may contain a few more.  With `cached`, raise NotCached instead of waiting for the disk,
+        except to rebuild an index.
         """
         if not records.size or offset > self._last:
             return ()
@@ -79,7 +81,7 @@ class AbortedTransactions:
             raise segment.failure(damage) from None
 
     def truncate(self, segments: Sequence[Segment], end: Offset) -> None:
-        """Drops what ended at `end` or later: the log has these segments now, and ends there."""
+        """Drop the transactions that ended at `end` or later; `segments` are those left after a cut there."""
         try:
             segments[-1].transactions.truncate_to(end)
         except Damaged:
@@ -90,7 +92,10 @@ class AbortedTransactions:
 
 
 def _vet(segments: Sequence[Segment], segment: Segment, cached: bool) -> None:
-    """Compares two entries of a segment's index with the log, before its first use.  Raises Damaged; NotCached."""
+    """Compare two entries of a segment's index with the log before its first use.
+
+    Raise Damaged if they differ, and NotCached as `reaching` does.
+    """
     index = segment.transactions
     number = bisect_right(segments, segment.base_offset, key=_BASE_OFFSET)
     for aborted in index.first_and_last(cached=cached):
@@ -102,7 +107,7 @@ def _vet(segments: Sequence[Segment], segment: Segment, cached: bool) -> None:
 
 
 def _end_of(records: FileSlice, segments: Sequence[Segment], upto: Offset, cached: bool) -> Offset:
-    """Returns an offset, at most `upto`, that none of the records reaches."""
+    """Return an offset, at most `upto`, that is above all offsets of the records."""
     path, position = records.file.path, records.position + records.size
     for segment, following in pairwise(segments):
         if segment.path == path:

@@ -1,8 +1,8 @@
-"""Which leader epoch began at which offset (KIP-101): how a follower learns where its log parts from its leader's.
+"""Start offset of each leader epoch (KIP-101), by which a follower finds where its log diverges.
 
-Kept in leader-epoch-checkpoint and, since every batch carries its epoch, in the log itself.  So the file is written at
-once but synced only with the log, before the recovery point moves past: what a crash takes from it, recovery finds in
-the batches it scans.
+The leader-epoch-checkpoint file holds this cache, and every batch in the log carries its epoch.  So the file is written
+at once, but synced only with the log, before the recovery point advances.  If a crash loses part of it, recovery finds
+that part in the batches it scans.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _START = itemgetter(1)
 
 
 class LeaderEpochs:
-    """Ascending (epoch, first offset).  `assign` and `write` may raise DiskFailed.
+    """Ascending (epoch, first offset) pairs; `assign` and `write` may raise DiskFailed.
 
-    A file that could not be shortened says too much, never too little: who opens the log shortens what it reads there
-    by where the log starts and ends.  `is_written` is False then, and `write` is to be tried again.
+    A file that could not be shortened has too many entries, never too few.  On opening, recovery drops entries
+    outside the log's start and end. As long as
+    the file is too long, `is_written` is False, and `write` must be retried.
     """
 
     __slots__ = ("_directory", "_disk", "_entries", "changes", "is_written", "latest")
@@ -34,7 +35,7 @@ class LeaderEpochs:
         self._entries = entries
         self.latest = entries[-1][0] if entries else NO_EPOCH
         self.is_written = True
-        self.changes = 0  # Writes of the file so far; a flush compares.
+        self.changes = 0  # Writes of the file so far; a flush compares this.
 
     @property
     def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
@@ -45,7 +46,7 @@ class LeaderEpochs:
         return self._entries[0][0] if self._entries else NO_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """Notes that `epoch` begins at `start`, forgets entries that contradict that, and writes the file."""
+        """Record that `epoch` begins at `start`, drop contradicting entries, and write the file."""
         before = list(self._entries)
         self.note(epoch, start)
         if self._entries != before:
@@ -56,26 +57,26 @@ class LeaderEpochs:
                 raise
 
     def note(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """Does what assign does, but does not write the file: recovery notes many and writes once."""
+        """Record an epoch as `assign` does, without writing the file; recovery writes it once at the end."""
         entries = self._entries
         if epoch == self.latest or epoch < 0:
             return
-        # An epoch without a single record leaves no entry: the next one begins where it did.
+        # An epoch without records leaves no entry: the next one begins at the same offset.
         while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start):
             entries.pop()
         entries.append((epoch, start))
         self.latest = epoch
 
     def epoch_of(self, offset: Offset) -> LeaderEpoch:
-        """Returns the epoch in which `offset` was written; NO_EPOCH if that is not known."""
+        """Return the epoch in which `offset` was written; NO_EPOCH if it is unknown."""
         number = bisect_right(self._entries, offset, key=_START)
         return self._entries[number - 1][0] if number else NO_EPOCH
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
-        """Returns the greatest known epoch not above `epoch`, and where the next one begins (OffsetForLeaderEpoch).
+        """Return the greatest known epoch up to `epoch`, and the start of the next (OffsetForLeaderEpoch).
 
-        Returns (NO_EPOCH, NO_OFFSET) if `epoch` is none or newer than all known ones; for one below all of them, the
-        epoch itself and where the first known one begins.
+        Return (NO_EPOCH, NO_OFFSET) if `epoch` is NO_EPOCH or newer than all known epochs.  For an epoch below
+        all of them, return the epoch itself and the start of the first known one.
         """
         if epoch == NO_EPOCH or epoch > self.latest or not self._entries:
             return NO_EPOCH, NO_OFFSET
@@ -86,13 +87,13 @@ class LeaderEpochs:
         return (self._entries[number - 1][0] if number else epoch), following
 
     def truncate_from_end(self, end: Offset) -> None:
-        """Drops the epochs that begin at `end` or later, where the log ends now."""
+        """Drop the epochs that begin at `end` or later, where the log now ends."""
         kept = [entry for entry in self._entries if entry[1] < end]
         if len(kept) != len(self._entries):
             self._replace(kept)
 
     def truncate_from_start(self, start: Offset) -> None:
-        """Drops the epochs that ended before `start`; the one that was current there begins with the log now."""
+        """Drop the epochs that ended before `start`; the epoch current there now begins at `start`."""
         number = bisect_right(self._entries, start, key=_START)
         if number:
             kept = [(self._entries[number - 1][0], start), *self._entries[number:]]
@@ -100,12 +101,12 @@ class LeaderEpochs:
                 self._replace(kept)
 
     def take(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
-        """Takes over the epochs of another log, those without records too, and writes the file."""
+        """Replace the epochs by those of another log, including epochs without records, and write the file."""
         self._set(list(entries))
         self.write()
 
     def moved_to(self, directory: str) -> None:
-        """The file lies there from now on."""
+        """Use this directory from now on."""
         self._directory = directory
 
     def clear(self) -> None:
@@ -123,7 +124,7 @@ class LeaderEpochs:
         self.latest = entries[-1][0] if entries else NO_EPOCH
 
     def write(self) -> None:
-        """Writes the file: needed after `note` only, the other methods do it themselves."""
+        """Write the file; only callers of `note` need this, other methods write the file themselves."""
         write_epochs(self._disk, self._directory, self._entries, durable=False)
         self.is_written = True
         self.changes += 1

@@ -1,7 +1,7 @@
-"""Restores the producer state of a log that is opened or was cut: from a snapshot, and from the batches since then.
+"""Recovery of producer state for an opened or truncated log, from a snapshot and the batches after it.
 
-The batches are walked by the compiled kernel, which keeps count by producer (record/kernels/runs.py): what it found is
-taken over at each marker, since a marker ends what was open before it, and at the end of each segment.
+The compiled kernel walks the batches and keeps a tally per producer (record/kernels/runs.py).  The walk applies the
+tallies at each marker, because a marker ends the transaction open before it, and at the end of each segment.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from odradek.record.record_batch import Batch
 
 
 class ProducerWalk:
-    """The producers of a log while its batches are walked in order, and the transactions that were aborted."""
+    """Producers of a log during an ordered walk of its batches, and the aborted transactions found."""
 
     def __init__(self, producers: Producers) -> None:
         self.producers = producers
-        self.aborted: list[Aborted] = []  # Until they are taken.
+        self.aborted: list[Aborted] = []  # Until take_aborted.
 
     def passed(self, runs: Runs) -> None:
-        """Takes in one run of batches; called after each."""
+        """Process one run of batches; call this after each run."""
         if runs.control is not None:
             self.take(runs)
             self._ended(Batch.trusted(runs.control))
 
     def take(self, runs: Runs) -> None:
-        """Takes over what the runs have counted by producer since the last time."""
+        """Apply the tallies per producer that the runs have collected since the last call."""
         for tally in runs.tallies.values():
             known = self.producers.get(ProducerId(tally.producer_id)) or ProducerStateEntry(
                 ProducerId(tally.producer_id)
@@ -67,10 +67,10 @@ class ProducerWalk:
 
 
 def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> Producers:
-    """The producers as of `end`, from the newest snapshot that is good and not beyond it.  Raises DiskFailed.
+    """Return the producers as of `end`, from the newest good snapshot not beyond it.
 
-    Where segments begin without a snapshot they get one.  Batches that can't be read are left out: whoever reads there
-    finds the damage.
+    Write a missing snapshot where a segment begins.  Skip batches that can't be read; a reader of that position
+    detects the damage.  Raise DiskFailed if the disk fails.
     """
     known, start = snapshots.newest(end)
     walk, is_whole = ProducerWalk(Producers(known)), True
@@ -86,7 +86,7 @@ def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> 
 
 
 def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: ProducerWalk) -> bool:
-    """Walks the batches of one segment from `start` to `end`, or to its end; returns False if some can't be read."""
+    """Walk one segment's batches from `start` to `end` or its end; return False if some can't be read."""
     was_open = segment.is_open
     begin = segment.locate(start)
     last = None if end is None else cut_place(segment, end)
@@ -104,14 +104,17 @@ def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: Pro
 
 
 def aborted_in(snapshots: Snapshots, segments: Sequence[Segment], segment: Segment) -> list[Aborted]:
-    """Reads the transactions whose abort markers are in one segment from the log itself."""
+    """Return the transactions whose abort markers are in one segment, read from the log itself."""
     walk = ProducerWalk(restored(snapshots, segments, segment.base_offset))
     _walk_segment(segment, segment.base_offset, None, walk)
     return walk.aborted
 
 
 def keep_snapshot(snapshots: Snapshots, segments: Sequence[Segment], offset: Offset) -> str:
-    """Returns the path of the snapshot as of `offset`, made if need be: it is synced before the log below it goes."""
+    """Return the path of the snapshot as of `offset`; write the snapshot if it is missing or bad.
+
+    The snapshot is synced before the log below it is deleted.
+    """
     if not snapshots.checked(offset):
         snapshots.write(offset, list(restored(snapshots, segments, offset)))
     return snapshots.path(offset)

@@ -1,12 +1,11 @@
-"""What one log knows of the producers that number their batches, and of their transactions (KIP-98, KIP-360, KIP-890).
+"""State of a log's idempotent producers and of their transactions (KIP-98, KIP-360, KIP-890).
 
-    batch with a producer id ──> idempotence.py: is it the next one? ──> Producer as it is after it ──> put, when
-    written marker                   ──> end: the transaction is closed    ──> Ended, for the index of aborted
-    transactions
+    batch with a producer id ──> log/producers/sequence_validation.py ──> entry after it ──> put, once written
+    written marker           ──> end: closes the transaction ──> Ended, for the index of aborted transactions
 
-Of each producer the last five batches are kept, since a client has no more than five requests under way.  A transaction
-is unstable from its first record until its marker is below the high watermark: who reads committed records reads up to
-the first unstable one.
+A log keeps the last five batches of each producer, because a client has at most five requests in flight.  A transaction
+is unstable from its first record until its marker is below the high watermark.  Readers of committed records read up to
+the first unstable offset.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from odradek.log.segment.transaction_index import Aborted
 from odradek.record.end_transaction_marker import EndMarker
 from odradek.record.record_batch import CONTROL, TRANSACTIONAL, BatchHeader
 
-BATCHES_KEPT = 5  # As after_next knows, too.
-SEQUENCE_MASK = 0x7FFFFFFF  # After the greatest comes 0.
+BATCHES_KEPT = 5  # after_next uses this value, too.
+SEQUENCE_MASK = 0x7FFFFFFF  # Sequence 0 follows the greatest one.
 NO_SEQUENCE = -1
 NO_PRODUCER_EPOCH = ProducerEpoch(-1)
 NO_COORDINATOR_EPOCH = -1
 NOTHING_UNSTABLE = Offset(INT64_MAX)
 
 
-# One batch that a producer wrote: its last sequence and offset, how many of either before that it began, its timestamp.
+# One batch of a producer: last sequence, last offset, last minus first of either, timestamp.
 Sent = tuple[int, int, int, int]
 
 
 class DuplicateBatch(NamedTuple):
-    """The place of a batch that was written before."""
+    """Place of a batch that was written before."""
 
     base_offset: Offset
     end: Offset
@@ -42,9 +41,10 @@ class DuplicateBatch(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """A producer as the log knows it.  `batches` are of this epoch, the oldest first; none after a marker's new epoch.
+    """State of one producer in a log; `batches` have its current epoch, oldest first.
 
-    `first_offset` is that of its open transaction, -1 if none is open.
+    A marker with a new epoch empties `batches`.  `first_offset` is that of the open transaction, -1 if none is
+    open.
     """
 
     id: ProducerId
@@ -63,11 +63,11 @@ class ProducerStateEntry(NamedTuple):
         return self.first_offset >= 0
 
     def expects(self, batch: BatchHeader) -> bool:
-        """True if the batch is the producer's next one, in its transaction if one is open, as nearly all are."""
+        """Return whether the batch is the producer's next one, and in its open transaction if any."""
         return self.after_next(batch, NO_OFFSET, NO_TIMESTAMP) is not None
 
     def after_next(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry | None:
-        """Returns the entry after the batch if `expects` is True, else None; in one piece, as it is on the hot path."""
+        """Return the entry after the batch if `expects` is True, else None; one function, for the hot path."""
         producer_id, epoch, batches, coordinator_epoch, first_offset, _ = self
         sequence = batch.base_sequence
         if (
@@ -82,7 +82,7 @@ class ProducerStateEntry(NamedTuple):
         return new_tuple(ProducerStateEntry, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
 
     def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry:
-        """Returns the entry once the batch is written at that offset; nothing is checked."""
+        """Return the entry once the batch is written at that offset, without any check."""
         sequence, delta, epoch = batch.base_sequence, batch.last_offset_delta, batch.producer_epoch
         last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
         batches = self.batches if epoch == self.epoch else ()
@@ -92,7 +92,7 @@ class ProducerStateEntry(NamedTuple):
         return ProducerStateEntry(self.id, epoch, batches, self.coordinator_epoch, first_offset, timestamp)
 
     def find(self, batch: BatchHeader) -> DuplicateBatch | None:
-        """Returns the place of the same batch if it is one of the last five that the producer wrote, else None."""
+        """Return the place of the same batch if it is among the producer's last five, else None."""
         if batch.producer_epoch != self.epoch:
             return None
         last_sequence, delta = batch.last_sequence, batch.last_offset_delta
@@ -103,7 +103,11 @@ class ProducerStateEntry(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A transaction whose marker is written.  `stable_until`: the first open transaction after it, else the marker."""
+    """Transaction whose marker is written.
+
+    `stable_until` is the lowest first offset of the transactions still open, or the offset after the marker without
+    any.
+    """
 
     producer_id: ProducerId
     first_offset: Offset
@@ -116,9 +120,10 @@ class Ended(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """The lowest sequence with which a producer tried to begin a transaction here: a later one must not come first.
+    """Lowest sequence with which a producer tried to begin a transaction here.
 
-    With `from_zero` (transaction version 2) a producer without batches begins at 0.
+    A batch with a higher sequence must not be written first.  With `from_zero` (transaction version 2) a producer
+    without batches begins at 0.
     """
 
     epoch: ProducerEpoch
@@ -128,14 +133,14 @@ class Awaited(NamedTuple):
 
 
 class Producers:
-    """The producers of one log.  Iterating gives each as it is now."""
+    """Producers of one log; iteration yields their current entries."""
 
     __slots__ = ("_by_id", "_ended", "_open", "awaited", "first_unstable")
 
     def __init__(self, known: Iterable[ProducerStateEntry] = ()) -> None:
         self._by_id = {producer.id: producer for producer in known}
         self._open = {one.id: one.first_offset for one in self._by_id.values() if one.first_offset >= 0}
-        self._ended: list[Ended] = []  # Transactions whose markers are not known to be below the high watermark.
+        self._ended: list[Ended] = []  # Markers not known to be below the high watermark.
         self.awaited: dict[ProducerId, Awaited] = {}
         self.first_unstable = NOTHING_UNSTABLE
         self._look()
@@ -150,7 +155,7 @@ class Producers:
         return self._by_id.get(producer_id)
 
     def open_transactions(self) -> list[ProducerStateEntry]:
-        """Returns the producers that have a transaction open."""
+        """Return the producers that have an open transaction."""
         return [known for known in map(self._by_id.get, self._open) if known is not None]
 
     def _look(self) -> None:
@@ -158,10 +163,10 @@ class Producers:
         self.first_unstable = min((ended.first_offset for ended in self._ended), default=first_open)
         self.first_unstable = min(self.first_unstable, first_open)
 
-    # ------------------------------------------------------------------ what was written
+    # ------------------------------------------------------------------ written batches
 
     def put(self, changed: Mapping[ProducerId, ProducerStateEntry]) -> None:
-        """Takes over the entries of producers whose batches were written."""
+        """Store the entries of producers whose batches were written."""
         by_id = self._by_id
         for producer_id, producer in changed.items():
             by_id[producer_id] = producer
@@ -176,13 +181,13 @@ class Producers:
                 assert producer_id not in self._open, "only a marker ends a transaction"
 
     def note(self, batch: BatchHeader) -> None:
-        """Takes in a batch that is in the log, unchecked; not a control batch."""
+        """Apply a data batch that is in the log, without checks."""
         assert not batch.attributes & CONTROL
         known = self._by_id.get(batch.producer_id) or ProducerStateEntry(batch.producer_id)
         self.put({batch.producer_id: known.after(batch, batch.base_offset, batch.max_timestamp)})
 
     def end(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
-        """Ends the transaction whose marker is in the log as `batch`; returns None if none was open."""
+        """End the transaction whose marker is in the log as `batch`; return None if none was open."""
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         known = self._by_id.get(producer_id) or ProducerStateEntry(producer_id)
         batches = known.batches if known.epoch == epoch else ()
@@ -190,7 +195,7 @@ class Producers:
             producer_id, epoch, batches, marker.coordinator_epoch, NO_OFFSET, batch.max_timestamp
         )
         awaited = self.awaited.get(producer_id)
-        # Where ends bump the epoch, the first batch of the next transaction may have come before this marker.
+        # With an epoch bump at each end, the next transaction's first batch may arrive before this marker.
         if awaited is not None and not (awaited.from_zero and awaited.epoch == epoch):
             del self.awaited[producer_id]
         first_offset = self._open.pop(producer_id, NO_OFFSET)
@@ -205,21 +210,22 @@ class Producers:
     # ------------------------------------------------------------------ transactions
 
     def high_watermark_advanced(self, high_watermark: Offset) -> None:
-        """Makes the transactions stable whose markers are below the high watermark."""
+        """Make transactions stable whose markers are below the high watermark."""
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
             self._look()
 
     def take_ended(self, before: Producers, end: Offset) -> None:
-        """Takes over which transactions have ended and are not stable yet, from the log before it was cut at `end`.
+        """Copy the ended, still unstable transactions from the log as it was before its cut at `end`.
 
-        No snapshot tells of them: one that is above the high watermark would have them stable at once.
+        Snapshots do not contain them.  Without them a marker above the high watermark would make its
+        transaction stable at once.
         """
         self._ended = [ended for ended in before._ended if ended.last_offset < end]
         self._look()
 
     def await_first(self, batch: BatchHeader, *, from_zero: bool, now: TimestampMs) -> None:
-        """Notes a batch that will begin a transaction if the coordinator admits it (see Awaited)."""
+        """Record a batch that begins a transaction if the coordinator admits it (see Awaited)."""
         producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         known = self.awaited.get(producer_id)
         if known is None:
@@ -229,10 +235,10 @@ class Producers:
         elif epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
             self.awaited[producer_id] = known._replace(epoch=epoch, sequence=sequence)
 
-    # ------------------------------------------------------------------ forgetting
+    # ------------------------------------------------------------------ expiration
 
     def expire(self, now: TimestampMs, idle_ms: int) -> None:
-        """Forgets producers without an open transaction that wrote nothing for `idle_ms`, by the records' times."""
+        """Drop producers without an open transaction and without writes for `idle_ms`, by record timestamps."""
         gone = [one.id for one in self if one.first_offset < 0 and now - one.last_timestamp >= idle_ms]
         for producer_id in gone:
             del self._by_id[producer_id]

@@ -1,14 +1,14 @@
-"""May a producer write this batch now?  The rules of Apache Kafka 4.3.0, in its order.
+"""Validation of a batch's producer epoch and sequence: the rules of Apache Kafka 4.3.0, in its order.
 
-│ one of the last five again, same epoch and sequences  │ not written, answered with its place                     │
-│ an epoch below the known one                          │ INVALID_PRODUCER_EPOCH                                   │
-│ the first sequence of a transaction is still to come  │ OUT_OF_ORDER_SEQUENCE_NUMBER                             │
-│ a new epoch that does not begin with sequence 0       │ OUT_OF_ORDER_SEQUENCE_NUMBER                             │
-│ not the sequence after the last                       │ OUT_OF_ORDER_SEQUENCE_NUMBER, a sixth-last one as well   │
-│ outside of the transaction its producer has open      │ INVALID_TXN_STATE                                        │
-│ from a producer that is not known here                │ any sequence: what it wrote before may have been deleted │
+│ one of the last five again, same epoch and sequences  │ not written, answered with its place                      │
+│ an epoch below the known one                          │ INVALID_PRODUCER_EPOCH                                    │
+│ the first sequence of a transaction is still to come  │ OUT_OF_ORDER_SEQUENCE_NUMBER                              │
+│ a new epoch that does not begin with sequence 0       │ OUT_OF_ORDER_SEQUENCE_NUMBER                              │
+│ not the sequence after the last                       │ OUT_OF_ORDER_SEQUENCE_NUMBER, also for a sixth-last batch │
+│ outside of its producer's open transaction            │ INVALID_TXN_STATE                                         │
+│ from a producer unknown here                          │ any sequence: its earlier batches may have been deleted   │
 
-Coordinators write without sequences: then only the epoch counts.
+Coordinators write without sequences; then only the epoch is checked.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from odradek.log.producers.producer_state import NO_PRODUCER_EPOCH, SEQUENCE_MAS
 from odradek.record.end_transaction_marker import EndMarker
 from odradek.record.record_batch import BatchHeader
 
-# Since this version of transactions a marker's epoch is above that of the records it ends (KIP-890).
+# From this transaction version on, a marker's epoch is above that of the records it ends (KIP-890).
 EPOCH_BUMPED_SINCE = 2
 
 
 def check(
     known: ProducerStateEntry, batch: BatchHeader, offset: Offset, *, awaited: Awaited | None, checks_sequence: bool
 ) -> None:
-    """Raises Refused for a batch that must not be written at `offset`."""
+    """Raise Refused for a batch that must not be written at `offset`."""
     check_epoch(known, batch.producer_epoch, offset)
     if checks_sequence:
         if awaited is not None:
@@ -38,7 +38,7 @@ def check(
 
 
 def check_epoch(known: ProducerStateEntry, epoch: ProducerEpoch, offset: Offset) -> None:
-    """Raises Refused(INVALID_PRODUCER_EPOCH) for an epoch below the known one."""
+    """Raise Refused(INVALID_PRODUCER_EPOCH) for an epoch below the known one."""
     if epoch < known.epoch:
         text = f"producer {known.id} has epoch {known.epoch} by now, the batch for offset {offset} has {epoch}"
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
@@ -69,10 +69,11 @@ def _out_of_order(producer_id: ProducerId, offset: Offset, sequence: int, detail
 
 
 def check_marker(known: ProducerStateEntry, epoch: ProducerEpoch, marker: EndMarker, transaction_version: int) -> None:
-    """Raises Refused for a marker of an older epoch, or of a coordinator that is none any more.
+    """Raise Refused for a marker of an older producer epoch or coordinator epoch.
 
-    Where each end of a transaction bumps the epoch, a marker with the known epoch is of a transaction before the open
-    one.  With none open it repeats the last marker, after a coordinator's crash, and is written again.
+    If each end of a transaction bumps the epoch, a marker with the known epoch belongs to a transaction before the
+    open one.  Without an open transaction it repeats the last marker after a coordinator's crash, and is written
+    again.
     """
     is_again = epoch == known.epoch and not known.has_open_transaction
     if epoch < known.epoch or (transaction_version >= EPOCH_BUMPED_SINCE and epoch == known.epoch and not is_again):

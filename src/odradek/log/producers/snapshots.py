@@ -1,4 +1,6 @@
-"""The producers of a log as of one offset, in .snapshot files as Apache Kafka's, so that recovery need not read all.
+"""Producer state of a log as of one offset, in Kafka's .snapshot files.
+
+A snapshot saves recovery from reading the whole log.
 
 │  0 │ i16 │ version = 1                    │      each producer, 46 bytes
 │  2 │ u32 │ CRC-32C of all below           │      │  0 │ i64 │ producer id                              │
@@ -10,11 +12,11 @@
                                                     │ 34 │ i32 │ coordinator epoch                        │
                                                     │ 38 │ i64 │ first offset of the open transaction, -1 │
 
-The name is the offset of the first record that is not in it: where a segment begins, or where the log ended at a clean
-stop.  Kafka keeps the last batch of each producer.  Here one that has written several stands there for each of its last
-five, the newest last: Kafka takes the last that it reads, and a producer that sends again what had no answer before a
-restart is known by all of it.  A snapshot that is damaged, or was lost in a power failure, costs time: an older one is
-taken, and the batches since then are read.
+The name is the offset of the first record that the snapshot does not cover: a segment's start, or the log's end at a
+clean shutdown.  Kafka keeps the last batch of each producer.  Odradek writes one entry for each of a producer's last
+five batches, the newest last.  Kafka uses the last entry that it reads.  All five identify a batch that a producer
+resends after a restart because it received no response.  A snapshot that is damaged, or was lost in a power failure,
+only costs time: recovery uses an older one and reads the batches after it.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ _PRODUCER = Struct(">qhiqiqiq")
 
 
 class BadSnapshot(ValueError):
-    """Raised for a file that is no snapshot, or not as it was written."""
+    """Raised for a file that is not a snapshot, or not as it was written."""
 
 
 class Snapshots:
-    """The snapshots of one log: `offsets` are those of which there is one, ascending.  Methods may raise DiskFailed."""
+    """Snapshots of one log, by their ascending `offsets`; methods may raise DiskFailed."""
 
     __slots__ = ("_directory", "_disk", "offsets")
 
@@ -59,28 +61,28 @@ class Snapshots:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
 
     def moved_to(self, directory: str) -> None:
-        """The files lie there from now on."""
+        """Use this directory from now on."""
         self._directory = directory
 
     def checked(self, offset: Offset) -> bool:
-        """Returns True if there is a good snapshot as of `offset`; a bad one is deleted."""
+        """Return whether a good snapshot as of `offset` exists; delete a bad one."""
         return offset in self.offsets and self.newest(offset)[1] == offset
 
     def write(self, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
-        """Writes a snapshot without a sync: a power failure may take it, or leave other bytes in its place."""
+        """Write a snapshot without a sync; after a power failure it may be missing or contain other bytes."""
         replace_file(self._disk, self.path(offset), encode_snapshot(producers), durable=False)
         if offset not in self.offsets:
             insort(self.offsets, offset)
 
     def try_to_write(self, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
-        """Writes a snapshot that spares recovery some work; does without if it can't be written."""
+        """Write a snapshot that saves recovery work; ignore a disk failure."""
         with suppress(DiskFailed):
             self.write(offset, producers)
 
     def keep(self, end: Offset, producers: Collection[ProducerStateEntry]) -> bool:
-        """Keeps a snapshot as of a clean stop, which spares the next start a walk; True if it had to be written.
+        """Keep a snapshot as of a clean shutdown; return whether it had to be written.
 
-        Writes nothing for a log without idempotent producers.
+        It saves the next start a walk.  Write nothing for a log without idempotent producers.
         """
         if end in self.offsets or not (self.offsets or producers):
             return False
@@ -89,11 +91,11 @@ class Snapshots:
         return True
 
     def sync(self, offset: Offset) -> None:
-        """Syncs a snapshot's file; its name is durable once the directory is synced."""
+        """Sync a snapshot's file; its name is durable once the directory is synced."""
         self._disk.open(self.path(offset)).sync()
 
     def read(self, offset: Offset) -> list[ProducerStateEntry]:
-        """Reads the snapshot as of `offset`.  Raises BadSnapshot."""
+        """Return the producers in the snapshot as of `offset`.  Raise BadSnapshot if it is damaged."""
         path = self.path(offset)
         data = read_file(self._disk, path, SNAPSHOT_BYTES_MAX)
         if data is None:
@@ -104,7 +106,7 @@ class Snapshots:
             raise BadSnapshot(f"{path}: {bad}") from None
 
     def newest(self, end: Offset) -> tuple[list[ProducerStateEntry], Offset]:
-        """Returns the newest good snapshot not beyond `end` and its offset, -1 if there is none; deletes bad ones."""
+        """Return the newest good snapshot up to `end` and its offset, -1 if none; delete bad ones."""
         for offset in [offset for offset in reversed(self.offsets) if offset <= end]:
             try:
                 return self.read(offset), offset
@@ -118,13 +120,13 @@ class Snapshots:
         self.unlink(gone)
 
     def forgotten(self, offsets: Iterable[Offset]) -> Work:
-        """Forgets the snapshots as of these offsets, and returns the work of unlinking them."""
+        """Forget the snapshots as of these offsets, and return the work that unlinks them."""
         gone = tuple(offsets)
         self.forget(gone)
         return partial(self.unlink, gone)
 
     def unlink(self, offsets: Iterable[Offset]) -> None:
-        """Unlinks the files of snapshots that are forgotten."""
+        """Unlink the files of forgotten snapshots."""
         for offset in offsets:
             self._disk.unlink(self.path(offset))
 
@@ -135,9 +137,10 @@ class Snapshots:
         self.delete(self.beyond(end))
 
     def delete_strays(self, segment_bases: Collection[Offset], end: Offset) -> None:
-        """Deletes snapshots beyond the log's end, and those at whose offset no segment begins.
+        """Delete snapshots beyond the log's end, and those at offsets where no segment begins.
 
-        Of the latter the newest stays if it is beyond the last segment's start: a clean stop wrote it.
+        Of the latter, keep the newest if it is beyond the last segment's start, because a clean shutdown wrote
+        it.
         """
         self.delete_beyond(end)
         strays = [offset for offset in self.offsets if offset not in segment_bases]
@@ -146,14 +149,14 @@ class Snapshots:
         self.delete(strays)
 
     def forget(self, offsets: Collection[Offset]) -> None:
-        """Forgets snapshots that were deleted, or will be."""
+        """Forget snapshots that were deleted, or will be."""
         self.offsets = [offset for offset in self.offsets if offset not in offsets]
 
 
 def left_open(disk: Disk, directory: str, offset: Offset) -> list[ProducerId]:
-    """Returns the producers that have a transaction open by the snapshot as of `offset`; none if no good one is there.
+    """Return the producers with an open transaction in the snapshot as of `offset`.
 
-    May run in any thread.  Raises DiskFailed.
+    Return none without a good snapshot.  This may run in any thread.  Raise DiskFailed if the disk fails.
     """
     try:
         producers = Snapshots(disk, directory, ()).read(offset)
@@ -163,11 +166,11 @@ def left_open(disk: Disk, directory: str, offset: Offset) -> list[ProducerId]:
 
 
 def make_safe(disk: Disk, path: str) -> None:
-    """Syncs a snapshot, its name too, by which alone producers are known once the batches before it are gone.
+    """Sync a snapshot and its name before the batches that it replaces are deleted.
 
-    It is written once more before: a sync that failed has dropped what it should have written, and the next one would
-    have nothing to say of it.  May run in any thread, also while another file gets that name.  Raises DiskFailed, also
-    for a file that is not what was written any more.
+    Write it once more before the sync: a failed sync drops unwritten pages, and the next sync would not report
+    that.  This may run in any thread, also while another file gets that name.  Raise DiskFailed, also for a file
+    whose content has changed.
     """
     file = disk.open(path)
     data = file.pread(0, file.size())
@@ -187,7 +190,7 @@ def encode_snapshot(producers: Collection[ProducerStateEntry]) -> bytes:
 
 
 def _batches(producer: ProducerStateEntry) -> Iterator[Sent]:
-    """Yields what stands for a producer, the newest last: that one has the producer's own time."""
+    """Yield a producer's entries, the newest last and with the producer's own timestamp."""
     yield from producer.batches[:-1]
     sequence, offset, delta, _ = producer.batches[-1] if producer.batches else (-1, -1, 0, -1)
     yield sequence, offset, delta, producer.last_timestamp
@@ -208,7 +211,7 @@ def _encoded(producer: ProducerStateEntry, sent: Sent) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Decodes a snapshot file.  Raises ValueError for bytes that are none."""
+    """Decode a snapshot file.  Raise ValueError for invalid bytes."""
     if len(data) < _HEAD.size:
         raise ValueError(f"{len(data)} bytes are too few")
     version, checksum, count = _HEAD.unpack_from(data)

@@ -1,1 +1,1 @@
-"""Opening a log after a stop, clean or not."""
+"""Opening of a log after a clean or unclean shutdown."""

@@ -1,4 +1,4 @@
-"""Checks every batch of the segments that were not synced, and cuts a log at the first that is not whole."""
+"""Verification of every batch in unsynced segments; truncates a log at the first invalid one."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from odradek.log.segment.segment import Segment
 from odradek.record.kernels.runs import Runs
 from odradek.record.record_batch import MAGIC
 
-WRITTEN_AGAIN_BYTES_MAX = 64 * MIB  # In one log; what is more takes the start too long.
+WRITTEN_AGAIN_BYTES_MAX = 64 * MIB  # Per log; more would delay the start too long.
 
 
 def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
-    """Returns the number of the segment with the last synced batch: all before it were synced with their indexes.
+    """Return the number of the segment with the last synced batch.
 
-    That segment may have been sealed since, without a sync of its last index entries and of the cut of its spare room.
+    All segments before it were synced with their indexes.  The segment itself may have been sealed since, without a
+    sync of its last index entries and of the truncation of its preallocated space.
     """
     return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
 
 
 def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> Scan:
-    """Checks every batch of the segments from `first` on, and cuts the log at the first damage."""
+    """Check every batch of the segments from `first` on, and truncate the log at the first damage."""
     start = segments[first].base_offset
     walk = ProducerWalk(restored(snapshots, segments, start))
-    snapshots.delete_beyond(start)  # They are made again.
+    snapshots.delete_beyond(start)  # The walk writes them again.
     scan = Scan(first, start, trusted=False, walk=walk, epochs=[])
     for number in range(first, len(segments)):
         segment = segments[number]
@@ -50,10 +51,10 @@ def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snap
 
 
 def _write_again(opening: Opening, segments: list[Segment]) -> None:
-    """Writes what may not be on the disk once more, so that the next sync is about it.
+    """Rewrite data that may not be on the disk, so that the next sync includes it.
 
-    After a sync that failed it may be in the page cache alone, and count as written there (ext4): it would be served,
-    and promised to be safe, until the memory is needed for something else.
+    After a failed sync, the page cache may hold the only copy and consider it written (ext4).  The log would serve
+    this data and treat it as durable until the kernel reclaims the memory.
     """
     places = [(segment, _first_unsafe(segment, opening.recovery_point)) for segment in segments]
     if sum(segment.size - start for segment, start in places) > WRITTEN_AGAIN_BYTES_MAX:
@@ -72,9 +73,10 @@ def _first_unsafe(segment: Segment, recovery_point: Offset) -> int:
 
 
 def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
-    """True if the end of the segment before this one was lost at a batch's border, which no checksum can tell.
+    """Return whether the previous segment lost its end at a batch's border, which no checksum detects.
 
-    A log that is or was compacted has holes by right, in Kafka's beyond the recovery point too: it notes that seldom.
+    A log that is or was compacted has legitimate gaps.  With Kafka they also occur beyond the recovery point, which
+    Kafka seldom writes.
     """
     if opening.repairs:
         return any(gap.following == segment.base_offset for gap in opening.gaps)
@@ -83,7 +85,7 @@ def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
 
 
 def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int, str]:
-    """Returns the position and the reason of a segment's first damage, and rebuilds its indexes up to there."""
+    """Return the position and the reason of a segment's first damage; rebuild its indexes up to there."""
     segment.forget_indexes()
     config, good, end, why = opening.config, 0, scan.end_offset, ""
     latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
@@ -93,7 +95,7 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
             first = place.base_offset if place.magic == MAGIC else place.last_offset
             if first < end or not segment.can_hold(place.last_offset):
                 why = f"at byte {place.position} of {segment.name} offset {first} follows where {end} is next"
-                break  # A batch that is whole, and yet can't follow what is before it.
+                break  # The batch is whole, but its offset does not follow the previous one.
             segment.index(place, config)
             segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
             good, end = place.end, Offset(place.last_offset + 1)
@@ -110,7 +112,7 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
 
 
 def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], why: str, scan: Scan) -> None:
-    """Ends the log at `place` (segment number, position); what lies beyond is deleted, or set aside."""
+    """End the log at `place` (segment number, position); delete the data beyond it, or set it aside."""
     number, position = place
     segment, later = segments[number], segments[number + 1 :]
     del segments[number + 1 :]
@@ -132,7 +134,7 @@ def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], 
 
 
 def remove(opening: Opening, segments: list[Segment]) -> None:
-    """Deletes the segments' files, the last segment's first, so that a stop half-way leaves no hole."""
+    """Delete the segments' files, last segment first, so that an interruption leaves no gap."""
     for segment in reversed(segments):
         for suffix in SEGMENT_SUFFIXES:
             opening.disk.unlink(f"{opening.directory}/{segment_stem(segment.base_offset)}{suffix}")

@@ -1,20 +1,24 @@
-"""Notices a missing segment amid a log by its traces; a good log of Kafka's is never taken for one with a hole.
+"""Detection of a missing segment within a log, without false alarms for valid logs of Kafka's.
 
-That offsets are left out between two segments proves nothing: compaction leaves some out, and so does a follower of a
-compacted log.  So two things are asked for: that one segment ends before the next begins, and that something says
-there was a segment in between:
+Missing offsets between two segments prove nothing: compaction leaves offsets out, and so does a follower of a compacted
+log.  So detection requires two facts: one segment ends before the next begins, and a trace shows that there was a
+segment between them.  The traces are:
 
-- an index without its log, or a log that is empty though its index is not; a stop amid a deletion leaves the log with
-  .deleted behind it, and is told apart by that;
-- what we noted at the last clean stop, odradek-segments-checkpoint.  It may be old: whoever had the directory since
-  removed segments from the start, or from the end and then wrote on, and then nothing is left out; or compacted it,
-  which Kafka notes itself in cleaner-offset-checkpoint.
+- An index without its log, or an empty log with an index that is not empty.  A stop during a deletion is distinguished
+  by the log's suffix .deleted.
+- odradek-segments-checkpoint, written at the last clean shutdown.  It may be outdated.  Another broker may have removed
+  segments from the start, or from the end and then appended; neither leaves offsets out.  Or it compacted the log,
+  which Kafka records in cleaner-offset-checkpoint.
 
-Segments are only read where something speaks of a missing one.  A log's first segments may have gone by retention, also
-by that of whoever had the directory since.  They are missed above the log's start if an index of theirs is there after
-a clean stop, if that was ours and noted them, or if they were missed before: that is written down with the damages.
-After any other stop an index may be what a power failure brought back, and a line of the broker's log speaks of it.  Of
-a log that ends below its recovery point it is told, and it goes on from there, as after a damage.
+Segments are only read if there is a trace of a missing one.  Retention may have deleted a log's first segments, also
+in a broker that used the directory since.  Above the log's start they are considered missing if
+
+- one of their indexes exists after a clean shutdown,
+- Odradek's own clean shutdown listed them, and no other broker used the directory since, or
+- they were missing before, which is stored with the damages.
+
+After any other stop, a power failure may have restored an index, so only a line in the broker's log reports it.  A log
+that ends below its recovery point is reported and continues from its end, as after damage.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from odradek.log.segment.segment import Segment
 
 
 class Gap(NamedTuple):
-    """Offsets from `end` to below `following` are not there, and `missing` is the file that had the first of them."""
+    """Missing offsets from `end` to below `following`; `missing` is the file that had the first of them."""
 
     missing: str
     end: Offset
@@ -41,12 +45,15 @@ class Gap(NamedTuple):
 
 
 def noted_text(segments: Sequence[Segment]) -> str:
-    """Returns what is noted of a log at a clean stop: its segments, but for empty ones, which may go at any time."""
+    """Return the list of a log's segments to store at a clean shutdown.
+
+    Empty segments are left out, because they may be deleted at any time.
+    """
     return " ".join([str(segment.base_offset) for segment in segments if segment.size])
 
 
 def spoken_of(noted: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
-    """Returns the base offsets of segments that are noted, or have other files, and are not there."""
+    """Return the base offsets of missing segments that were listed or that have other files."""
     if not others and noted == noted_text(segments):
         return set()
     spoken = {Offset(int(offset)) for offset in noted.split()} | set(others)
@@ -54,7 +61,7 @@ def spoken_of(noted: str, segments: Sequence[Segment], others: Collection[Offset
 
 
 def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset], start: Offset) -> list[Gap]:
-    """Returns the gaps above the log's start.  After a segment that can't be read no gap is seen."""
+    """Return the gaps above the log's start; a gap after an unreadable segment is not detected."""
     found: list[Gap] = []
     if not spoken:
         return found
@@ -69,13 +76,13 @@ def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset]
 
 
 def gap_between(directory: str, end: Offset, following: Offset, spoken: Collection[Offset]) -> Gap | None:
-    """Returns the gap between a segment that ends at `end` and the next, at `following`; None if nothing is missing."""
+    """Return the gap between a segment's end and the next segment; None if no segment is missing."""
     missing = min((offset for offset in spoken if end <= offset < following), default=None)
     return None if missing is None else Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
 
 
 def gap_before(directory: str, first: Offset, lost: Collection[Offset], start: Offset) -> Gap | None:
-    """Returns the gap between a log's start and its first segment, at `first`; None if nothing is missing there."""
+    """Return the gap between a log's start and its first segment, at `first`; None if there is none."""
     missing = min((offset for offset in lost if offset < first), default=None)
     if missing is None or first <= start:
         return None

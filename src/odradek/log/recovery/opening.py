@@ -1,4 +1,4 @@
-"""The arguments and results of opening a partition's directory: the values of recovery.py."""
+"""Arguments and results of opening a partition's directory (log/recovery/recovery.py)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from odradek.log.segment.segment import Segment
 
 @dataclass(slots=True)
 class Loaded:
-    """What an opened directory holds.
+    """Content of an opened directory.
 
-    `unsynced`: sealed segments a power failure could still take something from; `is_synced`: it can't from the rest.
+    `unsynced` holds sealed segments that a power failure could still damage.  `is_synced` is True if it could not
+    damage the rest.
     """
 
     segments: list[Segment]
@@ -41,11 +42,11 @@ class Loaded:
 
 @dataclass(slots=True)
 class Opening:
-    """The arguments of one opening, together.
+    """Arguments of one opening.
 
-    `noted` are the segments that were there at the last clean stop, as checkpoints.read_segments has them; `lost` those
-    of which it is sure that no retention took them.  A log that was compacted by its broker may have lost some of them
-    by right.
+    `noted` lists the segments at the last clean shutdown, as checkpoints.read_segments returns them.  `lost` holds
+    the base offsets of segments that retention certainly did not delete.  In a log that its broker compacted, some
+    of the listed segments may be missing legitimately.
     """
 
     disk: Disk
@@ -58,17 +59,17 @@ class Opening:
     noted: str = ""
     was_compacted: bool = False
     lost: Collection[Offset] = ()
-    repairs: bool = False  # Cuts where a segment is missing, and takes nothing for a torn write.
+    repairs: bool = False  # Cut at a missing segment; treat no damage as a torn write.
     synced: Offset = field(init=False)
     gaps: list[Gap] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.synced = self.recovery_point  # That may be lowered, where a clean stop is contradicted.
+        self.synced = self.recovery_point  # recovery_point may be lowered if the files contradict a clean shutdown.
 
 
 @dataclass(slots=True)
 class Scan:
-    """The outcome of looking at the segments from number `first` on."""
+    """Result of checking the segments from number `first` on."""
 
     first: int
     end_offset: Offset

@@ -1,11 +1,12 @@
-"""Sets aside what is cut off a log by recovery or for a damage: it is never served, and never deleted unasked.
+"""Quarantine for data cut off a log by recovery or at a damage: never served, and never deleted unasked.
 
-A torn write leaves bytes at the log's end that are no batch, and nothing after them; those are dropped.  Where batches
-can be read beyond the damage, or what is cut had been synced, it was no torn write, and somebody may want them back:
+A torn write leaves invalid bytes at the log's end and nothing after them; these bytes are dropped.  If there are
+readable batches beyond the damage, or if the data had been synced, it was no torn write, and the operator may want to
+restore the data:
 
-    00000000000000000042.log.aside    what was cut off, from offset 42 on: the rest of a segment, or a whole one
+    00000000000000000042.log.aside    data cut off from offset 42 on: the rest of a segment, or a whole one
 
-Neither a start of ours nor one of Apache Kafka looks at such a file; it goes with the partition's directory.
+Neither Odradek nor Apache Kafka reads such a file at startup.  It is deleted with the partition's directory.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, FileBatch, walk
 from odradek.log.segment.segment import Segment
 from odradek.record.record_batch import MAGIC
 
-SEARCHED_BYTES_MAX = 64 * MIB  # Behind one damage: a batch that begins later than that is not found.
+SEARCHED_BYTES_MAX = 64 * MIB  # After one damage: a batch that begins later is not found.
 _RECORDS_COUNT_POSITION = 57
 _COUNT = Struct(">i")
 
 
 @dataclass(slots=True)
 class SetAside:
-    """What one recovery, or one cut at a damage, set aside: the log ends at `end_offset` since then."""
+    """Data set aside by one recovery, or by one cut at a damage, after which the log ends at `end_offset`."""
 
     end_offset: Offset
     why: str
     records: int = 0
-    is_all: bool = True  # False: some of the bytes can't be read, so there may be more records.
+    is_all: bool = True  # False: some of the bytes are unreadable, so there may be more records.
     size: int = 0
     paths: list[str] = field(default_factory=list)
 
@@ -56,15 +57,15 @@ def _count(number: int, what: str) -> str:
 
 @dataclass(slots=True)
 class Survey:
-    """What can be read of a part of a .log file."""
+    """Readable content of a part of a .log file."""
 
     records: int = 0
     is_all: bool = True
-    is_searched: bool = True  # False: there is more behind a damage than was looked at.
+    is_searched: bool = True  # False: the search after a damage stopped before the end.
 
 
 def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Offset) -> Survey:
-    """Counts the records of whole batches from `position` on, those of offsets below `lowest` left out."""
+    """Count the records of whole batches from `position` on, except those with offsets below `lowest`."""
     found = Survey()
     while position < end:
         try:
@@ -72,7 +73,7 @@ def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Off
                 position = place.end
                 if lowest <= place.base_offset and place.last_offset - base_offset <= INT32_MAX:
                     found.records += _records(file, place)
-                    found.is_all &= place.magic == MAGIC  # An older one may hold many, compressed.
+                    found.is_all &= place.magic == MAGIC  # A batch of an older format may hold many, compressed.
                     lowest = Offset(place.last_offset + 1)
         except Damaged as damage:
             found.is_all = False
@@ -93,7 +94,7 @@ def _records(file: File, place: FileBatch) -> int:
 
 
 def is_zeros(file: File, position: int, end: int) -> bool:
-    """True if the range has zeros only: preallocated and never written, or a write of which nothing arrived."""
+    """Return whether the range has only zeros: preallocated space, or a write that never arrived."""
     return not any(chunk.strip(b"\0") for chunk in _chunks(file, position, end))
 
 
@@ -104,13 +105,13 @@ def _chunks(file: File, position: int, end: int) -> Iterator[bytes]:
 
 
 def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequence[Segment], aside: SetAside) -> None:
-    """Copies the rest of one segment, from a position on, and renames all later ones to .aside; nothing is cut yet.
+    """Copy the rest of one segment, and rename all later segments to .aside; cut nothing yet.
 
-    When it returns, what was set aside survives a power failure.  Raises DiskFailed, and may be called again after the
-    next start.
+    The copy begins at the given position.  On return, the data set aside survives a power failure.  Raise
+    DiskFailed; the call may be repeated after the next start.
     """
     segment, position = tail
-    copy_rest(disk, directory, segment.file, (position, segment.size), aside)  # First: there may be no room for it.
+    copy_rest(disk, directory, segment.file, (position, segment.size), aside)  # First: the disk may lack room for it.
     renames(disk, directory, later, aside)()
     disk.sync_directory(directory)
 
@@ -130,7 +131,7 @@ def copy_rest(disk: Disk, directory: str, file: File, part: tuple[int, int], asi
     while path in taken and not (taken[path] == size and _is_same(disk.open(path), file, position)):
         number += 1
         path = f"{name}.{number}"
-    if path not in taken:  # Or a stop came between the copy and the cut.
+    if path not in taken:  # Otherwise a stop occurred between the copy and the cut.
         try:
             _copy(disk, path, file, part)
         except DiskFailed:

@@ -1,12 +1,12 @@
-"""Opens a partition's directory: trusts it after a clean stop, checks it after any other.
+"""Opening of a partition's directory: trusted after a clean shutdown, checked after an unclean one.
 
-After a clean stop the end offset comes from the open segment's last index entry.  After a kill or a power failure
-every batch from the recovery point's segment on is checked; what lies before was synced.  The log ends at the first
-batch that is not whole, and nothing after that is served, so that it stays a prefix of what was appended; what is more
-than a torn write is set aside: quarantine.py.  A log amid which a segment is missing is not opened:
-missing_segments.py.
+After a clean shutdown the end offset comes from the active segment's last index entry.  After a kill or a power
+failure, every batch from the recovery point's segment on is checked; earlier segments were synced.  The log ends at the
+first invalid batch, and nothing after it is served, so that the log stays a prefix of the appended records.  Anything
+more than a torn write is set aside (log/recovery/quarantine.py).  A log with a missing segment is not opened
+(log/recovery/missing_segments.py).
 
-What is known of producers comes from a snapshot and the batches after it: producer_recovery.py.
+Producer state comes from a snapshot and the batches after it (log/producers/producer_recovery.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ WAY_OUT = "put the file back, or cut the log there with `odradek log verify --re
 
 
 def load(opening: Opening) -> Loaded:
-    """Opens the directory.  Raises DiskFailed; SegmentMissing; BadCheckpoint for an unreadable partition.metadata."""
+    """Open the directory and return its content.
+
+    Raise DiskFailed, SegmentMissing, or BadCheckpoint for an unreadable partition.metadata.
+    """
     disk, directory = opening.disk, opening.directory
     topic_id = read_topic_id(disk, directory)
     files = found_files(disk, directory)
@@ -75,7 +78,7 @@ def load(opening: Opening) -> Loaded:
         snapshots=snapshots,
         topic_id=topic_id,
         unsynced=[] if scan.trusted else segments[scan.first : -1],
-        # Of a log of which nothing is known to be synced its directory's name may not be, either.
+        # If no part of a log is known to be synced, its directory's name may not be, either.
         is_synced=scan.trusted or (segments[0].base_offset < recovery_point == scan.end_offset and not scan.lost_bytes),
         lost_bytes=scan.lost_bytes,
         aside=scan.aside,
@@ -83,9 +86,9 @@ def load(opening: Opening) -> Loaded:
 
 
 def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
-    """Returns the segments of the log, and deletes empty ones amid them, which a roll left that was stopped half-way.
+    """Return the segments of the log, and delete empty ones between them, left by an interrupted roll.
 
-    Such a segment would hide what was appended to the one before it.  Raises SegmentMissing with nothing changed.
+    Such a segment would hide later appends to the previous one.  Raise SegmentMissing with nothing changed.
     """
     found = _segments(opening, files.segments)
     empty = [segment for segment in found[1:-1] if not segment.size]
@@ -104,9 +107,9 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
 
 
 def _check_front(opening: Opening, segments: list[Segment], files: Files) -> None:
-    """Raises SegmentMissing for a log that lacks its beginning; one that is repaired begins with what there is."""
+    """Raise SegmentMissing for a log without its beginning; with `repairs`, move its start instead."""
     if not segments:
-        return  # It is told of as of a log that ends too early.
+        return  # This is reported as a log that ends too early.
     first = segments[0] if segments[0].size else segments[min(1, len(segments) - 1)]
     hollow = files.segments[segments[0].base_offset].get(OFFSET_INDEX, 0)  # Its log may have lost all its bytes.
     spoken = {*files.orphans, segments[0].base_offset} if hollow else {*files.orphans}
@@ -115,7 +118,7 @@ def _check_front(opening: Opening, segments: list[Segment], files: Files) -> Non
     gap = gap_before(opening.directory, first.base_offset, lost, opening.start_offset)
     if gap is None:
         doubtful = gap_before(opening.directory, first.base_offset, spoken, opening.start_offset)
-        if doubtful is not None:  # A power failure brings back parts of logs that were deleted.
+        if doubtful is not None:  # A power failure may restore parts of deleted logs.
             _LOG.warning("%s; the log begins behind it", doubtful)
         return
     if not opening.repairs:
@@ -127,12 +130,12 @@ def _check_front(opening: Opening, segments: list[Segment], files: Files) -> Non
 
 
 def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapshots) -> list[Segment]:
-    """Deletes the segments wholly below the noted log start, and returns the others.
+    """Delete the segments entirely below the stored log start, and return the others.
 
-    A power failure may have brought back some of the files that were deleted there, and none of them was synced any
-    more: a scan would take that for a hole, or a damage, and cut the log; a pass of compaction would read it.  What is
-    known of producers at the first segment that stays is safe before, by the snapshot that retention has left or by
-    one that is made now.
+    A power failure may have restored some of the deleted files there, and these files are not synced any more.  A
+    scan would mistake them for a gap or damage and cut the log, and compaction would read them.  Before the
+    deletion, the producer state at the first kept segment is made durable: in the snapshot that retention left, or
+    in a new one.
     """
     count = bisect_right(segments, opening.start_offset, key=_BASE_OFFSET) - 1
     if count <= 0:
@@ -144,7 +147,7 @@ def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapsho
 
 
 def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segment]:
-    """Makes the segments.  Those whose indexes are missing or can't be right get new ones; no other file is opened."""
+    """Return the segments; rebuild indexes that are missing or of invalid size, and open no other file."""
     segments = []
     for base_offset, files in found.items():
         offsets, times = files.get(OFFSET_INDEX, -1), files.get(TIME_INDEX, -1)
@@ -165,11 +168,11 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
 
 
 def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> Loaded:
-    """Returns a new, empty log at opening.start_offset; `scan` is of an old one that ended before that."""
+    """Return a new, empty log at opening.start_offset; `scan` is of an old log that ended before it."""
     start = opening.start_offset
     if snapshots.offsets:
         snapshots.delete(snapshots.offsets)
-        # Or the next start, after a power failure, takes the old producers for those of the new log.
+        # Otherwise, after a power failure, the next start would use the old producers for the new log.
         opening.disk.sync_directory(opening.directory)
     segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
     epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
@@ -191,7 +194,7 @@ def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: 
 
 
 def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
-    """Takes the log's end from the open segment's index; returns None if the files contradict a clean stop."""
+    """Read the log's end from the active index; return None if the files contradict a clean shutdown."""
     try:
         end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
         return Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
@@ -201,7 +204,10 @@ def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
 
 
 def _restore_producers(segments: list[Segment], scan: Scan, snapshots: Snapshots) -> None:
-    """Restores the producers after a clean stop, which leaves a snapshot; without any there are none, as in Kafka."""
+    """Restore the producers after a clean shutdown from its snapshot; without one there are none.
+
+    Kafka does the same.
+    """
     active = segments[-1]
     if snapshots.offsets:
         scan.walk.producers = restored(snapshots, segments, scan.end_offset)
@@ -212,7 +218,7 @@ def _restore_producers(segments: list[Segment], scan: Scan, snapshots: Snapshots
 
 
 def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
-    """Reads the epoch checkpoint; returns None if it is damaged, since it can be made again from the log."""
+    """Read the epoch checkpoint; return None if it is damaged, because the log can replace it."""
     try:
         return read_epochs(opening.disk, opening.directory)
     except BadCheckpoint:
@@ -220,7 +226,7 @@ def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
 
 
 def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpochs:
-    """Returns the leader epochs: from the checkpoint for what was synced, from the batches for what was scanned."""
+    """Return the leader epochs: from the checkpoint for synced data, from the batches for scanned data."""
     known = _known_epochs(opening)
     if known is None:
         epochs = LeaderEpochs(opening.disk, opening.directory, [])
@@ -239,7 +245,7 @@ def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpoc
 
 
 def _note_all(epochs: LeaderEpochs, segments: list[Segment]) -> None:
-    """Notes the epochs of all batches that can be read; who reads a damaged place finds the damage again."""
+    """Record the epochs of all readable batches; later readers detect the damage again."""
     for segment in segments:
         with suppress(Damaged):
             for place in walk(segment.file, 0, segment.size, chunk_bytes=CHECK_CHUNK_BYTES):

@@ -1,12 +1,12 @@
-"""Puts a partition's directory in order before its log is opened: deletes or completes what a stop left half done.
+"""Cleanup of a partition's directory before its log is opened: deletes or completes interrupted work.
 
-A rename is atomic, so the suffix says how far it was:
-│ .deleted │ was to be deleted                                          │ deleted                             │
+A rename is atomic, so the suffix shows the progress:
+│ .deleted │ marked for deletion                                        │ deleted                             │
 │ .cleaned │ compaction's output, not complete                          │ deleted                             │
-│ .swap    │ compaction's output, complete; sources may be gone already │ takes the place of the sources      │
-│ .tmp     │ a checkpoint that was not yet the checkpoint               │ deleted                             │
-│ .aside   │ what was cut off, see quarantine.py                        │ left alone                          │
-An index without its log is deleted too, once it was seen that no log is missing there.
+│ .swap    │ compaction's output, complete; sources may be deleted      │ replaces the sources                │
+│ .tmp     │ a new version of a checkpoint, not renamed yet             │ deleted                             │
+│ .aside   │ data cut off a log, log/recovery/quarantine.py             │ kept                                │
+An index without its log is deleted, too, after the check for a missing segment.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SegmentFiles = dict[str, int]  # Suffix to size.
 
 
 class Files(NamedTuple):
-    """The files of every segment that counts, ascending, and of which offsets there are snapshots.
+    """Files of every valid segment, in ascending order, and the offsets of the snapshots.
 
-    `orphans`: indexes whose log is neither there nor was about to be deleted.
+    `orphans` are indexes whose log does not exist and was not being deleted.
     """
 
     segments: dict[Offset, SegmentFiles]
@@ -43,7 +43,7 @@ class Files(NamedTuple):
 
 
 def found_files(disk: Disk, directory: str) -> Files:
-    """Returns the files of a partition's directory, after leftovers were deleted or put in their place."""
+    """Return the files of a partition's directory, after leftovers were deleted or renamed."""
     entries = disk.entries(directory)
     if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
         _finish_compaction(disk, directory, [entry.name for entry in entries])
@@ -75,19 +75,20 @@ def unlink_all(disk: Disk, directory: str, files: Mapping[Offset, SegmentFiles])
 
 
 def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None:
-    """Renames compaction's complete output, and deletes its sources and incomplete output.
+    """Rename compaction's complete output, and delete its sources and incomplete output.
 
-    A .swap at or beyond the first .cleaned was made from it (KAFKA-6264): neither is complete, the sources are there.
+    A .swap at or beyond the first .cleaned belongs to the same pass (KAFKA-6264).  Neither is complete, and the
+    sources still exist.
     """
     files = [(name, parsed) for name in names if (parsed := parse_segment_file(name))]
     first_cleaned = min((p[0] for _, p in files if p[2] == CLEANED), default=INT64_MAX)
     swaps = [(name, p) for name, p in files if p[2] == SWAP and p[0] < first_cleaned]
     incomplete = [(name, p) for name, p in files if p[2] == CLEANED or (p[2] == SWAP and p[0] >= first_cleaned)]
-    for suffix in (SWAP, CLEANED):  # A .swap without the .cleaned would be taken for complete.
+    for suffix in (SWAP, CLEANED):  # Without the .cleaned, a .swap would appear complete.
         for name, _ in [one for one in incomplete if one[1][2] == suffix]:
             disk.unlink(f"{directory}/{name}")
         disk.sync_directory(directory)
-    # Each by itself: between two of them may lie segments that stay, or were swapped already.
+    # Process each separately: between two of them there may be segments that stay or were swapped already.
     ends = {
         parsed[0]: _end_of(disk, f"{directory}/{segment_stem(parsed[0])}{LOG}{SWAP}", parsed[0])
         for _, parsed in swaps
@@ -98,8 +99,8 @@ def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None
             is_segment = not parsed[2] and parsed[1] in SEGMENT_SUFFIXES
             if is_segment and any(base <= parsed[0] < end for base, end in ends.items()):
                 disk.unlink(f"{directory}/{name}")
-        disk.sync_directory(directory)  # Or a power failure may leave a source beside what it became.
-    # An index .swap whose log has its name already belongs to that, since logs go first.
+        disk.sync_directory(directory)  # Otherwise a power failure may leave a source and its replacement.
+    # An index .swap whose log has its final name belongs to that log, because logs are renamed first.
     for is_log in (True, False):
         for name, _ in [one for one in swaps if (one[1][1] == LOG) is is_log]:
             disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
@@ -113,5 +114,5 @@ def _end_of(disk: Disk, path: str, base_offset: Offset) -> Offset:
         for place in walk(file, 0, file.size()):
             end = Offset(place.last_offset + 1)
     except Damaged:
-        pass  # What is readable of it decides which sources it replaces; recovery judges the rest.
+        pass  # The readable part determines which sources it replaces; recovery checks the rest.
     return end

@@ -1,11 +1,12 @@
-"""Takes files out of the way some time after memory has forgotten them, so that readers of them can finish.
+"""Delayed deletion of files after their log has dropped them, so that readers can finish.
 
-    retire    a log no longer has these segments, or there is no such log any more: files, or its directory, are
-              renamed, and unlinked when they are due
+    retire    a log no longer has these segments, or the log was deleted: its files or its directory are renamed, and
+              unlinked when they are due
     add_*     a file or a directory that was renamed already is unlinked when it is due
 
-Memory goes first: what the disk does not do now is done in a later round, and told once.  begin() gives what is due as
-a value for a thread, since a directory's sync and the unlinking of a gigabyte take tens of milliseconds.
+Memory changes first.  If the disk refuses a work item, a later round repeats it; only its first failure is raised.
+begin() returns the work that is due as a value for a thread, because syncing a directory and unlinking a gigabyte take
+tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 
 class Work:
-    """One thing to do with files.  run() may be called in any thread, and again after it raised DiskFailed."""
+    """One piece of work on files.
+
+    run() may be called in any thread, and again after it raised DiskFailed.
+    """
 
     __slots__ = ("due_ms", "failures")
 
@@ -38,19 +42,19 @@ class Work:
 
     @property
     def count(self) -> int:
-        """How many files and directories are gone once it is done."""
+        """Return the number of files and directories that the work deletes."""
         return 0
 
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         raise NotImplementedError
 
     def follow_ups(self) -> Sequence[Work]:
-        """Returns the works that this one, now done, makes necessary later."""
+        """Return the later work that this item requires once it is done."""
         return ()
 
 
 class FileRemoval(Work):
-    """Unlinks files that go together."""
+    """Unlinking of files that belong together."""
 
     __slots__ = ("paths",)
 
@@ -68,7 +72,7 @@ class FileRemoval(Work):
 
 
 class DirectoryRemoval(Work):
-    """Unlinks a directory's files, then removes the directory."""
+    """Unlinking of a directory's files, then of the directory."""
 
     __slots__ = ("path",)
 
@@ -87,27 +91,27 @@ class DirectoryRemoval(Work):
 
 
 class Retirement(Work):
-    """Renames files of a log's directory, or the directory, whose names may be needed again."""
+    """Renaming of a log's directory or files in it, whose names may be needed again."""
 
     __slots__ = ("directory", "is_withdrawn")
 
     def __init__(self, directory: str) -> None:
         super().__init__(TimestampMs(0))
         self.directory = directory
-        self.is_withdrawn = False  # Its names may be those of other files by now.
+        self.is_withdrawn = False  # If True, other files may have its names by now.
 
     def again(self) -> Retirement:
-        """Returns the same work, not begun."""
+        """Return the same work, not started."""
         raise NotImplementedError
 
 
 class SegmentRetirement(Retirement):
-    """Renames the files of segments that a log no longer has to .deleted, one segment after the other as given.
+    """Renaming to .deleted of segments that a log no longer has, in the given order.
 
-    The order is the caller's so that a stop half-way leaves no hole: from the start of the log forwards, from its end
-    backwards.  The snapshot that is named has to be safe before the first of them goes.  With `syncs_each` a power
-    failure keeps to the order as well: below the log start offset a hole hurts nobody, amid a log nobody could tell it
-    from what compaction leaves.
+    The caller chooses the order so that an interruption leaves no gap: forwards from the log's start, backwards
+    from its end.  The named snapshot must be durable before the first segment is renamed.  With `syncs_each` the
+    order also survives a power failure.  A gap below the log start offset is harmless; within a log it could not be
+    distinguished from compaction.
     """
 
     __slots__ = ("_base_offsets", "_renamed", "_snapshot", "_syncs_each", "_unlink_ms")
@@ -156,7 +160,7 @@ class SegmentRetirement(Retirement):
 
 
 class DirectoryRetirement(Retirement):
-    """Renames a log's directory; one with a time for it is removed then, one without is kept for ever."""
+    """Renaming of a log's directory, which is then deleted at a given time, or kept for good without one."""
 
     __slots__ = ("_is_renamed", "_name", "_unlink_ms")
 
@@ -181,7 +185,10 @@ class DirectoryRetirement(Retirement):
 
 
 class Reap:
-    """Works whose time has come.  run() may be called in any thread; what failed goes back to the reaper."""
+    """Work items that are due.
+
+    run() may be called in any thread; failed items return to the reaper.
+    """
 
     def __init__(self, disk: Disk, turns: AbstractContextManager[object], works: Sequence[Work]) -> None:
         self._disk = disk
@@ -193,7 +200,7 @@ class Reap:
         self.is_ended = False
 
     def run(self) -> None:
-        """Does all that can be done.  Raises the first DiskFailed that was not told before."""
+        """Run all items.  Raise the first DiskFailed of an item that had not failed before."""
         to_do, self._to_do = self._to_do, []
         untold: DiskFailed | None = None
         try:
@@ -213,9 +220,9 @@ class Reap:
 
 
 class Reaper:
-    """What waits for its time, or for a disk that works again.
+    """Queue of file work that waits for its due time, or for a disk that works again.
 
-    What a crash leaves behind is found again by its suffix at the next start.
+    The next start finds the leftovers of a crash by their suffixes.
     """
 
     def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NOBODY_ELSE) -> None:
@@ -225,7 +232,7 @@ class Reaper:
         self._numbers = count()
         self._latest_ms = TimestampMs(0)
         self._reap: Reap | None = None
-        self._retiring: dict[str, list[Retirement]] = {}  # By directory: not known to be done yet.
+        self._retiring: dict[str, list[Retirement]] = {}  # By directory: not known to be done.
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -239,43 +246,43 @@ class Reaper:
     def _add(self, work: Work) -> None:
         heappush(self._waiting, (work.due_ms, next(self._numbers), work))
 
-    # ------------------------------------------------------------------ what must be renamed
+    # ------------------------------------------------------------------ retirements
 
     def retire(self, retirement: Retirement) -> None:
-        """Has the next round rename what `retirement` names."""
+        """Rename the files of `retirement` in the next round."""
         self._retiring.setdefault(retirement.directory, []).append(retirement)
         self._add(retirement)
 
     def is_retiring(self, directory: str) -> bool:
-        """True if files that went from the directory, or the directory itself, may still have their names."""
+        """Return whether retired files of the directory, or the directory, may still have their names."""
         return directory in self._retiring
 
     def retire_now(self, retirement: Retirement) -> None:
-        """Renames before anything else is done in the directory.  Raises DiskFailed, and may be called again then."""
+        """Rename before any other change in the directory.  Raise DiskFailed; the call may then be repeated."""
         retirement.run(self._disk, self.turns)
         for work in retirement.follow_ups():
             self._add(work)
 
     def retire_soon(self, retirement: Retirement) -> None:
-        """Renames now if the disk lets it, else in a later round."""
+        """Rename now if the disk permits, else in a later round."""
         try:
             self.retire_now(retirement)
         except DiskFailed:
             self.retire(retirement)
 
     def finish(self, directory: str) -> None:
-        """Renames now what is being retired in the directory: names are needed again.  Raises DiskFailed."""
+        """Complete all renames in the directory now, because names are needed again.  Raise DiskFailed."""
         for found in list(self._retiring.get(directory, ())):
             retirement = found
             if self._reap is not None and not self._reap.is_ended and found in self._reap.works:
-                self._withdraw(found)  # Of what a thread is at nobody knows how far it is.
+                self._withdraw(found)  # Its progress in another thread is unknown.
                 retirement = found.again()
                 self.retire(retirement)
             self.retire_now(retirement)
             self._withdraw(retirement)
 
     def withdraw(self, directory: str) -> None:
-        """Drops all that is to be renamed in a directory which is about to be renamed itself."""
+        """Drop all renames in a directory that is about to be renamed itself."""
         for retirement in list(self._retiring.get(directory, ())):
             self._withdraw(retirement)
 
@@ -292,7 +299,7 @@ class Reaper:
                 del self._retiring[retirement.directory]
 
     def finish_all(self) -> None:
-        """Renames all that is being retired anywhere, as far as the disk lets it."""
+        """Complete all renames in all directories, as far as the disk permits."""
         for directory in list(self._retiring):
             try:
                 self.finish(directory)
@@ -302,12 +309,12 @@ class Reaper:
     # ------------------------------------------------------------------ rounds
 
     def begin(self, now_ms: TimestampMs) -> Reap | None:
-        """Returns the works that are due; None if there are none, or if the last round still runs."""
+        """Return the work that is due; None if there is none, or if the last round still runs."""
         if self._reap is not None and not self._reap.is_ended:
             return None
         self._take_back(now_ms)
         if now_ms < self._latest_ms:
-            # The clock was set back: what waits would wait that much longer.  Shifted alike, they stay a heap.
+            # The clock was set back, which would delay waiting work by the difference.  An equal shift keeps the heap.
             back = self._latest_ms - now_ms
             self._waiting = [(TimestampMs(due - back), number, work) for due, number, work in self._waiting]
         self._latest_ms = now_ms
@@ -318,7 +325,7 @@ class Reaper:
         return self._reap
 
     def _take_back(self, now_ms: TimestampMs) -> None:
-        """Takes back what the last round has not done, and what follows from what it did."""
+        """Queue the failed items of the last round again, and the follow-ups of completed ones."""
         reap, self._reap = self._reap, None
         if reap is None:
             return
@@ -333,7 +340,7 @@ class Reaper:
             self._add(work)
 
     def reap(self, now_ms: TimestampMs) -> int:
-        """Does at once all that is due; returns how many files and directories went."""
+        """Run all work that is due; return the number of deleted files and directories."""
         gone = 0
         while (work := self.begin(now_ms)) is not None:
             work.run()
@@ -342,7 +349,7 @@ class Reaper:
 
 
 def _entries(disk: Disk, directory: str) -> list[Entry]:
-    """Lists a directory; [] if there is no such directory, as a run before this one got that far."""
+    """Return a directory's entries; [] if an earlier run has already removed the directory."""
     try:
         return disk.entries(directory)
     except DiskFailed as failure:
@@ -352,12 +359,12 @@ def _entries(disk: Disk, directory: str) -> list[Entry]:
 
 
 def renamed_if_there(disk: Disk, old: str, new: str) -> bool:
-    """Renames a file or directory; returns False if it is not there."""
+    """Rename a file or directory; return False if it does not exist."""
     return _if_there(lambda: disk.rename(old, new))
 
 
 def _if_there(act: Callable[[], None]) -> bool:
-    """Calls `act`; returns False if the file is not there."""
+    """Call `act`; return False if the file does not exist."""
     try:
         act()
     except DiskFailed as failure:

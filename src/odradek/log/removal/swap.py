@@ -1,14 +1,14 @@
-"""Puts compacted segments in the place of those they were made of, so that a stop at any point leaves one or the other.
+"""Replacement of segments by compacted ones, so that a stop at any point leaves one or the other.
 
     X.log.cleaned     being written; a start deletes it
-    X.log.swap        complete and synced; a start deletes what it was made of, and gives it its name
+    X.log.swap        complete and synced; a start deletes its sources and renames it to its final name
     memory            the log reads the new segments, by either name; Swap waits in the reaper
     sources.deleted   renamed, synced, unlinked later
     X.log             renamed, synced, and then its indexes
 
-Between any two of these renames that must keep their order the directory is synced: what a power failure keeps of
-unsynced renames is any of them.  Of several new segments the first gets .swap last: a .swap at or beyond a .cleaned is
-taken for incomplete (KAFKA-6264).
+Between two renames whose order matters the directory is synced, because a power failure may keep any subset of unsynced
+renames.  Of several new segments the first gets .swap last: recovery considers a .swap at or beyond a .cleaned
+incomplete (KAFKA-6264).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.log.removal.reaper import FileRemoval, Retirement, Work, renamed_if
 
 
 class ViewedDisk:
-    """A disk on which the files of some segments have other names for a while; all else is the disk's."""
+    """Disk view in which the files of some segments temporarily have other names."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -65,7 +65,7 @@ class ViewedDisk:
 
 
 class CleanedDisk(ViewedDisk):
-    """The files of segments that are being made: each has .cleaned behind its name."""
+    """View for segments being written, whose file names end in .cleaned."""
 
     def open(self, path: str) -> File:
         return self._disk.open(path + CLEANED)
@@ -78,9 +78,10 @@ class CleanedDisk(ViewedDisk):
 
 
 class SwapDisk(ViewedDisk):
-    """The files of segments that are in the log, and may have .swap behind their names until the swap is done.
+    """View for segments in a log whose file names may end in .swap until the swap is done.
 
-    A .swap goes in one way only, by getting its name: so where there is none, the name has its content.
+    A .swap file only disappears by the rename to its final name.  So if it is missing, the final name has its
+    content.
     """
 
     def __init__(self, disk: Disk, swap: SwapState) -> None:
@@ -107,7 +108,7 @@ class SwapDisk(ViewedDisk):
 
 
 class Publication:
-    """New segments, synced, that get .swap behind their names, unless the log has moved on; a value for a thread."""
+    """Renaming of new, synced segments to .swap, unless the log withdraws it; a value for a thread."""
 
     def __init__(
         self, disk: Disk, directory: str, bases: Sequence[Offset], turns: AbstractContextManager[object]
@@ -120,8 +121,8 @@ class Publication:
         self.is_withdrawn = False
 
     def run(self) -> bool:
-        """Returns False if it was withdrawn.  Raises DiskFailed; `take_back` must follow then."""
-        self._disk.sync_directory(self._directory)  # A .swap of which the .cleaned was lost would not be told apart.
+        """Rename the files; return False if withdrawn.  Raise DiskFailed; then call `take_back`."""
+        self._disk.sync_directory(self._directory)  # Without its .cleaned, a .swap would appear complete.
         for base in reversed(self._bases[1:]):
             self._rename(base)
         if len(self._bases) > 1:
@@ -134,18 +135,18 @@ class Publication:
 
     def _rename(self, base: Offset) -> None:
         with self._turns:
-            # The log's file is last: a .swap of it says that the others are there.
+            # The .log file is last: its .swap proves that the others exist.
             for suffix in reversed(SEGMENT_SUFFIXES) if not self.is_withdrawn else ():
                 path = f"{self._directory}/{segment_stem(base)}{suffix}"
                 renamed_if_there(self._disk, path + CLEANED, path + SWAP)
 
     def withdraw(self) -> None:
-        """Keeps files from getting .swap from now on; `take_back` must follow before the log is written to."""
+        """Stop further renames to .swap; call `take_back` before the log is written to."""
         with self._turns:
             self.is_withdrawn = True
 
     def take_back(self) -> None:
-        """Unlinks the files.  While one .cleaned is there at the first base, no .swap is taken for complete."""
+        """Unlink the files; a .cleaned at the first base keeps recovery from using a .swap."""
         first = f"{self._directory}/{segment_stem(self._bases[0])}{LOG}"
         renamed_if_there(self._disk, first + SWAP, first + CLEANED)
         self._disk.sync_directory(self._directory)
@@ -160,9 +161,9 @@ class Publication:
 
 
 class SwapState:
-    """How far the swap of some segments is; shared by the works that may take turns at it.
+    """Progress of a swap, shared by all Swap objects that may continue it.
 
-    `bases` and `sources` are base offsets, of the new segments and of those they were made of.
+    `bases` and `sources` are the base offsets of the new segments and of their sources.
     """
 
     def __init__(self, bases: Sequence[Offset], sources: Sequence[Offset]) -> None:
@@ -175,7 +176,7 @@ class SwapState:
 
 
 class Swap(Retirement):
-    """Renames the sources to .deleted, then the new segments from .swap to their names."""
+    """Renaming of the sources to .deleted, then of the new segments from .swap to their final names."""
 
     __slots__ = ("_state", "_unlink_ms")
 
@@ -192,7 +193,7 @@ class Swap(Retirement):
         with turns:
             if self.is_withdrawn or state.is_done:
                 return
-            if not state.sources_are_gone:  # Else the same names are the new segments'.
+            if not state.sources_are_gone:  # Otherwise these names belong to the new segments.
                 self._retire_sources(disk)
                 state.sources_are_gone = True
         disk.sync_directory(self.directory)
@@ -200,7 +201,7 @@ class Swap(Retirement):
             if self.is_withdrawn:
                 return
             self._give_names(disk, SEGMENT_SUFFIXES[:1])
-        disk.sync_directory(self.directory)  # While a .log is .swap, an index without .swap is a source's.
+        disk.sync_directory(self.directory)  # While a .log is .swap, an index without .swap belongs to a source.
         with turns:
             if self.is_withdrawn:
                 return
@@ -217,7 +218,7 @@ class Swap(Retirement):
     def _retire_sources(self, disk: Disk) -> None:
         state = self._state
         for base in state.sources:
-            # The snapshot as of an offset is the same whatever was compacted: it goes only if no segment begins there.
+            # Compaction does not change the snapshot as of an offset: delete it only if no new segment begins there.
             for suffix in SEGMENT_SUFFIXES if base in state.bases else (*SEGMENT_SUFFIXES, SNAPSHOT):
                 path = f"{self.directory}/{segment_stem(base)}{suffix}"
                 if renamed_if_there(disk, path, path + DELETED):

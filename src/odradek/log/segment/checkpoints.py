@@ -1,4 +1,4 @@
-"""Kafka's small text files: recovery points, log start offsets, high watermarks, leader epochs, a partition's topic id.
+"""Kafka's small text files: offset checkpoints, leader epochs, and a partition's topic id.
 
 An offset checkpoint (in the data directory)   leader-epoch-checkpoint         partition.metadata
 │ 0              version │                     │ 0       version │             │ version: 0       │
@@ -6,8 +6,9 @@ An offset checkpoint (in the data directory)   leader-epoch-checkpoint         p
 │ topic 0 42             │                     │ 5 1200          │
 │ topic 1 7              │                     epoch, its first offset
 
-All are replaced as a whole, so a damaged one was damaged by someone else: BadCheckpoint says where, and who reads it
-decides whether it can be done without.
+Offset checkpoints hold recovery points, log start offsets or high watermarks.  Every write replaces the whole file, so
+a damaged file was damaged by another program or the disk.  BadCheckpoint names file and line, and the caller decides
+whether the file is dispensable.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ _VERSION = "0"
 
 
 class BadCheckpoint(ValueError):
-    """Raised for a checkpoint file that does not have the right content; the text names file and line."""
+    """Raised for a checkpoint file with invalid content; the text names file and line."""
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """Returns {} if there is no such file, or an empty one, as Kafka leaves.  Raises BadCheckpoint."""
+    """Return the offset of each partition; {} for a missing file, or an empty one as Kafka leaves.
+
+    Raise BadCheckpoint for invalid content.
+    """
     offsets: dict[TopicPartition, Offset] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         match line.split(" "):
@@ -49,7 +53,10 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, Offset
 
 
 def read_segments(disk: Disk, path: str) -> dict[TopicPartition, str]:
-    """Returns the base offsets of each log's segments, separated by blanks; {} and errors as read_offsets."""
+    """Return the base offsets of each log's segments, separated by blanks.
+
+    Return {} and raise errors as read_offsets does.
+    """
     noted: dict[TopicPartition, str] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         topic, _, rest = line.partition(" ")
@@ -66,7 +73,7 @@ def write_segments(disk: Disk, path: str, noted: Mapping[TopicPartition, str]) -
 
 
 def read_uncleanable(disk: Disk, path: str) -> dict[TopicPartition, str]:
-    """Returns why each log that can't be compacted can't; {} and errors as read_offsets."""
+    """Return the reason for each log that can't be compacted; {} and errors as for read_offsets."""
     reasons: dict[TopicPartition, str] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         topic, _, rest = line.partition(" ")
@@ -83,7 +90,7 @@ def write_uncleanable(disk: Disk, path: str, reasons: Mapping[TopicPartition, st
 
 
 def read_damages(disk: Disk, path: str) -> list[KnownDamage]:
-    """Returns [] if there is no such file; errors as read_offsets."""
+    """Return the known damages, [] for a missing file; errors as for read_offsets."""
     found = []
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         match line.split(" ", 6):
@@ -108,7 +115,10 @@ def write_damages(disk: Disk, path: str, damages: Iterable[KnownDamage]) -> None
 
 
 def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
-    """Returns (epoch, first offset), ascending in both; [] if there is no such file.  Raises BadCheckpoint."""
+    """Return (epoch, first offset) pairs, ascending in both; [] for a missing file.
+
+    Raise BadCheckpoint for invalid content.
+    """
     path = f"{directory}/{LEADER_EPOCHS}"
     epochs: list[tuple[LeaderEpoch, Offset]] = []
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX)):
@@ -129,9 +139,10 @@ def write_epochs(disk: Disk, directory: str, epochs: Iterable[tuple[LeaderEpoch,
 
 
 def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
-    """Returns None if the partition has no topic id, as those of Kafka before 2.8.  Raises BadCheckpoint.
+    """Return the topic id; None for a partition without one, as those of Kafka before 2.8.
 
-    An empty file, which a power failure makes of one that was just created, counts as no id too.
+    A power failure may leave a file that was just created empty; an empty file also means no id.  Raise
+    BadCheckpoint for invalid content.
     """
     path = f"{directory}/{PARTITION_METADATA}"
     data = read_file(disk, path, METADATA_BYTES_MAX)
@@ -147,7 +158,7 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: Uuid, *, durable: bool = False) -> None:
-    """Writes partition.metadata.  That of a new log need not be durable: the log's first flush syncs it."""
+    """Write partition.metadata; for a new log it need not be durable, as the log's first flush syncs it."""
     data = f"version: {_VERSION}\ntopic_id: {to_text(topic_id)}".encode()
     replace_file(disk, f"{directory}/{PARTITION_METADATA}", data, durable=durable)
 
@@ -164,7 +175,7 @@ def _decoded(path: str, data: bytes) -> str:
 
 
 def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
-    """Yields line number and line after the two header lines, whose count of entries is checked."""
+    """Yield line number and line after the two header lines; check the count of entries."""
     if data is None:
         return
     lines = _decoded(path, data).splitlines()

@@ -1,4 +1,4 @@
-"""Reads a segment's whole batches, a chunk at a time, each checked: for compaction, which reads whole logs."""
+"""Checked reading of a segment's batches, one chunk at a time, for compaction of whole logs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class OldFormat(Exception):
 
 
 class Chunk:
-    """A piece of a segment that begins with a batch.  `at` is how far it was read, in bytes.
+    """Part of a segment that begins with a batch; `at` is the number of bytes already read.
 
-    `is_last`: the segment's end is in it.  Offsets, which no checksum covers, rise from `next_offset` to below
-    `end_offset`.  `next` raises Damaged and OldFormat.
+    `is_last` is True if the chunk contains the segment's end.  Offsets, which no checksum covers, must rise from
+    `next_offset` to below `end_offset`.  `next` raises Damaged and OldFormat.
     """
 
     def __init__(
@@ -48,17 +48,20 @@ class Chunk:
 
     @property
     def has_plain_next(self) -> bool:
-        """True if the next batch, if there is one, may be in a run of plain ones (record/kernels/compact_runs.py)."""
+        """Return whether the next batch, if any, may be in a run of plain ones.
+
+        See record/kernels/compact_runs.py.
+        """
         low_attributes = self.at + _LOW_ATTRIBUTES_POSITION
         return low_attributes < len(self.data) and not self.data[low_attributes] & _NOT_PLAIN
 
     @property
     def is_over(self) -> bool:
-        """True if the segment's last batch was read."""
+        """Return whether the segment's last batch was read."""
         return self.is_last and self.at == len(self.data)
 
     def next(self) -> Batch | None:
-        """Returns the next batch; None if it is not in this chunk as a whole."""
+        """Return the next batch; None if the chunk does not contain all of it."""
         data, at = self.data, self.at
         if at + HEADER_BYTES > len(data):
             if self.is_last and at < len(data):
@@ -84,12 +87,12 @@ class Chunk:
         return batch
 
     def pass_by(self, size: int, next_offset: int) -> None:
-        """Notes that somebody else read so many bytes of whole batches, the last of which ends at an offset."""
+        """Skip whole batches that other code has read; `next_offset` follows their last offset."""
         self.at += size
         self.next_offset = Offset(max(self.next_offset, next_offset))
 
     def size_of_next(self) -> int:
-        """Returns how large a batch is of which only the front is here; 0 if not even that."""
+        """Return the size of a batch that this chunk contains only in part; 0 without its whole header."""
         if self.at + HEADER_BYTES > len(self.data):
             return 0
         size: int = _LENGTH.unpack_from(self.data, self.at + 8)[0]
@@ -100,9 +103,10 @@ class Chunk:
 
 
 def chunks(file: File, size: int, base_offset: Offset, end_offset: Offset, chunk_bytes: int) -> Iterator[Chunk]:
-    """Yields the chunks of a segment with such bytes and offsets, the next from where the last was read to.
+    """Yield the chunks of a segment; each begins where the caller stopped reading the previous one.
 
-    A chunk has `chunk_bytes`, or more for a batch that is larger.  Raises Damaged if the file is shorter.
+    `size`, `base_offset` and `end_offset` describe the segment.  A chunk has `chunk_bytes`, or more for a larger batch.
+    Raise Damaged if the file is shorter than `size`.
     """
     position, wanted, next_offset = 0, max(chunk_bytes, HEADER_BYTES), base_offset
     while position < size:

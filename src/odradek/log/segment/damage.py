@@ -1,4 +1,4 @@
-"""Places in a .log file that are no whole batch, and where the next whole one begins."""
+"""Damaged ranges in a .log file that hold no whole batch, and the search for the next whole one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HIGH = Struct(">i")
 
 
 class Damage(NamedTuple):
-    """Bytes from `start` to `end` that nobody is to be sent; the batch at `end` begins with offset `following`."""
+    """Bytes from `start` to `end` that must not be sent; the batch at `end` has offset `following`."""
 
     start: int
     end: int
@@ -24,9 +24,9 @@ class Damage(NamedTuple):
 
 
 class KnownDamage(NamedTuple):
-    """A damage as it is written down: of which log, in which .log file at which byte, and since when it is known.
+    """Damage in its stored form: the log, the .log file and byte, and the time of its detection.
 
-    `following` is the offset at which a reader may go on, INT64_MAX if no batch behind it in the file is known.
+    A reader may continue at offset `following`.  It is INT64_MAX if no later batch in the file is known.
     """
 
     partition: TopicPartition
@@ -40,10 +40,10 @@ class KnownDamage(NamedTuple):
 def next_batch(
     file: File, position: int, end: int, offsets: tuple[Offset, Offset], upto: int | None = None
 ) -> int | None:
-    """Returns the position of the first whole batch of format 2 that begins between `position` and `upto` (or `end`).
+    """Return the position of the first whole batch of format 2 between `position` and `upto` (or `end`).
 
-    `offsets` are the lowest that the batch may have, and the segment's base offset.  So the upper bytes of the batch's
-    own offset are known, and a compiled search can look for them.
+    `offsets` are the lowest offset that the batch may have, and the segment's base offset.  They determine the
+    upper bytes of the batch's own offset, so a compiled search can look for these bytes.
     """
     lowest, base_offset = offsets
     upto = end if upto is None else upto
@@ -53,7 +53,7 @@ def next_batch(
         chunk = file.pread(position, min(CHECK_CHUNK_BYTES, end - position))
         zeros = len(chunk) - len(chunk.lstrip(b"\0"))
         match = sign.search(chunk, max(zeros - _HIGH.size * 2, 0))
-        while match is not None:  # finditer would leave out what overlaps.
+        while match is not None:  # finditer would skip overlapping matches.
             at = position + match.start()
             if at < upto and _is_batch(file, at, end, lowest, base_offset):
                 return at

@@ -1,13 +1,14 @@
-"""The two indexes of a segment: fixed-size entries, ascending, no header.  Caches: both are rebuilt from the .log.
+"""Offset and time index of a segment: fixed-size entries, ascending, no header.
 
 .index, one entry per index.interval.bytes           .timeindex
 │ i32 │ last offset of a batch − base offset │       │ i64 │ greatest timestamp so far               │
 │ i32 │ byte position of that batch          │       │ i32 │ last offset of its batch − base offset  │
 
-An index holds no open file and little memory, whatever its size: the newest entries wait in memory to be written many
-at once, and a search reads a dozen entries and one block of the file.  A few blocks are kept.  (Kafka maps the files;
-for 2,000 partitions of full segments arrays in memory would be 10 GB, mappings as many as there are files.)
-A crash loses the waiting entries: the segment that is open then is rescanned by recovery anyway.
+Both are caches that can be rebuilt from the .log file.  An index holds no open file and little memory, whatever its
+size.  The newest entries wait in memory, so that one write takes many.  A search reads a dozen entries and one block of
+the file; a few blocks stay in memory.  (Kafka maps the files.  For 2,000 partitions of full segments, arrays in memory
+would take 10 GB, and there would be one mapping per file.)  A crash loses the waiting entries, but recovery rescans the
+active segment anyway.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from odradek.log.files.page_cache import CachedFile, ReadableFile
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
-BLOCK_ENTRIES = 512  # A page or two: to open the file costs more than to read them.
-BLOCKS_MAX = 8  # As many readers at different places find theirs again.
+BLOCK_ENTRIES = 512  # A page or two: opening the file costs more than reading them.
+BLOCKS_MAX = 8  # Serves as many readers at different places.
 PENDING_ENTRIES_MAX = 128
 
 Entry = tuple[int, int]
@@ -32,13 +33,13 @@ KEYS = (itemgetter(0), itemgetter(1))
 
 
 class Block:
-    """A run of entries as they are in the file: a search unpacks the few that it looks at."""
+    """Run of entries as stored in the file; a search unpacks only the entries it compares."""
 
     def __init__(self, layout: Struct, start: int, data: bytes) -> None:
         self._layout = layout
         self._data = data
         self._count = len(data) // layout.size
-        self.start = start  # The number of the first.
+        self.start = start  # Number of the first entry.
         self.first: Entry = self.entry(start) if self._count else (0, 0)
         self.last: Entry = self.entry(start + self._count - 1) if self._count else (0, 0)
 
@@ -50,25 +51,28 @@ class Block:
         return first, second
 
     def spans(self, value: int, column: int) -> bool:
-        """True if the value's place is before the last entry, and not before the first."""
+        """Return whether the value's place is before the last entry and not before the first."""
         return self._count > 0 and self.first[column] <= value < self.last[column]
 
     def count_at_or_below(self, value: int, column: int) -> int:
-        """Returns how many entries of the file come up to the last in this block that has at most `value`."""
+        """Return the number of entries of the file up to the last one in this block with at most `value`."""
         numbers = range(self.start, self.start + self._count)
         return self.start + bisect_right(numbers, value, key=lambda number: self.entry(number)[column])
 
 
 class Index:
-    """Entries of two ascending columns.  Raises DiskFailed; what it reads may be wrong, and is checked by its user."""
+    """Entries of two ascending columns; methods may raise DiskFailed.
+
+    Entries read from the file may be wrong; callers check them.
+    """
 
     def __init__(self, disk: Disk, path: str, layout: Struct, base_offset: Offset, stored_bytes: int) -> None:
         self._disk = disk
         self._layout = layout
         self._stored = stored_bytes // layout.size
         self._pending: list[Entry] = []
-        self._blocks: list[Block] = []  # What was read last.
-        self._is_longer = False  # The file has entries after the last that counts.
+        self._blocks: list[Block] = []  # The blocks read last.
+        self._is_longer = False  # The file has obsolete entries at its end.
         self.is_unsynced = False
         self.path = path
         self.base_offset = base_offset
@@ -77,14 +81,14 @@ class Index:
         return self._stored + len(self._pending)
 
     def on(self, disk: Disk) -> None:
-        """Has the file opened through another disk from now on."""
+        """Open the file through another disk from now on."""
         self._disk = disk
 
     def is_full(self, bytes_max: int) -> bool:
         return len(self) >= bytes_max // self._layout.size
 
     def entry(self, number: int, *, cached: bool = False) -> Entry:
-        """Returns an entry.  With `cached` it is not waited for: raises NotCached."""
+        """Return an entry.  With `cached`, raise NotCached instead of waiting for the disk."""
         assert 0 <= number < len(self), "a number is counted first"
         if number >= self._stored:
             return self._pending[number - self._stored]
@@ -97,7 +101,7 @@ class Index:
         return self.entry(len(self) - 1) if len(self) else None
 
     def count_at_or_below(self, value: int, column: int, *, cached: bool = False) -> int:
-        """Returns how many entries have at most `value` in the column, which ascends; `cached` as for `entry`."""
+        """Return the number of entries with at most `value` in an ascending column; `cached` as for `entry`."""
         pending = self._pending
         if pending and pending[0][column] <= value:
             return self._stored + bisect_right(pending, value, key=KEYS[column])
@@ -114,7 +118,7 @@ class Index:
 
     def _load_block(self, value: int, column: int, cached: bool) -> Block:
         file = self._opened(cached)
-        # Who has come to the end of a block goes on with the next.
+        # A reader at the end of a block continues with the next one.
         before = [known for known in self._blocks if known.last[column] <= value]
         known = max(before, key=lambda known: known.start) if before else None
         start = known.start + BLOCK_ENTRIES if known else 0
@@ -134,25 +138,25 @@ class Index:
 
     def _keep(self, block: Block) -> Block:
         if block.has(block.start):
-            others = [known for known in self._blocks if known.start != block.start]  # Of it, from when it was shorter.
+            others = [known for known in self._blocks if known.start != block.start]  # Not its shorter version.
             self._blocks = [block, *others[: BLOCKS_MAX - 1]]
         return block
 
     def _read_entry(self, file: ReadableFile, number: int) -> Entry:
         data = file.pread(number * self._layout.size, self._layout.size)
-        # A file that someone cut since: its entries are as good as zero, and whoever uses them finds out.
+        # If the file was cut from outside, its missing entries read as zero; users of the entries detect that.
         first, second = self._layout.unpack(data.ljust(self._layout.size, b"\0"))
         return first, second
 
     def append(self, first: int, second: int) -> None:
-        """Adds an entry and never fails, as the log has the batch already: what can't be written waits in memory."""
+        """Add an entry without failing, as the log has the batch already; unwritten entries stay in memory."""
         self._pending.append((first, second))
         if len(self._pending) >= PENDING_ENTRIES_MAX:
             with suppress(DiskFailed):
                 self.write()
 
     def write(self) -> None:
-        """Writes the entries that wait in memory to the file."""
+        """Write the entries that wait in memory to the file."""
         self.cut()
         if self._pending:
             data = b"".join([self._layout.pack(*entry) for entry in self._pending])
@@ -162,7 +166,7 @@ class Index:
             self.is_unsynced = True
 
     def keep(self, count: int) -> None:
-        """Drops all entries but the first `count` in memory; `cut` then cuts the file, too."""
+        """Drop all entries in memory but the first `count`; `cut` then cuts the file, too."""
         assert 0 <= count <= len(self), "a cut adds no entries"
         if count < self._stored:
             self._stored = count
@@ -173,18 +177,18 @@ class Index:
         self._blocks = []
 
     def forget_blocks(self) -> None:
-        """Forgets what was read of the file: of a log of many segments that would be much."""
+        """Drop the cached blocks, which would take much memory for a log of many segments."""
         self._blocks = []
 
     def cut(self) -> None:
-        """Cuts the file behind the last entry that counts."""
+        """Cut obsolete entries off the end of the file."""
         if self._is_longer:
             self._disk.open(self.path).truncate(self._stored * self._layout.size)
             self.is_unsynced = True
             self._is_longer = False
 
     def clear(self) -> None:
-        """Makes the index empty, with an empty file where there was none or a damaged one."""
+        """Empty the index; create its file, or empty a damaged one."""
         self._disk.create(self.path)
         self._is_longer = False
         self.is_unsynced = True
@@ -193,7 +197,7 @@ class Index:
         self._blocks = []
 
     def _become(self, other: Index) -> None:
-        """Makes this a copy of the other as it is now; entries in the file hold until that is cut or emptied."""
+        """Copy the other index as it is now; entries in the file stay valid until it is cut or cleared."""
         self._stored = other._stored
         self._pending = other._pending.copy()
         self._blocks = other._blocks.copy()
@@ -214,7 +218,7 @@ class OffsetIndex(Index):
         self.append(last_offset - self.base_offset, position)
 
     def at_or_before(self, offset: Offset, *, cached: bool = False) -> tuple[Offset, int]:
-        """Returns the last entry up to `offset`, where a walk to it may begin; without one the segment's start."""
+        """Return the last entry up to `offset`, to begin a walk there; without one the segment's start."""
         count = self.count_at_or_below(offset - self.base_offset, 0, cached=cached)
         if not count:
             return self.base_offset, 0
@@ -222,51 +226,51 @@ class OffsetIndex(Index):
         return Offset(self.base_offset + delta), position
 
     def border_at_or_below(self, position: int, *, cached: bool = False) -> int:
-        """The last known start of a batch that is not beyond `position`; 0, the segment's start, if none is known."""
+        """Return the last known start of a batch up to `position`; 0, the segment's start, if none is known."""
         count = self.count_at_or_below(position, 1, cached=cached)
         return self.entry(count - 1, cached=cached)[1] if count else 0
 
     def offset_below(self, end: Offset) -> Offset:
-        """The greatest offset below `end` that an entry has; the base offset if none has."""
+        """Return the greatest offset below `end` in the entries; the base offset if there is none."""
         count = self.count_at_or_below(end - self.base_offset - 1, 0)
         return Offset(self.base_offset + (self.entry(count - 1)[0] if count else 0))
 
     def copy(self) -> OffsetIndex:
-        """Returns a copy for a reader in another thread, which sees nothing of what comes later."""
+        """Return a copy for a reader in another thread, unaffected by later changes."""
         copy = OffsetIndex(self._disk, self.path, self.base_offset, 0)
         copy._become(self)
         return copy
 
     def count_before(self, position: int) -> int:
-        """How many entries are of batches before `position`."""
+        """Return the number of entries for batches before `position`."""
         return self.count_at_or_below(position - 1, 1)
 
 
 class TimeIndex(Index):
-    """Timestamp to offset.  The last entry of a sealed segment is its greatest timestamp."""
+    """Timestamp to offset; the last entry of a sealed segment has its greatest timestamp."""
 
     def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
         super().__init__(disk, path, TIME_ENTRY, base_offset, stored_bytes)
         self._last_timestamp: TimestampMs | None = None
 
     def is_full(self, bytes_max: int) -> bool:
-        """True if only one entry more fits: that is kept for the greatest timestamp when the segment is sealed."""
+        """Return whether at most one more entry fits, reserved for the greatest timestamp when sealing."""
         return len(self) + 1 >= bytes_max // TIME_ENTRY.size
 
     def maybe_add(self, timestamp: TimestampMs, offset: Offset) -> None:
-        """Adds an entry if the timestamp is above the last entry's."""
+        """Add an entry if the timestamp is above the last entry's."""
         if timestamp > self.last_timestamp():
             self.append(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
     def last_timestamp(self) -> TimestampMs:
-        """Returns the last entry's timestamp; reads the file only the first time."""
+        """Return the last entry's timestamp; read the file only the first time."""
         if self._last_timestamp is None:
             self._last_timestamp = self.last_entry()[0]
         return self._last_timestamp
 
     def last_entry(self) -> tuple[TimestampMs, Offset]:
-        """(NO_TIMESTAMP, base offset) when empty."""
+        """Return the last entry; (NO_TIMESTAMP, base offset) if the index is empty."""
         last = self.last()
         return self._absolute(last) if last else (NO_TIMESTAMP, self.base_offset)
 
@@ -274,26 +278,26 @@ class TimeIndex(Index):
         return TimestampMs(self.entry(0)[0]) if len(self) else NO_TIMESTAMP
 
     def entry_before(self, timestamp: TimestampMs) -> tuple[TimestampMs, Offset]:
-        """Returns the last entry of a lesser time: a walk to the first record of that time may begin at its batch.
+        """Return the last entry before a time; a walk to that time's first record may begin at its batch.
 
-        (NO_TIMESTAMP, base offset) if there is none.
+        Return (NO_TIMESTAMP, base offset) if there is none.
         """
         count = self.count_at_or_below(timestamp - 1, 0)
         return self._absolute(self.entry(count - 1)) if count else (NO_TIMESTAMP, self.base_offset)
 
     def entry_below(self, end: Offset) -> tuple[TimestampMs, Offset]:
-        """The last entry whose offset is below `end`; (NO_TIMESTAMP, base offset) if there is none."""
+        """Return the last entry whose offset is below `end`; (NO_TIMESTAMP, base offset) if there is none."""
         count = self.count_at_or_below(end - self.base_offset - 1, 1)
         return self._absolute(self.entry(count - 1)) if count else (NO_TIMESTAMP, self.base_offset)
 
     def copy(self) -> TimeIndex:
-        """Returns a copy for a reader in another thread, which sees nothing of what comes later."""
+        """Return a copy for a reader in another thread, unaffected by later changes."""
         copy = TimeIndex(self._disk, self.path, self.base_offset, 0)
         copy._become(self)
         return copy
 
     def count_below(self, offset: Offset) -> int:
-        """How many entries are of batches that end below `offset`."""
+        """Return the number of entries for batches that end below `offset`."""
         return self.count_at_or_below(offset - self.base_offset - 1, 1)
 
     def keep(self, count: int) -> None:

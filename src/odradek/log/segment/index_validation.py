@@ -1,11 +1,11 @@
-"""Compares index entries with the batches that they lead to: an index may be another segment's, or have rotted.
+"""Checks of index entries against their batches: an index may be damaged or belong to another segment.
 
-An index has no checksum.  That its entries ascend says nothing: those of the segment beside it do, too.  So each entry
-that a lookup goes by is compared with the header of its batch, which the lookup reads anyway.  What disagrees raises
-Damaged with the index's path, and the index is made again from the log.
+An index has no checksum.  Ascending entries prove nothing, because the entries of the neighbouring segment ascend, too.
+So a lookup compares each entry it uses with the header of its batch, which it reads anyway.  A mismatch raises Damaged
+with the index's path, and the index is rebuilt from the log.
 
-Kafka's entries lead to the first batch of an append, and name the offset of that batch (before 0.11) or the last one of
-the append: so an entry's offset may be beyond its batch, and is never before it.
+Kafka's entries refer to the first batch of an append.  They contain the offset of that batch (before 0.11), or the last
+offset of the append.  So an entry's offset may be after its batch, and is never before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from odradek.record.record_batch import MAGIC
 
 
 def check_entry(offsets: OffsetIndex, number: int, file: ReadableFile, size: int, *, cached: bool = False) -> None:
-    """Raises Damaged if an entry leads to no batch, or to one that begins beyond it; with `cached` NotCached."""
+    """Raise Damaged unless an entry points to a batch that begins at or before its offset.
+
+    With `cached`, raise NotCached instead of waiting for the disk.
+    """
     delta, position = offsets.entry(number, cached=cached)
     if not 0 <= position < size:
         raise Damaged(offsets.path, position, f"points outside of {size} bytes")
@@ -30,11 +33,11 @@ def check_entry(offsets: OffsetIndex, number: int, file: ReadableFile, size: int
 
 
 def check_place(offsets: OffsetIndex, place: FileBatch, offset: Offset) -> None:
-    """Raises Damaged if a batch is not the one that an entry for `offset` leads to; of old formats nobody can tell."""
+    """Raise Damaged if a batch can't be that of an entry for `offset`; old formats are not checked."""
     if place.magic == MAGIC and not offsets.base_offset <= place.base_offset <= offset:
         raise Damaged(offsets.path, place.position, f"points to {place.base_offset}, not to {offset}")
 
 
 def has_time(place: FileBatch | None, timestamp: TimestampMs) -> bool:
-    """True if a batch has the timestamp by which an entry of the time index names it."""
+    """Return whether a batch has the timestamp of its time index entry."""
     return place is not None and place.max_timestamp == timestamp

@@ -1,8 +1,7 @@
-"""Walks the batches of a .log file by their headers, many headers per read.
+"""Walks over the batches of a .log file by their headers, many headers per read.
 
-What a batch holds is never looked at; for its form see record/record_batch.py.  Logs of brokers before 0.11 hold
-formats 0 and
-1, which are walked too: length and magic stand at the same places in all of them.
+A walk never reads the records of a batch; for its format see record/record_batch.py.  Logs of brokers before 0.11
+contain formats 0 and 1, which are walked, too: length and magic are at the same positions in all formats.
 
 Format 0 and 1:
 │  0 │ i64 │ offset (of the last message inside, when compressed) │
@@ -35,7 +34,7 @@ from odradek.record.record_batch import (
     BatchHeader,
 )
 
-# Measured: 8 KiB from the page cache cost 1.1 µs, 8 bytes 0.7; and most walks end within an index interval.
+# Measured: reading 8 KiB from the page cache takes 1.1 µs, 8 bytes 0.7; most walks end within an index interval.
 WALK_CHUNK_BYTES = 8 * KIB
 CHECK_CHUNK_BYTES = 1 * MIB
 _OLD_HEADER_BYTES = 26
@@ -47,7 +46,7 @@ assert _OLD_HEADER_BYTES < _HEADER.size < HEADER_BYTES < WALK_CHUNK_BYTES
 
 
 class FileBatch(NamedTuple):
-    """One batch in a file."""
+    """Position, size and header fields of one batch in a file."""
 
     position: int
     size: int
@@ -63,7 +62,7 @@ class FileBatch(NamedTuple):
 
 
 class Damaged(Exception):
-    """Raised for a place in a log without a whole batch: in a tail that is a torn write, elsewhere a broken disk."""
+    """Raised for a position without a whole batch: a torn write at the log's end, else a broken disk."""
 
     def __init__(self, path: str, position: int, why: str) -> None:
         super().__init__(f"{path} at {position}: {why}")
@@ -73,7 +72,7 @@ class Damaged(Exception):
 
 
 def walk(file: ReadableFile, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-    """Yields the batches from `position`, where one must begin, to `end`.  Raises Damaged; DiskFailed."""
+    """Yield the batches from `position`, where one must begin, to `end`.  Raise Damaged or DiskFailed."""
     chunk, chunk_position = b"", position
     while position < end:
         at = position - chunk_position
@@ -85,12 +84,12 @@ def walk(file: ReadableFile, position: int, end: int, *, chunk_bytes: int = WALK
 
 
 def batch_at(file: ReadableFile, position: int, end: int) -> FileBatch:
-    """Returns the batch that begins at `position`, by its header alone.  Raises as walk."""
+    """Return the batch that begins at `position`, from its header alone.  Raise exceptions as walk does."""
     return _parse(file.path, file.pread(position, min(HEADER_BYTES, end - position)), 0, position, end)
 
 
 def walk_checked(file: File, position: int, end: int) -> Iterator[FileBatch]:
-    """Yields what walk does, and checks every checksum.  Raises as walk."""
+    """Yield batches as walk does, and verify every checksum.  Raise exceptions as walk does."""
     chunk, chunk_position = memoryview(b""), position
     while position < end:
         at = position - chunk_position
@@ -107,10 +106,11 @@ def walk_checked(file: File, position: int, end: int) -> Iterator[FileBatch]:
 
 
 def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileBatch]:
-    """Does what walk_checked does from a segment's start, but yields a run of batches as if it were one batch.
+    """Walk as walk_checked does from a segment's start, but yield a run of batches as one batch.
 
-    A run's leader epoch is the highest of its batches; runs.max_timestamp_offset has the greatest timestamp so far.  A
-    batch that is in no run has its producer counted when the next place is asked for: by then the caller accepted it.
+    A run's leader epoch is the highest of its batches; runs.max_timestamp_offset belongs to the greatest timestamp
+    so far.  The producer of a batch outside any run is counted when the caller requests the next batch, that is,
+    after the caller accepted this one.
     """
     chunk, chunk_position = b"", position
     while position < end:
@@ -126,7 +126,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileB
             )
             position += size
             continue
-        for place in walk_checked(file, position, end):  # A batch that is no run is old, large, or damaged.
+        for place in walk_checked(file, position, end):  # A batch outside any run is old, large, or damaged.
             runs.take(place.size, place.last_offset, place.max_timestamp, place.leader_epoch)
             yield place
             position += place.size
@@ -136,7 +136,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileB
 
 
 def _count_producer(file: File, place: FileBatch, runs: Runs) -> None:
-    """Counts the producer of a batch that no run has, as it is larger than one read: so it is no control batch."""
+    """Count the producer of a batch larger than one read, which is in no run and so no control batch."""
     header = BatchHeader(file.pread(place.position, HEADER_BYTES))
     if header.has_producer_id and not header.is_control:
         runs.tally(

@@ -1,13 +1,13 @@
-"""Finds offsets by time (KIP-79, KIP-734): by the time index, then by batch headers, then by the batch's records.
+"""Search of offsets by timestamp (KIP-79, KIP-734): time index, then batch headers, then records.
 
-    begin_search (on the loop, timestamp_search.py) ──> Search, a value ──> run (in a thread) ──> TimedOffset, None, or
-    Later
+    begin_search (on the loop, log/log/timestamp_search.py) ──> Search, a value ──> run (in a thread) ──> TimedOffset,
+    None, or Later
 
-Timestamps are the producers' and need not ascend, so a segment is skipped only if its greatest is too small, and so is
-a batch.  The one batch that has the record is surveyed; of formats before 2 the answer is the batch.
+Producers set timestamps, which need not ascend.  So a search skips a segment or a batch only if its greatest timestamp
+is too small.  It surveys the one batch that contains the record; for formats before 2 the result is the batch itself.
 
-A search keeps what it needs of the log as it was: sizes, index entries in memory, open files.  It only reads, and only
-below an offset that readers may see: that part of a log changes by retention alone, or if its disk fails.
+A search keeps the parts of the log that it needs as they were: sizes, index entries in memory, open files.  It only
+reads, and only below an offset that readers may see.  Only retention, or a failing disk, changes that part of a log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOTHING: Largest = (NO_TIMESTAMP, NO_OFFSET)
 
 
 class TimedOffset(NamedTuple):
-    """A record's time and place."""
+    """Timestamp, offset and leader epoch of a record."""
 
     timestamp: TimestampMs
     offset: Offset
@@ -47,9 +47,9 @@ class TimedOffset(NamedTuple):
 
 
 class Later(NamedTuple):
-    """The result of a search that is not over: another one from `start` goes on with it.
+    """Result of an unfinished search; another search from `start` continues it.
 
-    `is_large`: the next batch may take much memory, and is only looked into by a search with is_large.
+    If `is_large`, the next batch may need much memory, and only a search with is_large reads its records.
     """
 
     start: Offset
@@ -57,7 +57,7 @@ class Later(NamedTuple):
 
 
 class SearchedSegment:
-    """One segment as it was when the search began.  Every method may raise DiskFailed."""
+    """One segment as it was when the search began; every method may raise DiskFailed."""
 
     __slots__ = (
         "_disk",
@@ -80,21 +80,21 @@ class SearchedSegment:
         self._file = file
         self._largest: Largest | None = None
         self._noted = _NOTHING
-        self.disagreement: str | None = None  # Of an index with the log, which has to make the indexes again.
+        self.disagreement: str | None = None  # Between an index and the log, which must then rebuild its indexes.
         self.size = size
         self.base_offset = offsets.base_offset
         self.offsets = offsets  # Both are copies.
         self.times = times
 
     def note_largest(self, largest: Largest, *, is_all: bool) -> None:
-        """Notes the greatest timestamp that is known in memory; with `is_all` no look at the file is needed."""
+        """Record the greatest timestamp known in memory; with `is_all` the file need not be read."""
         self._noted = largest
         if is_all:
             self._largest = largest
 
     @property
     def found_largest(self) -> Largest | None:
-        """What `largest` has found; None if nobody has asked for it."""
+        """Return the result of `largest`, or None if `largest` was not called."""
         return self._largest
 
     @property
@@ -110,24 +110,24 @@ class SearchedSegment:
         return data
 
     def largest(self) -> Largest:
-        """Returns the greatest timestamp and the last offset of the first batch that has it."""
+        """Return the greatest timestamp and the last offset of the first batch that has it."""
         if self._largest is None:
             timestamp, offset = self.times.last_entry()
             if timestamp < 0 or timestamp < self.times.first_timestamp() or not self._agrees(timestamp, offset):
-                # None has a timestamp, or a crash left zeros, or the index is another's.
+                # No batch has a timestamp, or a crash left zeros, or the index belongs to another segment.
                 self._largest = _greatest_of(self.places(0, chunk_bytes=CHECK_CHUNK_BYTES), self._noted)
             else:
                 self._largest = (timestamp, offset) if timestamp > self._noted[0] else self._noted
         return self._largest
 
     def largest_between(self, start: Offset, end: Offset) -> Largest:
-        """Returns what `largest` does, of the batches that reach `start` and begin below `end`."""
+        """Return the result of `largest` for the batches that reach `start` and begin below `end`."""
         largest = self.largest()
         if largest[0] < 0 or start <= largest[1] < end:
             return largest
         known = _NOTHING
         if largest[1] >= end:
-            # Of the batches up to an entry of the offset index, the time index has the greatest timestamp.
+            # Up to the batch of an offset index entry, the time index contains the greatest timestamp.
             known = self.times.entry_below(end)
             if known[1] < start or not self._agrees(*known):
                 near, known = start, _NOTHING
@@ -139,28 +139,28 @@ class SearchedSegment:
         return known if place is None else _greatest_of(_below(self.places(place.position), end), known)
 
     def first_near(self, timestamp: TimestampMs, start: Offset) -> FileBatch | None:
-        """Returns a batch from which a walk finds the first record of that time that is not before `start`."""
+        """Return a batch from which a walk finds the first record of that time at or after `start`."""
         before, offset = self.times.entry_before(timestamp)
         is_usable = self.disagreement is None and offset >= start and self._agrees(before, offset)
         return self.find(offset if is_usable else Offset(max(start, self.base_offset)))
 
     def _agrees(self, timestamp: TimestampMs, offset: Offset) -> bool:
-        """True if the batch with `offset` has the time that the time index says; notes it if not."""
+        """Return whether the batch with `offset` has the time index's timestamp; record a mismatch."""
         if timestamp < 0:
             return True  # There is no entry.
         try:
             is_right = has_time(self.find(offset), timestamp)
         except LogDamaged:
-            return True  # Nobody can tell.
+            return True  # The damage makes a comparison impossible.
         if not is_right:
             self.disagreement = f"the batch with offset {offset} is not of time {timestamp}"
         return is_right
 
     def find(self, offset: Offset) -> FileBatch | None:
-        """Returns the first batch that reaches `offset`; None if none does."""
+        """Return the first batch that reaches `offset`; None if none does."""
         try:
             return self._find_from(self.offsets.at_or_before(offset), offset)
-        except Damaged as damage:  # The index is damaged, which only the log mends.
+        except Damaged as damage:  # The index is damaged; only the log repairs it.
             why = damage.why
         try:
             found = self._find_from((self.base_offset, 0), offset)
@@ -181,7 +181,7 @@ class SearchedSegment:
         return None
 
     def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-        """Yields the batches from `position` to the segment's end.  Raises DiskFailed for damage."""
+        """Yield the batches from `position` to the segment's end.  Raise DiskFailed for damage."""
         try:
             yield from walk(self.file, position, self.size, chunk_bytes=chunk_bytes)
         except Damaged as damage:
@@ -197,9 +197,10 @@ class SearchedSegment:
 
 
 class Search(NamedTuple):
-    """A search from `start` to below `end` for the first record at or after `timestamp`; None: the greatest timestamp.
+    """Search from `start` to below `end` for the first record at or after `timestamp`.
 
-    A search looks into the records of one batch at most, so that many searches take turns.
+    A `timestamp` of None searches for the greatest timestamp.  A search reads the records of at most one batch, so
+    that many searches take turns.
     """
 
     segments: Sequence[SearchedSegment]
@@ -207,19 +208,19 @@ class Search(NamedTuple):
     start: Offset
     end: Offset
     is_large: bool
-    source: Sequence[object]  # The log's own segments then: a log that is rolled or cut has another list.
+    source: Sequence[object]  # The log's segment list at that time: a roll or a cut replaces the list.
     record_bytes_max: int  # max.decompressed.message.bytes
-    rest: Offset | None = None  # Where it goes on if none of the segments has the record.
+    rest: Offset | None = None  # Start of the next search if none of the segments has the record.
 
     def is_of(self, source: Sequence[object]) -> bool:
-        """True if `source` is the log's present list of segments: none came or went since the search was made."""
+        """Return whether `source` is the log's current list: no segment was added or removed since."""
         return self.source is source
 
     def run(self) -> TimedOffset | Later | None:
-        """Searches, up to one batch.  Returns None if there is no such record.
+        """Search, up to one batch; return None if no such record exists.
 
-        Raises Refused, CORRUPT_MESSAGE if a batch can't be decoded, INVALID_RECORD if only to too many bytes;
-        DiskFailed.
+        Raise Refused(CORRUPT_MESSAGE) if a batch can't be decoded, Refused(INVALID_RECORD) if it decodes to too
+        many bytes, and DiskFailed if the disk fails.
         """
         if self.timestamp is None:
             return self._greatest()
@@ -231,7 +232,7 @@ class Search(NamedTuple):
         return None if self.rest is None else Later(self.rest, False)
 
     def _greatest(self) -> TimedOffset | Later | None:
-        """Finds the first of the records with the greatest timestamp; None if none has a timestamp."""
+        """Return the first of the records with the greatest timestamp; None if none has a timestamp."""
         best, (timestamp, offset) = None, _NOTHING
         for segment in self.segments:
             largest = segment.largest_between(self.start, self.end)
@@ -255,7 +256,7 @@ class Search(NamedTuple):
         if place.magic != MAGIC:
             return TimedOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
         header = BatchHeader(segment.read(place.position, HEADER_BYTES))
-        # If something of it was compacted away, its first offset may be.
+        # If records were compacted away, the record at the first offset may be one of them.
         if header.is_log_append_time and header.records_count > header.last_offset_delta:
             return TimedOffset(place.max_timestamp, Offset(max(place.base_offset, self.start)), place.leader_epoch)
         is_packed = header.codec is not Codec.NONE
@@ -271,7 +272,7 @@ class Search(NamedTuple):
                 raise segment.damaged(place) from None
             if self.is_large:
                 raise
-            return Later(self.start, True)  # The batch is too large, or broken: a search with is_large sees which.
+            return Later(self.start, True)  # The batch is too large or broken; a search with is_large finds out.
         return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)
 
 

@@ -1,10 +1,10 @@
 """One segment of a log: a run of batches in a .log file with its indexes.
 
-Finding an offset is cheapest where reads happen: the newest batches' places are kept in two small arrays, and where the
-last reads ended is kept too, since a consumer asks next for what follows.  Only other reads search the index and walk
-the headers from there.
+Lookups are cheapest where reads are most frequent.  Two small arrays hold the positions of the newest batches.  The
+ends of the last reads are kept, too, because a consumer continues there.  Only other reads search the index and walk
+the headers.
 
-Nothing is opened before it is needed, and a sealed segment may be released again; slices keep its file open meanwhile.
+Files are opened on first use, and a sealed segment may be released again; slices in use keep its file open.
 """
 
 from __future__ import annotations
@@ -34,22 +34,25 @@ from odradek.record.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch,
 
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64
-SEARCHED_BEHIND_DAMAGE_BYTES = 4 * MIB  # A batch that begins later than that is not found.
+SEARCHED_BEHIND_DAMAGE_BYTES = 4 * MIB  # A batch that begins later is not found.
 _BASE_OFFSET = Struct(">q")
 _LOG = logging.getLogger(__name__)
 
 
 class Cut(NamedTuple):
-    """How a segment is to be shortened: what of it stays, found out before anything changes."""
+    """Plan to shorten a segment, computed before any change."""
 
     position: int
     offset_entries: int
     time_entries: int
-    largest: tuple[TimestampMs, Offset]  # The greatest timestamp of the batches that stay behind the last index entry.
+    largest: tuple[TimestampMs, Offset]  # The greatest timestamp of the kept batches after the last index entry.
 
 
 class Segment:
-    """`size` is the bytes that count: a preallocated file is longer.  Every method may raise DiskFailed."""
+    """Batches of a log in one .log file; every method may raise DiskFailed.
+
+    `size` is the length of the valid bytes; a preallocated file is longer.
+    """
 
     def __init__(
         self,
@@ -77,26 +80,26 @@ class Segment:
         self.max_timestamp_offset = NO_OFFSET
         self.index_is_full = False
         self._max_known = size == 0
-        self._first = (-1, -1)  # Where the batch that was located last begins and ends.
+        self._first = (-1, -1)  # Start and end of the batch that was located last.
         self._overhang = False
         self._since_index = 0
         self._file: File | None = None
-        self._recent_ends = array("q")  # Last offsets, one per batch; with them their positions.
+        self._recent_ends = array("q")  # Last offsets, one per batch, and their positions.
         self._recent_positions = array("q")
         self._hints: dict[int, int] = {}
         self.damages: list[Damage] = []  # Found so far, ascending.
-        self.was_cut = False  # What was read of it before may be gone.
-        self.sync_failed = False  # By a cut: the kernel may have dropped what was appended before, and tells no more.
+        self.was_cut = False  # If True, data read earlier may no longer exist.
+        self.sync_failed = False  # In a cut: the kernel may have dropped earlier appends without reporting them again.
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: Offset, now_ms: TimestampMs, config: LogConfig) -> Segment:
-        """An empty segment with its three files, which Kafka expects to be there."""
+        """Create an empty segment with the three files that Kafka expects."""
         segment = cls(disk, directory, base_offset, now_ms)
         segment.make_files(config)
         return segment
 
     def make_files(self, config: LogConfig) -> None:
-        """Makes the files of an empty segment; may be called again after it failed."""
+        """Create the files of an empty segment; this may be repeated after a failure."""
         assert not self.size
         file = self._disk.create(self.path)
         check_may_stay(file)
@@ -108,12 +111,12 @@ class Segment:
         self.times.clear()
 
     def unmake_files(self) -> None:
-        """Deletes what make_files made before it failed."""
+        """Delete the files that make_files created before it failed."""
         for path in (self.path, self.offsets.path, self.times.path):
             self._disk.unlink(path)
 
     def moved_to(self, directory: str) -> None:
-        """The files lie there from now on."""
+        """Use the files in this directory from now on."""
         self.release()
         stem = f"{directory}/{segment_stem(self.base_offset)}"
         self.path = stem + LOG
@@ -122,18 +125,18 @@ class Segment:
         self.transactions.path = stem + TRANSACTION_INDEX
 
     def on(self, disk: Disk) -> None:
-        """Has the files opened through another disk from now on: they get other names (swap.py)."""
+        """Open the files through another disk from now on, because they get new names (log/removal/swap.py)."""
         self._disk = disk
         self.offsets.on(disk)
         self.times.on(disk)
         self.transactions.on(disk)
 
     def modified_ms(self) -> TimestampMs:
-        """Returns when the .log file was last written."""
+        """Return the modification time of the .log file."""
         return TimestampMs(self._disk.modified_ms(self.path))
 
     def time_of_first(self) -> TimestampMs:
-        """Returns the first batch's greatest timestamp; -1 without one."""
+        """Return the first batch's greatest timestamp; -1 if there is none."""
         if self.first_timestamp < 0 and self.size:
             first = self.find(self.base_offset)
             self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
@@ -149,7 +152,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The .log file's name, without its directory."""
+        """Return the .log file's name, without its directory."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -157,11 +160,11 @@ class Segment:
         return self._file is not None
 
     def release_file(self) -> None:
-        """Forgets the open file alone: what is remembered of it makes the next append and read as quick as before."""
+        """Release only the open file; cached positions keep the next append and read fast."""
         self._file = None
 
     def release(self) -> None:
-        """Forgets the open file and what was remembered of it and of its indexes."""
+        """Release the open file, and cached positions and index blocks."""
         self._file = None
         self._forget_places()
         self.offsets.forget_blocks()
@@ -170,19 +173,19 @@ class Segment:
     # ------------------------------------------------------------------ append
 
     def prepare(self, config: LogConfig) -> None:
-        """Finds what the roll rules and the time index go by; called before the first append after opening."""
+        """Load the values for the roll rules and the time index; call this before the first append."""
         if self.size:
             self.largest()
             self.time_of_first()
-            self.times.last_timestamp()  # What is written is counted without a look at a file, which could fail.
+            self.times.last_timestamp()  # So that counting a written batch reads no file, which could fail.
         self._note_fullness(config)
 
     def must_roll(
         self, size: int, max_timestamp: TimestampMs, end: Offset, now_ms: TimestampMs, config: LogConfig
     ) -> bool:
-        """True if an append of `size` bytes that ends at `end` needs a new segment, by Kafka's rules.
+        """Return whether an append of `size` bytes that ends at `end` needs a new segment, by Kafka's rules.
 
-        An empty segment is left only for an offset that is too far away from its own.
+        An empty segment rolls only for an offset that is too far from its base offset.
         """
         if end - self.base_offset > INT32_MAX:
             return True
@@ -196,11 +199,14 @@ class Segment:
         return waited > limit - self._jitter(config) if config.segment_jitter_ms else waited > limit
 
     def _jitter(self, config: LogConfig) -> int:
-        """Spreads the rolls of partitions created together; drawn from the name, so that it need not be kept."""
+        """Return a delay that spreads the rolls of partitions created together.
+
+        It is derived from the name, so that it need not be stored.
+        """
         return crc32(self.path.encode()) % max(min(config.segment_jitter_ms, config.segment_ms), 1)
 
     def append(self, batches: Sequence[Batch], config: LogConfig) -> None:
-        """Appends batches with one write.  Raises DiskFailed with the segment as before: nothing half-written stays."""
+        """Append batches with one write; a failed write leaves the segment as before and raises DiskFailed."""
         position = self.size
         file = self._file or self.file
         if self._overhang and not config.preallocate:
@@ -217,7 +223,10 @@ class Segment:
         self._added(batches, config)
 
     def begin(self, front: memoryview) -> int:
-        """Writes the front of a batch that counts only after `complete`, and returns its position.  Fails as append."""
+        """Write the front of a batch that is valid only after `complete`, and return its position.
+
+        Raise DiskFailed as `append` does.
+        """
         if self._overhang:
             self._cut_overhang()
         self._overhang = True
@@ -229,13 +238,13 @@ class Segment:
         return self.size
 
     def complete(self, batch: Batch, config: LogConfig) -> None:
-        """Counts the batch that was begun: all of it is written."""
+        """Count the batch that was begun, now that all of it is written."""
         assert self._overhang, "it was begun, and not given up"
         self._overhang = False
         self._added((batch,), config)
 
     def give_up(self) -> None:
-        """Cuts off the batch that was begun."""
+        """Cut off the batch that was begun."""
         self._cut_overhang()
 
     def _added(self, batches: Sequence[Batch], config: LogConfig) -> None:
@@ -269,12 +278,12 @@ class Segment:
         self.index_is_full = self.offsets.is_full(limit) or self.times.is_full(limit)
 
     def _cut_overhang(self) -> None:
-        """Cuts off bytes beyond `size`.  Raises DiskFailed, and is tried again before the next append."""
+        """Cut off bytes beyond `size`.  Raise DiskFailed on failure; the next append repeats the cut."""
         self.file.truncate(self.size)
         self._overhang = False
 
     def seal(self) -> None:
-        """Completes the time index, writes all indexes, and cuts the file behind the last batch."""
+        """Complete the time index, write all indexes, and cut the file after the last batch."""
         if self.size:
             self.times.maybe_add(*self.largest())
         if self._overhang:
@@ -286,9 +295,9 @@ class Segment:
     # ------------------------------------------------------------------ read
 
     def locate(self, offset: Offset, *, cached: bool = False) -> int | None:
-        """Returns the position of the first batch that reaches `offset`; None if none in this segment does.
+        """Return the position of the first batch that reaches `offset`; None if the segment has none.
 
-        With `cached` the disk is not waited for: raises NotCached.
+        With `cached`, raise NotCached instead of waiting for the disk.
         """
         position = self._hints.get(offset)
         if position is not None:
@@ -312,10 +321,10 @@ class Segment:
         return place.position
 
     def _indexed(self, offset: Offset, cached: bool) -> FileBatch | None:
-        """Returns the batch that begins with `offset`, if the index has that: most reads end at one.
+        """Return the batch that begins with `offset` if the index contains it, as at the end of most reads.
 
-        A reader goes on there, and what is before has been read: a header takes no page from the disk, a walk may.  One
-        that is damaged is left to the walk, which tells of it.
+        A reader that continues there has read the bytes before.  Reading a header here needs no page from the
+        disk; a walk may.  A damaged batch is left to the walk, which reports it.
         """
         number = self.offsets.count_at_or_below(offset - self.base_offset - 1, 0, cached=cached)
         if number == len(self.offsets):
@@ -330,7 +339,7 @@ class Segment:
         return place if place.base_offset == offset and self.can_hold(place.last_offset) else None
 
     def is_marker(self, offset: Offset, producer_id: ProducerId, *, cached: bool = False) -> bool:
-        """False if there is a batch with `offset` that is no marker of the producer; `cached` as locate."""
+        """Return False if the batch with `offset` is not a marker of the producer; `cached` as for locate."""
         position = self.locate(offset, cached=cached)
         data = b"" if position is None else self._opened(cached).pread(position, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
@@ -340,7 +349,10 @@ class Segment:
         return is_of or header.base_offset > offset
 
     def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
-        """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""
+        """Return the batch that locate searches for, by the index and a walk.
+
+        Rebuild a damaged index.  Raise DiskFailed for a damaged log.
+        """
         try:
             return self._search(offset, cached)
         except Damaged as damage:
@@ -353,7 +365,7 @@ class Segment:
             raise self.failure(damage) from None
 
     def make_indexes_again(self, why: str) -> None:
-        """Makes indexes that can't be right anew from the log, and says so."""
+        """Rebuild invalid indexes from the log and write a log message."""
         _LOG.warning("the indexes of %s are made again, as what they lead to disagrees: %s", self.path, why)
         self.rebuild_indexes(LogConfig())
 
@@ -363,9 +375,9 @@ class Segment:
         return LogDamaged(self.path, damage.position, damage.why)
 
     def note_damage(self, position: int, why: str) -> bool:
-        """Notes that no whole batch begins at `position`, where one should; returns False if that is known.
+        """Record that no whole batch begins at `position` as expected; return False if that is known.
 
-        What lies between there and the next whole batch is not served from now on.
+        From now on, the bytes from `position` to the next whole batch are not served.
         """
         if self._is_known(position):
             return False
@@ -384,7 +396,7 @@ class Segment:
         return any(damage.start <= position < damage.end for damage in self.damages)
 
     def whole_until(self, position: int, limit: int) -> int:
-        """Returns where a read from `position` must end, at most `limit`.  Raises LogDamaged if it can't begin."""
+        """Return the end of a read from `position`, at most `limit`.  Raise LogDamaged if it can't begin."""
         for damage in self.damages:
             if damage.start <= position < damage.end:
                 raise LogDamaged(self.path, position, damage.why)
@@ -410,11 +422,11 @@ class Segment:
         return None
 
     def cut(self, start: int, target: int, limit: int, *, cached: bool = False) -> int:
-        """Returns where a read from `start` ends: a batch's border, at most `limit`, and if possible at most `target`.
+        """Return the end of a read from `start`: a batch border, at most `limit`, preferably up to `target`.
 
-        At least one batch is read.  It may be a little less than what fits: up to a border that the index knows.
-        Nothing is read there: of an old segment Linux would begin with what follows, and have the caller wait for that.
-        With `cached` as locate.
+        The read includes at least one batch.  It may end a little earlier than necessary, at a border that the
+        index contains.  Do not read data there: in an old segment Linux would begin reading ahead from that
+        border, and the caller would wait for it.  `cached` works as in `locate`.
         """
         if target >= limit:
             return limit
@@ -429,15 +441,16 @@ class Segment:
         return self._walk_to(start, target, limit, cached)
 
     def _is_behind_first(self, border: int, start: int, cached: bool) -> bool:
-        """False if a border from the index lies within the batch at `start`, of which a reader would get a part only.
+        """Return whether a border from the index is after the batch at `start`, which is then read whole.
 
-        Within a later one it would be no border either; but then a reader gets something, and asks for the rest.
+        A border within a later batch is also wrong, but then a reader receives whole batches and requests the
+        rest.
         """
         if self._first[0] != start:
             try:
                 place = batch_at(self._opened(cached), start, self.size)
             except Damaged:
-                return False  # The walk tells of it.
+                return False  # The walk reports it.
             self._first = start, place.end
         if border >= self._first[1]:
             return True
@@ -456,14 +469,14 @@ class Segment:
                     break
         except Damaged as damage:
             self.note_damage(damage.position, damage.why)
-            if end == start:  # Else the good batches are served, and the next read finds the damage.
+            if end == start:  # Otherwise the good batches are served, and the next read finds the damage.
                 raise self.failure(damage) from None
         return end
 
     def beyond(self, position: int, *, cached: bool = False) -> Offset | None:
-        """Returns an offset, nearly the least, that no batch before `position` reaches; None if none is known.
+        """Return a nearly minimal offset that no batch before `position` reaches; None if none is known.
 
-        With `cached` as locate.
+        `cached` works as in `locate`.
         """
         positions = self._recent_positions
         if positions and positions[0] < position:
@@ -476,10 +489,10 @@ class Segment:
         return Offset(self.base_offset + self.offsets.entry(number, cached=cached)[0])
 
     def _is_entry_right(self, number: int, cached: bool) -> bool:
-        """Compares an entry of the offset index with its batch; makes the indexes again if they disagree."""
+        """Compare an entry of the offset index with its batch; rebuild the indexes if they disagree."""
         position = self.offsets.entry(number, cached=cached)[1]
         if self._is_known(position):
-            return True  # Nobody can tell.
+            return True  # The damage makes a comparison impossible.
         try:
             check_entry(self.offsets, number, self._opened(cached), self.size, cached=cached)
         except Damaged as damage:
@@ -488,7 +501,7 @@ class Segment:
         return True
 
     def hint(self, offset: int, position: int) -> None:
-        """Remembers that the batch that begins with `offset` is at `position`: where a read ended the next begins."""
+        """Remember the position of the batch that begins with `offset`, because the next read begins there."""
         assert 0 <= position <= self.size, "where a read ended is in the segment"
         hints = self._hints
         if len(hints) >= HINTS_MAX:
@@ -496,7 +509,7 @@ class Segment:
         hints[offset] = position
 
     def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES, *, cached: bool = False) -> Iterator[FileBatch]:
-        """Walks to the end, and checks that offsets can be in this segment.  Raises Damaged."""
+        """Walk to the end, and check that offsets can be in this segment.  Raise Damaged otherwise."""
         for place in walk(self._opened(cached), position, self.size, chunk_bytes=chunk_bytes):
             if not self.can_hold(place.last_offset):
                 raise Damaged(self.path, place.position, f"offset {place.last_offset} from {self.base_offset} on")
@@ -506,18 +519,18 @@ class Segment:
         return 0 <= offset - self.base_offset <= INT32_MAX
 
     def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-        """Yields the batches from `position` to the end.  Raises DiskFailed for damage."""
+        """Yield the batches from `position` to the end.  Raise DiskFailed for damage."""
         try:
             yield from self._walk(position, chunk_bytes)
         except Damaged as damage:
             raise self.failure(damage) from None
 
     def largest(self) -> tuple[TimestampMs, Offset]:
-        """Returns the greatest timestamp and the last offset of the first batch that has it."""
+        """Return the greatest timestamp and the last offset of the first batch that has it."""
         if not self._max_known:
             timestamp, offset = self.times.last_entry()
             if timestamp < 0 or timestamp < self.times.first_timestamp():
-                # None has a timestamp, or a crash left zeros: retention would take the segment for old.
+                # No batch has a timestamp, or a crash left zeros: retention would consider the segment old.
                 self._scan_largest()
             elif timestamp > self.max_timestamp:
                 self._take_largest(timestamp, offset)
@@ -525,18 +538,18 @@ class Segment:
         return self.max_timestamp, self.max_timestamp_offset
 
     def _take_largest(self, timestamp: TimestampMs, offset: Offset) -> None:
-        """Takes the time index's last entry, if the batch that it names agrees: else retention would be misled."""
+        """Use the time index's last entry if its batch agrees; a wrong one would mislead retention."""
         try:
             is_right = has_time(self.find(offset), timestamp)
         except LogDamaged:
-            is_right = True  # Nobody can tell.
+            is_right = True  # The damage makes a comparison impossible.
         if is_right:
             self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         else:
             self.make_indexes_again(f"the batch with offset {offset} is not of time {timestamp}")
 
     def searched(self) -> SearchedSegment:
-        """Returns the segment as it is now, for a search by time in a thread."""
+        """Return the segment as it is now, for a search by timestamp in a thread."""
         searched = SearchedSegment(
             self._disk,
             self.path,
@@ -550,11 +563,11 @@ class Segment:
 
     @property
     def is_largest_known(self) -> bool:
-        """True if `largest` looks at no file."""
+        """Return whether `largest` reads no file."""
         return self._max_known
 
     def note_searched(self, searched: SearchedSegment) -> None:
-        """Notes the greatest timestamp if a search has found it; an append since then has found it, too."""
+        """Record the greatest timestamp that a search found, unless it is known by now."""
         largest = searched.found_largest
         if largest is not None and not self._max_known:
             self.max_timestamp, self.max_timestamp_offset = largest
@@ -563,7 +576,7 @@ class Segment:
             self.make_indexes_again(searched.disagreement)
 
     def may_reach(self, timestamp: TimestampMs) -> bool:
-        """False if it is known, without a look at a file, that all timestamps are less."""
+        """Return False if all timestamps are known to be less, without reading a file."""
         return self.size > 0 and not (self._max_known and self.max_timestamp < timestamp)
 
     def _scan_largest(self) -> None:
@@ -571,7 +584,7 @@ class Segment:
             self._note_timestamp(place)
 
     def _readable(self) -> Iterator[FileBatch]:
-        """Yields all batches of the segment; what is damaged is noted and left out."""
+        """Yield all batches of the segment; record and skip damaged ones."""
         position = 0
         while position < self.size:
             try:
@@ -588,7 +601,10 @@ class Segment:
     # ------------------------------------------------------------------ repair, truncation
 
     def end_by_index(self) -> Offset:
-        """Finds the end offset by a walk from the last index entry, and notes timestamps.  Raises Damaged."""
+        """Return the end offset by a walk from the last index entry, and record timestamps.
+
+        Raise Damaged if the entry or a batch is invalid.
+        """
         last = self.offsets.last()
         start, expected = (last[1], last[0] + self.base_offset) if last else (0, NO_OFFSET)
         if self.size and not 0 <= start < self.size:
@@ -602,10 +618,10 @@ class Segment:
         return end
 
     def rebuild_indexes(self, config: LogConfig) -> None:
-        """Makes the indexes anew from the batch headers; what is damaged is noted and left out."""
+        """Rebuild the indexes from the batch headers; record and skip damaged batches."""
         damages = self.damages
         self.forget_indexes()
-        self.damages = damages  # A walk does not see those whose checksums are wrong.
+        self.damages = damages  # A walk does not detect batches with wrong checksums.
         for place in self._readable():
             self.index(place, config)
         self.times.maybe_add(*self.largest())
@@ -613,7 +629,7 @@ class Segment:
         self.times.write()
 
     def forget_indexes(self) -> None:
-        """Empties the indexes and the timestamps; `index` is to be called with every batch then, from the first on."""
+        """Empty the indexes and timestamps; then call `index` for every batch from the first."""
         self.offsets.clear()
         self.times.clear()
         self._reset_timestamps()
@@ -626,7 +642,10 @@ class Segment:
         self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
 
     def cut_before(self, place: FileBatch) -> Cut:
-        """Returns how to drop the batch at `place`, one that cut_place gave, and all after it.  Changes nothing."""
+        """Return a plan that drops the batch at `place` and all after it; change nothing.
+
+        `place` must be a result of `cut_place`.
+        """
         largest = NO_TIMESTAMP, NO_OFFSET
         entries = self.offsets.count_before(place.position)
         if entries:
@@ -650,7 +669,7 @@ class Segment:
             raise self.failure(damage) from None
 
     def shorten(self, cut: Cut) -> None:
-        """Shortens the segment in memory alone; `cut_files` must follow before the next append."""
+        """Shorten the segment in memory only; call `cut_files` before the next append."""
         assert 0 <= cut.position < self.size, "what is cut off is there"
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
@@ -665,15 +684,16 @@ class Segment:
         self._since_index = 0
 
     def cut_files(self) -> None:
-        """Cuts the files where the segment ends; may be called again after it failed."""
+        """Cut the files at the segment's end; this may be repeated after a failure."""
         self.cut_at(self.size)
         self.offsets.cut()
         self.times.cut()
 
     def cut_at(self, position: int) -> None:
-        """Cuts the .log file, and syncs: bytes that a crash brought back could be taken for a later append's end.
+        """Cut the .log file and sync it: bytes restored by a crash could pass for a later append's end.
 
-        Raises DiskFailed, and for ever once the sync has failed: the log must go offline then, as after a flush's.
+        Raise DiskFailed on failure, and on every call after a failed sync: the log must then go offline, as
+        after a failed flush.
         """
         assert 0 <= position <= self.size, "nothing is added by a cut"
         if self.sync_failed:

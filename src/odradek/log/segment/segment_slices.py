@@ -1,4 +1,4 @@
-"""Cuts slices of whole batches out of a segment, for readers; nothing of a batch is decoded."""
+"""Slices of whole batches from a segment, for readers; no batch is decoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.log.files.page_cache import CachedFile
 from odradek.log.segment.segment import Segment
 from odradek.record.record_batch import HEADER_BYTES
 
-HOLLOW_BYTES_MAX = 64 * HEADER_BYTES  # As many headers are looked at, where nothing else is left of a segment's end.
+HOLLOW_BYTES_MAX = 64 * HEADER_BYTES  # Limits the headers read at a segment's end without records.
 _unpack_count = Struct(">i").unpack_from
 _COUNT_POSITION = HEADER_BYTES - 4
 
@@ -18,9 +18,10 @@ _COUNT_POSITION = HEADER_BYTES - 4
 def slice_of(  # noqa: PLR0917
     segment: Segment, start: int, max_bytes: int, upto: Offset, end: Offset, cached: bool
 ) -> FileSlice:
-    """Returns the batches from position `start` on, within max_bytes and below `upto`; the segment ends at `end`.
+    """Return the batches from position `start`, within max_bytes and below `upto`.
 
-    Returns the first of them even if it is larger.  Raises DiskFailed; NotCached as Log.read.
+    `end` is the end offset of the segment.  Return the first batch even if it is larger than max_bytes.  Raise
+    DiskFailed, or NotCached as Log.read does.
     """
     limit = segment.size if upto >= end else segment.locate(upto, cached=cached)
     if limit is None:
@@ -37,10 +38,10 @@ def slice_of(  # noqa: PLR0917
 
 
 def is_hollow(found: FileSlice, segment: Segment, cached: bool) -> bool:
-    """True for the rest of a segment if compaction left nothing of it but headers, which keep offsets and sequences.
+    """Return whether the rest of a segment has only headers, kept by compaction for offsets and sequences.
 
-    A reader gets what comes behind instead: librdkafka takes an answer without a record for one that was cut too short,
-    and asks for twice as much, until it gives up.
+    A reader then receives the batches behind it.  librdkafka treats a response without a record as truncated and
+    requests twice as much until it fails.
     """
     size = found.size
     if not size or size % HEADER_BYTES or size > HOLLOW_BYTES_MAX or found.position + size < segment.size:

@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment, in .txnindex: those whose abort marker lies in it.
+"""Index of the aborted transactions whose abort markers are in one segment, in a .txnindex file.
 
 │  0 │ i16 │ version = 0                                                          │
 │  2 │ i64 │ producer id                                                          │
@@ -6,8 +6,9 @@
 │ 18 │ i64 │ last offset: that of its marker                                      │
 │ 26 │ i64 │ last stable offset when it ended: all that begins below is ended too │
 
-Ascending in the last offset and the last stable offset, no header.  There is no file before there is an entry.  Like
-the other indexes it is a cache: the newest entries wait in memory, and what is damaged is made again from the log.
+Entries ascend in the last offset and the last stable offset; the file has no header.  The file is created with its
+first entry.  Like the other indexes it is a cache: the newest entries wait in memory, and a damaged index is rebuilt
+from the log.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Aborted(NamedTuple):
 
 
 class TransactionIndex:
-    """The .txnindex of one segment.  Methods raise DiskFailed; those that read raise Damaged for impossible entries."""
+    """The .txnindex of one segment.
+
+    Methods raise DiskFailed; methods that read raise Damaged for impossible entries.
+    """
 
     __slots__ = ("_disk", "_newest", "_pending", "_stored_bytes", "base_offset", "is_vetted", "path")
 
@@ -49,19 +53,19 @@ class TransactionIndex:
         self._newest: Offset | None = None  # The last offset of the last entry in the file; None: not read yet.
         self.path = path
         self.base_offset = base_offset
-        self.is_vetted = not stored_bytes  # It was compared with the log.
+        self.is_vetted = not stored_bytes  # The index was compared with the log.
 
     def __len__(self) -> int:
         return self._stored + len(self._pending)
 
     def copy(self) -> TransactionIndex:
-        """Returns a copy for a reader in another thread, which sees nothing of what comes later."""
+        """Return a copy for a reader in another thread, unaffected by later changes."""
         copy = TransactionIndex(self._disk, self.path, self.base_offset, self._stored_bytes)
         copy._pending = list(self._pending)
         return copy
 
     def on(self, disk: Disk) -> None:
-        """Has the file opened through another disk from now on."""
+        """Open the file through another disk from now on."""
         self._disk = disk
 
     @property
@@ -70,7 +74,7 @@ class TransactionIndex:
 
     @property
     def is_whole(self) -> bool:
-        """False if the file ends within an entry."""
+        """Return whether the file ends at an entry's end."""
         return self._stored_bytes % ENTRY_BYTES == 0
 
     @property
@@ -80,14 +84,14 @@ class TransactionIndex:
     # ------------------------------------------------------------------ write
 
     def add(self, aborted: Aborted) -> None:
-        """Adds an entry and never fails, as the log has the marker already: what can't be written waits in memory."""
+        """Add an entry without failing, as the log has the marker already; unwritten entries stay in memory."""
         self._pending.append(aborted)
         if len(self._pending) >= PENDING_ENTRIES_MAX:
             with suppress(DiskFailed):
                 self.write()
 
     def write(self) -> None:
-        """Writes the entries that wait in memory to the file."""
+        """Write the entries that wait in memory to the file."""
         if self._pending:
             data = b"".join([_ENTRY.pack(0, *aborted) for aborted in self._pending])
             file = self._disk.open(self.path) if self._stored_bytes else self._disk.create(self.path)
@@ -97,7 +101,7 @@ class TransactionIndex:
             self._pending.clear()
 
     def replace(self, entries: Iterable[Aborted]) -> None:
-        """Replaces all entries."""
+        """Replace all entries."""
         self._pending = list(entries)
         self.is_vetted = True
         self._newest = None
@@ -107,7 +111,7 @@ class TransactionIndex:
         self.write()
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drops the transactions that ended at `offset` or later."""
+        """Drop the transactions that ended at `offset` or later."""
         self._pending = [aborted for aborted in self._pending if aborted.last_offset < offset]
         if self._stored_bytes:
             self._cut(self._first_from(self._disk.open(self.path), offset))
@@ -125,17 +129,20 @@ class TransactionIndex:
     # ------------------------------------------------------------------ read
 
     def first_and_last(self, *, cached: bool = False) -> list[Aborted]:
-        """Returns two entries of the file, or the only one, to compare them with the log; `cached` as overlapping."""
+        """Return the first and the last entry of the file, to compare them with the log.
+
+        `cached` works as for `overlapping`.
+        """
         if not self.is_whole:
             raise Damaged(self.path, self._stored_bytes, "ends within an entry")
         file = self._opened(cached)
         return [self._read(file, number, 1)[0] for number in sorted({0, self._stored - 1})]
 
     def overlapping(self, offset: Offset, upto: Offset, *, cached: bool = False) -> tuple[list[Aborted], bool]:
-        """Returns the entries that a reader of offsets from `offset` up to, not including, `upto` must know of.
+        """Return the entries for a reader of offsets from `offset` to below `upto`.
 
-        The second value is False if more of them may have ended in later segments.  With `cached` the disk is not
-        waited for: raises NotCached.
+        The second value is False if more such transactions may have ended in later segments.  With `cached`,
+        raise NotCached instead of waiting for the disk.
         """
         found: list[Aborted] = []
         for aborted in self._from(offset, cached):
@@ -146,7 +153,7 @@ class TransactionIndex:
         return found, False
 
     def _from(self, offset: Offset, cached: bool) -> Iterator[Aborted]:
-        """Yields every entry whose transaction ended at `offset` or later."""
+        """Yield every entry whose transaction ended at `offset` or later."""
         if self._stored_bytes and self._newest_stored(cached) >= offset:
             file = self._opened(cached)
             number = self._first_from(file, offset)
@@ -171,7 +178,7 @@ class TransactionIndex:
         return self._newest
 
     def _first_from(self, file: ReadableFile, offset: Offset) -> int:
-        """The number of the first entry in the file whose transaction ended at `offset` or later."""
+        """Return the number of the first entry in the file whose transaction ended at `offset` or later."""
         low, high = 0, self._stored
         while low < high:
             middle = (low + high) // 2
