@@ -151,7 +151,7 @@ class Broker:
         # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell reports them.
         self.unclean_enabled: dict[TopicName | None, None] = {}
 
-    # Finding things.
+    # Finding partitions and topics.
 
     def leader(self, topic: TopicName, index: int) -> Leading:
         """Return the leading replica of a partition; raise Refused if it is not here, or only follows."""
@@ -174,7 +174,7 @@ class Broker:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         return name
 
-    # Writing.
+    # Writes.
 
     def stage(
         self, leading: Leading, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
@@ -267,7 +267,7 @@ class Broker:
             self.lot.happened(name)
         return Written(append)
 
-    # Beginning, and what happens.
+    # Start, and events.
 
     def start(self, now: Moment) -> None:
         """Start the work; the storage has opened the logs, and the controller assigns their roles."""
@@ -391,7 +391,7 @@ class Broker:
         self.lot.happened(name)
         self._steps.moved(name, now)
 
-    # The shell's side.
+    # Interface to the shell.
 
     def take_effects(self) -> list[Effect]:
         """Return the effects for the shell to run now; the end of each comes back as an event."""

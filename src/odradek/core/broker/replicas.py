@@ -75,7 +75,7 @@ class Replicas:
         """Number of replicas that went offline or returned; the controller must be notified of each."""
         return self._opened_again + self._unable.changes
 
-    # What the controller says.
+    # Controller requests.
 
     def become(
         self, asked: BecomeLeaderOrFollower, configs: Mapping[TopicName, TopicConfigs], now: Moment
@@ -83,7 +83,7 @@ class Replicas:
         """Apply LeaderAndIsr; `configs` belong to its topics.  Yield after each replica, return failures.
 
         A state that is not newer than the known one fails with STALE_CONTROLLER_EPOCH and changes nothing, as in
-        Apache Kafka. Coordinators start after all other partitions have leaders: markers that finish interrupted
+        Apache Kafka.  Coordinators start after all other partitions have leaders: markers that finish interrupted
         transactions may go to any partition.
         """
         errors: Errors = {}

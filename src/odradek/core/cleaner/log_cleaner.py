@@ -4,7 +4,7 @@
                                               a thread builds the map, then cleans one group of segments at a time
 
 Requested compactions (core/cleaner/compaction_queue.py) have precedence over dirty logs
-(core/cleaner/dirty_logs.py). A log that cannot be cleaned is set aside (core/cleaner/uncleanable_logs.py) and
+(core/cleaner/dirty_logs.py).  A log that cannot be cleaned is set aside (core/cleaner/uncleanable_logs.py) and
 reported; the others continue.
 """
 

@@ -14,9 +14,10 @@ RESOLVED_MAX = 1000  # Limit of cached results; nearly all topics of a cluster s
 
 
 class BrokerConfigs(LayeredConfigs):
-    """Values of a broker: `parse` checks the static ones, `with_dynamic` adds the cluster's settings on top.
+    """Configuration values of a broker.
 
-    A broker has one instance, which all its parts read; `become` replaces all of its values at once.
+    `parse` checks the static ones, `with_dynamic` adds the cluster's settings on top.  A broker has one instance,
+    which all its parts read; `become` replaces all of its values at once.
     """
 
     __slots__ = ("_resolved",)
@@ -44,7 +45,7 @@ class BrokerConfigs(LayeredConfigs):
         return configs
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
-        """Return these configs under the dynamic ones of the broker and of all brokers; texts as in the znodes."""
+        """Return these configs under the dynamic ones of the broker and of all brokers, as in the znodes."""
         dynamic = (
             Layer.parse(ConfigSource.DYNAMIC_BROKER_CONFIG, broker),
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),

@@ -70,7 +70,7 @@ def known(name: str) -> ConfigKey:
     """Return the definition of a name; raise ConfigError with a suggestion for an unknown one."""
     key = broker_key(name)
     if key is None:
-        from odradek.core.configs.unknown_keys import why_refused  # Built from these tables, and only needed for errors.
+        from odradek.core.configs.unknown_keys import why_refused  # Built from these tables; needed for errors only.
 
         raise ConfigError(why_refused(name) or f"Unknown configuration key '{name}'.")
     return key

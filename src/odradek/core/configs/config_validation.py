@@ -1,4 +1,4 @@
-"""Validation of a changed configuration before it is written, by Apache Kafka's rules (KIP-226 for brokers).
+"""Validation of a changed configuration before it is written, by Apache Kafka's rules (KIP-226).
 
 A broker's dynamic configuration is stored in two znodes: its own, and that of all brokers.  Unusable values in them
 (by a newer Kafka, or by a person) are left in place and ignored.

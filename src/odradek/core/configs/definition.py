@@ -1,4 +1,4 @@
-"""Definition of a configuration key: type, default, rule; conversion of text to typed values and back, as in Kafka.
+"""Definition of a configuration key, and conversion of text to typed values and back, as in Kafka.
 
 The tables (core/configs/topic_keys.py, core/configs/broker_*.py) are lists of ConfigKey built by the small
 functions at the end, one key per line.  Values enter as text (a properties file, a CreateTopics request) and leave

@@ -1,7 +1,7 @@
 """Inter-broker protocol of each inter.broker.protocol.version: request versions and stored formats.
 
 Kafka's own brokers have the same table (MetadataVersion and ControllerChannelManager, 3.9), except for
-AlterPartition. There a leader first queries the controller's supported versions; here the version is the one that
+AlterPartition.  There a leader first queries the controller's supported versions; here the version is the one that
 each release from the oldest possible member supports.  Features that Kafka has since added without ZooKeeper are
 enabled if all members are Odradek brokers (see `protocol_of`).
 """

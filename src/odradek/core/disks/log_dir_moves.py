@@ -119,7 +119,7 @@ class Moves:
     def alter(self, name: TopicPartition, target: LogDirectory | None, now: Moment) -> None:
         """Move a partition to another directory; None stands for one that this broker does not have.
 
-        A move of the partition elsewhere is cancelled, and a partition that is in `target` stays there. Raises
+        A move of the partition elsewhere is cancelled, and a partition that is in `target` stays there.  Raises
         Refused with the codes of Apache Kafka: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and
         those of Broker.replica.
         """

@@ -60,7 +60,7 @@ class Follower:
         """Raise Refused for a fetch by an earlier process of the same broker (KIP-903).
 
         A claimed epoch expires if no fetch has used it for replica.lag.time.max.ms: it belongs to no running
-        process. Otherwise a single fetch with an absurd epoch would keep the follower out of the ISR for good.
+        process.  Otherwise a single fetch with an absurd epoch would keep the follower out of the ISR for good.
         """
         claimed = self.broker_epoch if now - self._last_fetch_ms <= lag_ms_max else NO_BROKER_EPOCH
         latest = max(claimed, eligible.get(self.broker, NO_BROKER_EPOCH))

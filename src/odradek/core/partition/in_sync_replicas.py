@@ -97,7 +97,7 @@ class InSync:
         """Record a follower's fetch; return whether its log end offset has changed.
 
         The caller has checked the leader epoch and the offset of the request, and that the logs do not diverge
-        (KIP-595). Raises Refused if the broker is not a replica, or if it has restarted since.
+        (KIP-595).  Raises Refused if the broker is not a replica, or if it has restarted since.
         """
         assert offset <= leader_end, "nothing is replicated that is not written"
         known = self.replica(follower, leader_epoch)

@@ -1,11 +1,11 @@
-"""Pending notifications of ISR changes for the controller, as before Kafka 2.7.
+"""Pending notifications of ISR changes for the controller, as needed before Kafka 2.7.
 
 A broker writes the new ISR to the tree first and notifies the controller later:
 
     a state is written ──> changed ──> gathered until 5 s without a change, or for a minute ──> take
 
-The intervals are Kafka's (IsrChangePropagationConfig): a broker that restarts changes thousands of partitions, and
-the controller reads each of them.
+The intervals are Kafka's (IsrChangePropagationConfig): thousands of partitions change when a broker leaves and
+returns, and the controller reads each of them.
 """
 
 from __future__ import annotations

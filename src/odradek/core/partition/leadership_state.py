@@ -106,7 +106,7 @@ class Leadership:
         """Record that a follower has all records from `log_start` up to `offset`.
 
         Returns True if the high watermark or the follower's log start offset has advanced, since requests may wait
-        for that. The caller has checked the follower's leader epoch, and that its log does not diverge.  Raises
+        for that.  The caller has checked the follower's leader epoch, and that its log does not diverge.  Raises
         Refused if it is not a replica, or has restarted since.
         """
         known = self.follower(follower, leader_epoch)

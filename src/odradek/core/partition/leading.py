@@ -229,9 +229,9 @@ class Leading(Leadership):
             check_epoch(known, batch.producer_epoch, self.log.end_offset)
 
     def await_first(self, batch: Batch, now: TimestampMs, *, from_zero: bool) -> None:
-        """Register the first batch of a transaction, which the coordinator may still reject; later ones wait.
+        """Register the first batch of a transaction, which the coordinator has not admitted yet.
 
-        With `from_zero` an unknown producer must begin with sequence 0.
+        No later batch may be written before it.  With `from_zero`, an unknown producer must begin with sequence 0.
         """
         self.log.producers.await_first(batch, from_zero=from_zero, now=now)
 

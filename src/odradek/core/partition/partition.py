@@ -126,7 +126,7 @@ class Partition:
         self.changed()
         return log
 
-    # Its role.
+    # Role.
 
     def leader(self) -> Leading:
         """Return the leadership; raise Refused if this broker does not lead the partition, or lacks its log."""
@@ -190,7 +190,7 @@ class Partition:
             one.changed()
 
     def expired_upto(self, now: TimestampMs) -> Offset | None:
-        """Return the log start offset required by retention; None if no segment expired.  Raises DiskFailed."""
+        """Return the log start offset required by retention; None if none may be deleted.  Raises DiskFailed."""
         return expired_upto(self.log, now, self.positions.high_watermark)
 
     def advance_start(self, offset: Offset) -> None:

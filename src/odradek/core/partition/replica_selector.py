@@ -2,8 +2,8 @@
 
     Fetch with a rack ──> the leader ──> its preferred read replica, and no records ──> a Fetch to that replica
 
-This is Kafka's ReplicaSelector with ReplicaManager.findPreferredReadReplica.  The leader answers a consumer in its
-own rack with records, and also one whose rack has no replica.
+This is Kafka's ReplicaSelector with ReplicaManager.findPreferredReadReplica.  The leader itself serves a consumer
+in its own rack, or in a rack without a replica.
 """
 
 from __future__ import annotations

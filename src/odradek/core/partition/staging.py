@@ -41,7 +41,7 @@ class Append:
         """Return whether all required replicas have the batch: a new leader has every acks=all record."""
         leading, end = self.leading, self.end
         positions = leading.positions
-        if self.needs_sync or (leading.in_sync is not None and leading.waits_for_disk):  # May be alone since.
+        if self.needs_sync or (leading.in_sync is not None and leading.waits_for_disk):  # The ISR may have shrunk.
             return end <= positions.durable_end and end <= positions.high_watermark
         return end <= positions.high_watermark
 

@@ -50,7 +50,7 @@ def log_config(configs: TopicConfigs) -> LogConfig:
 
 
 class NoDirectory(Exception):
-    """Error: no data directory can be used; the text is one sentence for the operator."""
+    """Failure of all data directories; the text is one sentence for the operator."""
 
 
 class FoundTopic(NamedTuple):
@@ -93,7 +93,7 @@ class Storage:
         """Return the log of a partition of this broker, created if missing; None if it cannot be opened.
 
         A log of another topic of the same name is set aside: the broker missed the deletion of that topic.  A
-        missing log that is not new may be in a failed directory, so it is not created elsewhere. Raises
+        missing log that is not new may be in a failed directory, so it is not created elsewhere.  Raises
         Refused(KAFKA_STORAGE_ERROR) if no directory is left; DiskFailed, with a full disk to be tried again.
         """
         if self._is_offline(name):
@@ -148,8 +148,8 @@ class Storage:
 
         A log without an id dates from before Kafka 2.8, and Kafka assigns it the topic's.  A log created by this
         broker has its id on disk since its first flush.  So after a power failure, a log that has records, no id
-        and no flush may belong to an earlier topic whose deletion was lost, too.  Such a log contains no
-        acknowledged durable records.
+        and no flush may belong to an earlier topic whose deletion was lost, too.  Such a log contains no record
+        that was promised to be durable.
         """
         if log.topic_id is not None:
             return topic_id in (log.topic_id, ZERO_UUID)

@@ -144,7 +144,7 @@ class Following:
         except DiskFailed as failed:
             self._disk_failed(failed)
 
-    # What is done with them.
+    # Reactions to answers.
 
     def _replicate(self, answer: Fetched, now: TimestampMs) -> bool:
         partition = self.partition
@@ -213,7 +213,7 @@ class Following:
         if partition.log.end_offset == own_end:
             self._try_later(f"{own_end} was out of range, the leader has {start} to {end}")
 
-    # What is asked next.
+    # Next requests.
 
     def _first_ask(self) -> Ask:
         """Return the first request, which finds the point where the logs diverge.
@@ -236,7 +236,7 @@ class Following:
         self._next = ask
         self.delay_ms = 0
 
-    # What goes wrong.
+    # Errors.
 
     def _refused(self, error: ErrorCode) -> None:
         """Handle an error of the leader: retry the request later, unless the leader fenced this follower."""

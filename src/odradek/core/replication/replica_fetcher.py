@@ -3,7 +3,7 @@
     follow, forget ──> next_request: one at a time ──> the leader ──> answered, or failed ──> Following, one by one
 
 A fetcher has a fetch session with its leader (KIP-227): a request names only partitions whose next fetch has
-changed. Before a partition is fetched, its log may have to be compared with the leader's by other requests.  A
+changed.  Before a partition is fetched, its log may have to be compared with the leader's by other requests.  A
 partition that waits is left out of the requests.
 """
 
@@ -120,7 +120,7 @@ class ReplicaFetcher:
         """Return a fetched partition's state; None once it is no longer fetched."""
         return self._followings.get(name)
 
-    # Partitions come and go.
+    # Partitions.
 
     def follow(self, following: Following, now: Moment) -> None:
         """Start to fetch a partition, in place of any earlier one of its name."""
@@ -181,7 +181,7 @@ class ReplicaFetcher:
 
         self._timers.at(now.steady + following.delay_ms, is_over)
 
-    # What is asked.
+    # Requests.
 
     def next_request(self) -> Request | None:
         """Return the next request to the leader; None if there is none, or if one is in flight."""
