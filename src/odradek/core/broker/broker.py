@@ -5,8 +5,8 @@
 
 Each concern with its own state is an object: the logs of partitions (core/broker/replicas.py), their flushes
 (core/disks/flushes.py), both coordinators (core/broker/coordinators.py), metadata changes
-(core/broker/metadata_change_requests.py), moves, lookups, log starts, the cleaner.  Nothing here waits, reads a
-clock or draws a random number.
+(core/broker/metadata_change_requests.py), moves, lookups, log starts, the cleaner.  Nothing here waits, reads a clock
+or draws a random number.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Broker:
     def _written_before_followers(self, leading: Leading, high_watermark: Offset, now: Moment) -> None:
         """Wake requests that wait for a partition with followers; follower fetches wait for its log end.
 
-        The high watermark may also have passed older records, because their wait has ended.
+        Time alone may also let the high watermark pass records that were written long ago.
         """
         self.lot.happened(LogEnd(leading.name))
         if leading.positions.high_watermark != high_watermark or leading.ended is not None:
@@ -274,15 +274,15 @@ class Broker:
         if not all(directory.clean_shutdown for directory in self.storage):
             logs = (log for directory in self.storage for log in directory.logs.values())
             self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
-        # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would
-        # take a partition that is not open for a deleted one, and an acknowledged commit would be lost.
+        # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would take
+        # a partition that is not open for a deleted one, and an acknowledged commit would be lost.
         self.coordinators.begin(now)
 
     def registered(self, epoch: int) -> None:
         """Apply this broker's registration epoch, and announce it to the leaders of all followed partitions.
 
-        Otherwise the leader of a partition without writes would know its follower by our former epoch, and a
-        proposed ISR with that follower is refused (KIP-903).
+        Otherwise the leader of a partition without writes would know its follower by our former epoch, and a proposed
+        ISR with that follower is refused (KIP-903).
         """
         self.controlled.broker_epoch = epoch
         self.fetchers.renew_sessions()
@@ -452,8 +452,8 @@ class Broker:
     def release_files(self, count: int, below: int) -> int:
         """Close the files of up to `count` logs with descriptors below `below`; return how many were closed.
 
-        Called when descriptors run short.  If too few logs can close their files, others are synced, so that they
-        can later.
+        Called when descriptors run short.  If too few logs can close their files, others are synced, so that they can
+        later.
         """
         released = self._open_files.release(count, below)
         self.flushes.ask_all(released.to_sync)

@@ -1,4 +1,4 @@
-"""Application of changed configurations: later requests are handled with the new one."""
+"""Application of changed configurations: later requests are handled with the new ones."""
 
 from __future__ import annotations
 

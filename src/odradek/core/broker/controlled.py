@@ -28,7 +28,7 @@ class TakenIn(NamedTuple):
 
 
 class Controlled:
-    """This broker as the controller's subordinate."""
+    """Handler of the controller's requests to this broker."""
 
     def __init__(self, view: ClusterView, replicas: Replicas, configs: BrokerConfigs) -> None:
         self._view = view
@@ -41,8 +41,8 @@ class Controlled:
     def check(self, sent: ToBroker) -> None:
         """Raise Refused for a request of a deposed controller, or to an earlier registration of this broker.
 
-        A broker epoch above ours belongs to a registration whose end has not arrived yet, and controllers before
-        Kafka 2.2 send none.  If both epochs are stale, the error names the broker epoch, as in Apache Kafka.
+        A broker epoch above ours belongs to a registration whose result has not arrived here yet, and controllers
+        before Kafka 2.2 send none.  If both epochs are stale, the error names the broker epoch, as in Apache Kafka.
         """
         if NO_EPOCH != sent.broker_epoch < self.broker_epoch:
             text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"

@@ -2,8 +2,8 @@
 
     a handler ──> ask ──> take ──> the shell handles it ──> ended ──> the request is answered
 
-`ToldByController` queues the controller's requests to this broker, `AskedOfController` the brokers' requests to
-this broker as the controller.  A handler waits for the promise; each question taken must be ended.
+`ToldByController` queues the controller's requests to this broker, `AskedOfController` the brokers' requests to this
+broker as the controller.  A handler waits for the promise; each question taken must be ended.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Both coordinators of a broker: the partitions of their state topics here, and their effects.
 
-partition opened ──> adopt ──> perhaps a Load, an effect ──> loaded partition deleted, or its log offline ──> resign
+partition opened ──> adopt ──> perhaps a Load, an effect ──> loaded
+partition deleted, or its log offline ──> resign
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Effects: work for the shell, as values; each ends in an event for the broker.
 
-An effect of a single part of the core is defined in that part.  Changes of topics go to the metadata tree, which
-may take milliseconds and be on another machine; they end in `Broker.shown`.
+An effect of a single part of the core is defined in that part.  Changes of topics go to the metadata tree, which may
+take milliseconds and be on another machine; they end in `Broker.shown`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOBODY: Asker = MappingProxyType({})
 
 
 class CreateTopics(NamedTuple):
-    """Write new topics to the metadata tree; `on_sight` if a request to their contents creates them."""
+    """Write new topics to the metadata tree; `on_sight` if they are auto-created."""
 
     token: int
     topics: tuple[TopicInfo, ...]

@@ -1,7 +1,7 @@
 """Periodic tasks on logs: retention, flushes, checkpoints, unlinking, expiry of producers.
 
-Each has Kafka's own interval.  A round runs in slices, so that no request waits for thousands of partitions.  A
-slice is limited by a count, since nothing here has a clock.  Work on files that need not run here is a chore.
+Each has Kafka's own interval.  A round runs in slices, so that no request waits for thousands of partitions.  A slice
+is limited by a count, since nothing here has a clock.  Work on files that need not run here is a chore.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from odradek.log.log.durability import needs_flush
 
 _LOG = logging.getLogger(__name__)
 
-# Each slice takes far less than 2 ms on a slow machine.  A look at a partition costs some microseconds, and dozens
-# if its memory was not touched for a second.  A decision on expired segments costs as much again, and more if it
-# must read an index; deletion of segments costs some hundred microseconds.
+# Each slice takes far less than 2 ms on a slow machine.  A look at a partition costs some microseconds, and dozens if
+# its memory was not touched for a second.  A decision on expired segments costs as much again, and more if it must read
+# an index; deletion of segments costs some hundred microseconds.
 LOOKED_AT_PER_SLICE = 32
 JUDGED_PER_SLICE = 16
 PRODUCERS_PER_LOOK = 32
@@ -49,8 +49,7 @@ class Housekeeping:
         self._log_starts = log_starts
         self._retention_ms = configs.int("log.retention.check.interval.ms")
         self._delay_ms = configs.int("log.initial.task.delay.ms")
-        # The recovery point and the log starts have intervals of their own, both a minute; one file write serves
-        # all.
+        # The recovery point and the log starts have intervals of their own, both a minute; one file write serves all.
         self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
         self._configs = configs  # For the one of these keys that may change.
         self._expiry_ms = configs.int("producer.id.expiration.check.interval.ms")

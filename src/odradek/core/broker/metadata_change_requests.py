@@ -2,7 +2,7 @@
 
 Each change has a token of its own:
 
-ask ──> Change, an effect ──> the metadata tree ──> Broker.shown: requests that wait for the token are completed
+    ask ──> Change, an effect ──> the metadata tree ──> Broker.shown: its requests are completed
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Changes:
     def state_topic(self, name: TopicName) -> Change | None:
         """Return the change that creates a state topic; None if the topic exists.
 
-        Raises Refused(COORDINATOR_NOT_AVAILABLE) if too few brokers live to create it, or if its znode cannot be
-        read.
+        Raises Refused(COORDINATOR_NOT_AVAILABLE) if too few brokers live to create it, or if its znode cannot be read.
         """
         if name in self._view.topics:
             return None

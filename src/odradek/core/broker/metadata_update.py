@@ -31,7 +31,7 @@ def update_view(
 ) -> Generator[None, None, list[TopicName]]:
     """Apply live brokers and changed topics; yield after each topic, return the deleted topics.
 
-    `overrides` are those of topics that are not in the view by `is_known`.
+    `overrides` are those of topics for which `is_known` is False.
     """
     view.controller = controller
     view.brokers = {one.id: one for one in update.brokers}

@@ -35,7 +35,7 @@ Errors = dict[TopicPartition, ErrorCode]  # The partitions for which it failed.
 
 
 class Replicas:
-    """The only writer of `partitions`."""
+    """Replicas of one broker, and the only writer of `partitions`."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class Replicas:
     ) -> Generator[None, None, Errors]:
         """Apply LeaderAndIsr; `configs` belong to its topics.  Yield after each replica, return failures.
 
-        A state that is not newer than the known one fails with STALE_CONTROLLER_EPOCH and changes nothing, as in
-        Apache Kafka.  Coordinators start after all other partitions have leaders: markers that finish interrupted
-        transactions may go to any partition.
+        A state that is not newer than the known one fails with STALE_CONTROLLER_EPOCH and changes nothing, as in Apache
+        Kafka.  Coordinators start after all other partitions have leaders: markers that finish interrupted transactions
+        may go to any partition.
         """
         errors: Errors = {}
         for name, assigned in asked.partitions.items():

@@ -1,7 +1,7 @@
 """Log lines for topics that are created, extended or deleted: one line each.
 
-The thread that has changed the metadata tree writes them, and only the requesting client waits for it: a request
-may create ten thousand topics.
+The thread that has changed the metadata tree writes them, and only the requesting client waits for it: a request may
+create ten thousand topics.
 """
 
 from __future__ import annotations

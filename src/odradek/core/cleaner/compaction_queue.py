@@ -1,14 +1,14 @@
 """All requested compactions (core/cleaner/compaction_request.py), and the scheduler of their steps.
 
-    ask ──> Compaction ──> `to` is set: log end, rolled ──> synced ──> passes ──> end: its requests are completed
+    ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: its requests are completed
                                       a Sync is requested ┘         │           └ Clean, and its files are renamed
                                                  each ends, go_on ──┴── takes the next step
 
-No step waits for a round of the periodic tasks.  keep_house takes the steps whose event was missed, for example of
-followers that catch up, or that failed on the disk.
+No step waits for a round of the periodic tasks.  keep_house takes steps without an event (of followers that catch up,
+for example), and retries steps that failed on the disk.
 
-A log has at most two compactions.  A request during a compaction, after new writes, gets the next one.  That one
-ends at the log end offset of its start, and all requests before its start share it.
+A log has at most two compactions.  If records were written since the current one began, a request gets the next one.
+It compacts up to the log end offset at its own start, and all requests until then share it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Compactions:
         return bool(self._unnamed)
 
     def go_on(self, now: Moment) -> None:
-        """Take the next step of compactions with news; if there are many, at the next event or round."""
+        """Take the next step of a few due compactions; the others follow at the next event or round."""
         for _ in range(ATTENDED_PER_SLICE):
             partition = next(iter(self._due), None)
             if partition is None:

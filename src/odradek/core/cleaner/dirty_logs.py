@@ -1,8 +1,8 @@
 """Choice of the logs worth a pass of the cleaner, the dirtiest first, and retention of compacted logs.
 
-As in Apache Kafka, the log with the highest dirty ratio above its min.cleanable.dirty.ratio comes first, or one
-with records older than max.compaction.lag.ms.  Also as in Kafka, the cleaner applies the retention of compacted
-logs (compact,delete) every log.cleaner.backoff.ms; core/broker/housekeeping.py does so for all others.
+As in Apache Kafka, the log with the highest dirty ratio above its min.cleanable.dirty.ratio comes first, or one with
+records older than max.compaction.lag.ms.  Also as in Kafka, the cleaner applies the retention of compacted logs
+(compact,delete) every log.cleaner.backoff.ms; core/broker/housekeeping.py does so for all others.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class DirtyLogs:
     ) -> None:
         """Store the parts.
 
-        `running` contains the partitions with a running pass; `failed` handles a log whose disk does not let it
-        roll.
+        `running` contains the partitions with a running pass; `failed` handles a log whose disk does not let it roll.
         """
         self._configs = configs
         self._log_starts = log_starts

@@ -3,9 +3,8 @@
     keep_house ──> the dirtiest log ──> Clean, an effect ──> ended ──> Clean again, until the pass is over
                                               a thread builds the map, then cleans one group of segments at a time
 
-Requested compactions (core/cleaner/compaction_queue.py) have precedence over dirty logs
-(core/cleaner/dirty_logs.py).  A log that cannot be cleaned is set aside (core/cleaner/uncleanable_logs.py) and
-reported; the others continue.
+Requested compactions (core/cleaner/compaction_queue.py) have precedence over dirty logs (core/cleaner/dirty_logs.py).
+A log that cannot be cleaned is set aside (core/cleaner/uncleanable_logs.py) and reported; the others continue.
 """
 
 from __future__ import annotations

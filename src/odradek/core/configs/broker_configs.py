@@ -16,8 +16,8 @@ RESOLVED_MAX = 1000  # Limit of cached results; nearly all topics of a cluster s
 class BrokerConfigs(LayeredConfigs):
     """Configuration values of a broker.
 
-    `parse` checks the static ones, `with_dynamic` adds the cluster's settings on top.  A broker has one instance,
-    which all its parts read; `become` replaces all of its values at once.
+    `parse` checks the static ones, `with_dynamic` adds the cluster's settings on top.  A broker has one instance, which
+    all its parts read; `become` replaces all of its values at once.
     """
 
     __slots__ = ("_resolved",)
@@ -58,8 +58,8 @@ class BrokerConfigs(LayeredConfigs):
     def become(self, other: BrokerConfigs) -> None:
         """Take over all values of another instance and discard resolved topic configurations."""
         self._layers = other._layers
-        # Assigned after the layers, and never cleared: a thread that resolves with the old layers stores its result
-        # in the old dict.
+        # Assigned after the layers, and never cleared: a thread that resolves with the old layers stores its result in
+        # the old dict.
         self._resolved = {}
         self.inherited = {}
 

@@ -1,7 +1,7 @@
 """All keys of a broker's configuration, and definitions of names that are in no table.
 
-Names under `listener.name.<listener>.` repeat a key for one listener, with the SASL mechanism in between if there
-is one.  Names under the plug-in prefixes are stored unchecked.
+Names under `listener.name.<listener>.` repeat a key for one listener, with the SASL mechanism in between if there is
+one.  Names under the plug-in prefixes are stored unchecked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Validation of a changed configuration before it is written, by Apache Kafka's rules (KIP-226).
 
-A broker's dynamic configuration is stored in two znodes: its own, and that of all brokers.  Unusable values in them
-(by a newer Kafka, or by a person) are left in place and ignored.
+A broker's dynamic configuration is stored in two znodes: its own, and that of all brokers.  Unusable values in them (by
+a newer Kafka, or by a person) are left in place and ignored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ THREADS = (
 
 # Keys that topics without overrides inherit.
 _INHERITED = frozenset(name for names in TOPIC_SYNONYMS.values() for name in names)
-# Replaces a value inherited by topics that cannot be parsed: that value may have been meant to keep all records.
+# Effective while a value that topics inherit cannot be parsed: it may have been meant to keep all records.
 KEEPS_ALL: Mapping[str, str] = MappingProxyType(
     {
         "log.cleaner.max.compaction.lag.ms": str(INT64_MAX),

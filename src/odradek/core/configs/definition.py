@@ -1,10 +1,10 @@
 """Definition of a configuration key, and conversion of text to typed values and back, as in Kafka.
 
-The tables (core/configs/topic_keys.py, core/configs/broker_*.py) are lists of ConfigKey built by the small
-functions at the end, one key per line.  Values enter as text (a properties file, a CreateTopics request) and leave
-as text (DescribeConfigs), so parsing and printing are inverse to each other.  Surprising: doubles print as in Java
-("1.0E-4"), most lists lose repeated elements, and a secret never leaves as text at all.  All classes are
-NamedTuples: a dataclass adds a millisecond or more to the broker's start.
+The tables (core/configs/topic_keys.py, core/configs/broker_*.py) are lists of ConfigKey built by the small functions at
+the end, one key per line.  Values enter as text (a properties file, a CreateTopics request) and leave as text
+(DescribeConfigs), so parsing and printing are inverse to each other.  Surprising: doubles print as in Java ("1.0E-4"),
+most lists lose repeated elements, and a secret never leaves as text at all.  It uses NamedTuples throughout: a
+dataclass adds a millisecond or more to the broker's start.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 class Rule(NamedTuple):
     """Condition for a parsed value.
 
-    `text` is Kafka's name of the rule; `check` returns the problem, or None.  A list loses its repeated elements
-    and may have no empty ones, except under a rule that `keeps_repeats`: such a list stays as written.
+    `text` is Kafka's name of the rule; `check` returns the problem, or None.  A list loses its repeated elements and
+    may have no empty ones, except under a rule that `keeps_repeats`: such a list stays as written.
     """
 
     text: str

@@ -2,8 +2,8 @@
 
     log.cleanup.interval.mins  (0.7 to 0.8.1)  ──>  log.retention.check.interval.ms
 
-A renamed key stops the start with its successor in the error, because its value would otherwise be ignored
-silently.  A removed key only causes a warning, like every unknown name.
+A renamed key stops the start with its successor in the error, because its value would otherwise be ignored silently.  A
+removed key only causes a warning, like every unknown name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Inter-broker protocol of each inter.broker.protocol.version: request versions and stored formats.
 
-Kafka's own brokers have the same table (MetadataVersion and ControllerChannelManager, 3.9), except for
-AlterPartition.  There a leader first queries the controller's supported versions; here the version is the one that
-each release from the oldest possible member supports.  Features that Kafka has since added without ZooKeeper are
-enabled if all members are Odradek brokers (see `protocol_of`).
+Kafka's own brokers have the same table (MetadataVersion and ControllerChannelManager, 3.9), except for AlterPartition.
+There a leader first queries the controller's supported versions; here the version is the one that each release from the
+oldest possible member supports.  Features that Kafka has since added without ZooKeeper are enabled if all members are
+Odradek brokers (see `protocol_of`).
 """
 
 from __future__ import annotations
@@ -130,10 +130,9 @@ def protocol(version: MetadataVersion) -> InterBrokerProtocol:
 def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
     """Return the inter-broker protocol of a broker with this configuration.
 
-    Brokers of one cluster must agree on the finalized features.  So features newer than Kafka 3.9 are enabled only
-    if the metadata is in a local file, whose brokers share one configuration and one release, and if no older
-    version is configured.  In a ZooKeeper ensemble they are never enabled: a broker of Apache Kafka may join at any
-    time.
+    Brokers of one cluster must agree on the finalized features.  So features newer than Kafka 3.9 are enabled only if
+    the metadata is in a local file, whose brokers share one configuration and one release, and if no older version is
+    configured.  In a ZooKeeper ensemble they are never enabled: a broker of Apache Kafka may join at any time.
     """
     version = metadata_version(configs.str("inter.broker.protocol.version"))
     assert version is not None, "the key's rule has checked it"

@@ -1,8 +1,7 @@
 """Configuration of one topic: its own settings over the broker's.
 
-A topic key has synonyms among the broker's keys.  Overrides are kept as text, as they arrived and as they are
-stored in the znode.  Refusals carry Kafka's messages, since tools show them to people and third-party tests compare
-them.
+A topic key has synonyms among the broker's keys.  Overrides are kept as text, as they arrived and as they are stored in
+the znode.  Refusals carry Kafka's messages, since tools show them to people and third-party tests compare them.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _SMALL_DIGITS = 7  # Of less than Kafka 4's minimum, 1 MiB.
 class FlushPolicy:
     """Settings for syncing a log to disk.
 
-    `before_acknowledging`: an acks=all answer waits until its records are synced if no other replica is in sync.
-    It is True unless the topic or the broker sets one of Kafka's flush settings, which then decide.
+    `before_acknowledging`: an acks=all answer waits until its records are synced if no other replica is in sync.  It is
+    True unless the topic or the broker sets one of Kafka's flush settings, which then decide.
     """
 
     before_acknowledging: bool
@@ -52,9 +51,9 @@ class FlushPolicy:
 class TopicConfigs:
     """Configuration of one topic.  Times in ms, sizes in bytes; -1 is no limit for retention.
 
-    `is_valid` is False if a stored value is invalid.  Nothing of such a topic is deleted, by age, size or
-    compaction, until the value is repaired: it may have been meant to keep all records.  `segment_bytes` is
-    internal.segment.bytes if that is set: Kafka's own tests create small segments with it.
+    `is_valid` is False if a stored value is invalid.  Nothing of such a topic is deleted, by age, size or compaction,
+    until the value is repaired: it may have been meant to keep all records.  `segment_bytes` is internal.segment.bytes
+    if that is set: Kafka's own tests create small segments with it.
     """
 
     overrides: Mapping[str, str]
@@ -178,8 +177,8 @@ class Merged(TypedValues):
         return self.int(older if self.is_set(older) and not self.is_set(name) else name)
 
     def entry(self, key: ConfigKey) -> ConfigEntry:
-        # CreateTopics returns 36 settings, nearly all of them inherited.  Describing them for each topic took half
-        # a millisecond, so they are described once for all topics.
+        # CreateTopics returns 36 settings, nearly all of them inherited.  Describing them for each topic took half a
+        # millisecond, so they are described once for all topics.
         inherited = self._broker.inherited.get(key.name)
         if inherited is None:
             inherited = self._broker.inherited[key.name] = self._inherited_entry(key)
@@ -196,8 +195,8 @@ class Merged(TypedValues):
     def _inherited_entry(self, key: ConfigKey) -> ConfigEntry:
         """Return the DescribeConfigs entry of a key that the topic does not set."""
         _, value = _inherited(self._broker, key.name)
-        # As in Kafka, synonyms that precede the topic key's own are left out: log.retention.ms and
-        # log.retention.hours are never returned together.
+        # As in Kafka, synonyms that precede the topic key's own are left out: log.retention.ms and log.retention.hours
+        # are never returned together.
         synonyms = self._broker.synonyms_set(TOPIC_SYNONYMS.get(key.name, ()), key.sensitive)
         return ConfigEntry(
             name=key.name,

@@ -1,9 +1,9 @@
 """Unknown names in a server.properties: the choice of those that stop a start, and their messages.
 
-Kafka starts with any name and passes unknown ones to plug-ins.  Here a name stops the start only if an intended
-value would be lost: a misspelled key, a renamed key, a topic's key.  All others, such as a vendor's, cause a
-warning.  A suggestion never changes the meaning: only one word may differ, by a letter or two, and a unit is never
-replaced by another.
+Kafka starts with any name and passes unknown ones to plug-ins.  Here a name stops the start only if an intended value
+would be lost: a misspelled key, a renamed key, a topic's key.  All others, such as a vendor's, cause a warning.  A
+suggestion never changes the meaning: only one word may differ, by a letter or two, and a unit is never replaced by
+another.
 """
 
 from __future__ import annotations

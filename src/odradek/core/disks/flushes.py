@@ -24,8 +24,8 @@ from odradek.log.log.flush import Flush
 
 _LOG = logging.getLogger(__name__)
 
-# Syncs in sequence wait for a journal commit each; concurrent ones share it.  Requests during all of them are
-# gathered for the next.
+# Syncs in sequence wait for a journal commit each; concurrent ones share it.  Requests during all of them are gathered
+# for the next.
 SYNCS_AT_ONCE = 4
 LOGS_PER_SYNC = 500  # Its begin and its end take 2 ms each.
 

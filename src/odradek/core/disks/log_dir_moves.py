@@ -5,9 +5,9 @@
               little is left: no sync of the old log begins any more; on the loop the rest is copied and synced,
               …-future gets the partition's name there, and the old log is deleted
 
-As in Apache Kafka, the copy gets the name before the old log loses it.  A stop in between leaves two logs of the
-name, and the longer one contains the other (core/partition/storage.py).  A stop before that leaves an incomplete
-copy: the next start restarts the move.
+As in Apache Kafka, the copy gets the name before the old log loses it.  A stop in between leaves two logs of the name,
+and the longer one contains the other (core/partition/storage.py).  A stop before that leaves an incomplete copy: the
+next start restarts the move.
 """
 
 from __future__ import annotations
@@ -117,11 +117,11 @@ class Moves:
         return asked
 
     def alter(self, name: TopicPartition, target: LogDirectory | None, now: Moment) -> None:
-        """Move a partition to another directory; None stands for one that this broker does not have.
+        """Move a partition to another directory; None means one that this broker does not have.
 
-        A move of the partition elsewhere is cancelled, and a partition that is in `target` stays there.  Raises
-        Refused with the codes of Apache Kafka: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and
-        those of Broker.replica.
+        A move of the partition elsewhere is cancelled, and a partition that is in `target` stays there.  Raises Refused
+        with the codes of Apache Kafka: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and those of
+        Broker.replica.
         """
         if not has_future_name(name):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name.topic} is too long for a copy")

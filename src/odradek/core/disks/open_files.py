@@ -1,8 +1,8 @@
 """Closing of log files when descriptors run short, those with the oldest writes first.
 
-A log opens its files on demand, and keeps the file it writes to.  Without a shortage all stay open, as in Apache
-Kafka: with ten thousand partitions, most would be closed for nothing.  Opening and using files keeps no counts or
-notes; only a shortage triggers a search.
+A log opens its files on demand, and keeps the file it writes to.  Without a shortage all stay open, as in Apache Kafka:
+with ten thousand partitions, most would be closed for nothing.  Opening and using files keeps no counts or notes; only
+a shortage triggers a search.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Place: TypeAlias = tuple[str, int]  # A file, and the position of the missing da
 
 
 class Cold(Exception):
-    """Read that may not wait for the disk; once `missing` is loaded, a retry should succeed."""
+    """Failure of a read that may not wait for the disk; once `missing` is loaded, a retry should succeed."""
 
     def __init__(self, missing: NotCached) -> None:
         super().__init__(str(missing))

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and then only changes.
 
-For each session, the broker keeps the request and the last answer of every partition, so that an answer contains
-only partitions with news.  A session belongs to one client.  Its epoch rises with each request, and a lost request
-shows as a gap.  Beyond the limit no session is created: the client receives id 0 and continues with full requests.
+For each session, the broker keeps the request and the last answer of every partition, so that an answer contains only
+partitions with news.  A session belongs to one client.  Its epoch rises with each request, and a lost request shows as
+a gap.  Beyond the limit no session is created: the client receives id 0 and continues with full requests.
 
 A request reads only partitions that are due: named in the request, changed, or left over from a full answer.
 

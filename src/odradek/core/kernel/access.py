@@ -1,7 +1,7 @@
 """Permissions of principals: operations on resources, with the protocol's codes.
 
-Access control itself does not exist yet: every principal may do everything (`EVERYTHING`).  The checks are
-complete: each API checks every resource before it acts, so a request may be denied one of two topics.
+Access control itself does not exist yet: every principal may do everything (`EVERYTHING`).  The checks are complete:
+each API checks every resource before it acts, so a request may be denied one of two topics.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class Rights(Protocol):
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Return whether the operation is allowed on that resource.
 
-        As in Apache Kafka, READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies
-        DESCRIBE_CONFIGS.
+        As in Apache Kafka, READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
         """
 
     def allows_any(self, operation: Operation, resource: ResourceType) -> bool:

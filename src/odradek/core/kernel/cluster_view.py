@@ -1,7 +1,8 @@
 """Cluster metadata as this broker knows it: brokers, topics and leaders.
 
-Brokers, partitions and topics are values.  The view that contains them changes in place, so that an update costs as
-much as it changes and not as much as exists.  This is the one part of the core that coordination/ may import.
+Brokers, partitions and topics are values.  The view that contains them changes in place, so that the cost of an update
+depends on the change and not on the size of the cluster.  This is the one part of the core that coordination/ may
+import.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ NO_REPLICAS: Replicas = MappingProxyType({})
 class TopicAssignment(NamedTuple):
     """Assignment of a topic to brokers.
 
-    `topic_id` is ZERO_UUID for a topic without one (before Kafka 2.8).  `adding` and `removing` name the replicas
-    of partitions under reassignment (KIP-455).
+    `topic_id` is ZERO_UUID for a topic without one (before Kafka 2.8).  `adding` and `removing` name the replicas of
+    partitions under reassignment (KIP-455).
     """
 
     partitions: Replicas

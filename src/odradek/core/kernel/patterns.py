@@ -1,8 +1,8 @@
 """Regular expressions of clients in RE2's syntax, as in Apache Kafka.
 
-RE2 runs in time proportional to the pattern and to the text, and the size of a compiled pattern is bounded.
-Python's own `re` is no substitute: it has another syntax, and one pattern could block the broker forever.  RE2 is
-installed with the extra `regex`, because it has no wheels for musl and most brokers never receive an expression.
+RE2 runs in time proportional to the pattern and to the text, and the size of a compiled pattern is bounded.  Python's
+own `re` is no substitute: it has another syntax, and one pattern could block the broker forever.  RE2 is installed with
+the extra `regex`, because it has no wheels for musl and most brokers never receive an expression.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.extras import not_installed
 from odradek.base.units import KIB
 
-# Some thousands of instructions.  With ten thousand topics, the worst known pattern takes half a second; with RE2's
-# own default it took three times as long.
+# Some thousands of instructions.  With ten thousand topics, the worst known pattern takes half a second; with RE2's own
+# default it took three times as long.
 PATTERN_MEMORY_BYTES = 256 * KIB
 
 
 class Pattern:
     """Compiled expression.
 
-    Raises Refused(INVALID_REGULAR_EXPRESSION) for an invalid one, for one that needs too much memory, and without
-    RE2.
+    Raises Refused(INVALID_REGULAR_EXPRESSION) for an invalid one, for one that needs too much memory, and without RE2.
     """
 
     __slots__ = ("_compiled",)

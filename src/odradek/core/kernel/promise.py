@@ -1,6 +1,7 @@
 """Answer that one request waits for and another event provides, as for a member and its group.
 
-promise = Promise[Joined]() Parked(promise, deadline, lambda: answer_to(promise.value))     the request that waits
+promise = Promise[Joined]()
+Parked(promise, deadline, lambda: answer_to(promise.value))     the request that waits
 promise.keep(lot, joined)                                       the event
 """
 

@@ -1,8 +1,8 @@
 """State of one follower as its leader derives it from fetches alone (Kafka's ReplicaState).
 
-A follower is caught up while its log end offset equals the leader's.  Under a steady load its fetches never reach
-the leader's end.  It therefore also counts as caught up at the time of a fetch if its next fetch starts at or above
-the leader's end at that time.  Times are in milliseconds on a steady clock.
+A follower is caught up while its log end offset equals the leader's.  Under a steady load its fetches never reach the
+leader's end.  It therefore also counts as caught up at the time of a fetch if its next fetch starts at or above the
+leader's end at that time.  Times are in milliseconds on a steady clock.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NEVER_MS = -1_000_000 * DAY_MS  # A steady clock may start at 0, so 0 would mean
 class Follower:
     """Last fetch of one follower, and the last time it was caught up.
 
-    `log_end_offset` and `log_start_offset` are -1 until the follower has fetched from this leader.  `broker_epoch`
-    is -1 until it has fetched, or if it does not send its epoch.
+    `log_end_offset` and `log_start_offset` are -1 until the follower has fetched from this leader.  `broker_epoch` is
+    -1 until it has fetched, or if it does not send its epoch.
     """
 
     def __init__(self, broker: BrokerId, now: int, *, is_in_sync: bool) -> None:
@@ -50,8 +50,8 @@ class Follower:
     def stayed(self, at: int) -> None:
         """Record that the follower repeated its last fetch while the leader's log end offset was unchanged.
 
-        Fetches of a session omit partitions that have not changed.  Without this call, a partition without writes
-        would seem caught up for the last time at its last write.
+        Fetches of a session omit partitions that have not changed.  Without this call, a partition without writes would
+        seem caught up for the last time at its last write.
         """
         if self._last_fetch_ms > NEVER_MS and self.log_end_offset >= self._last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, at)
@@ -59,8 +59,8 @@ class Follower:
     def check_broker_epoch(self, broker_epoch: int, eligible: Eligible, now: int, lag_ms_max: int) -> None:
         """Raise Refused for a fetch by an earlier process of the same broker (KIP-903).
 
-        A claimed epoch expires if no fetch has used it for replica.lag.time.max.ms: it belongs to no running
-        process.  Otherwise a single fetch with an absurd epoch would keep the follower out of the ISR for good.
+        A claimed epoch expires if no fetch has used it for replica.lag.time.max.ms: it belongs to no running process.
+        Otherwise a single fetch with an absurd epoch would keep the follower out of the ISR for good.
         """
         claimed = self.broker_epoch if now - self._last_fetch_ms <= lag_ms_max else NO_BROKER_EPOCH
         latest = max(claimed, eligible.get(self.broker, NO_BROKER_EPOCH))

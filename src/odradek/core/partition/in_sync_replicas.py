@@ -7,13 +7,12 @@ Kafka keeps this state in PartitionState.  The high watermark may advance after 
 append.
 
 The committed ISR is the last one known to be written by the controller.  A proposal may be applied long before its
-answer arrives, or never.  Until then the maximal ISR, the larger of the two, bounds the high watermark.  So each
-record below the high watermark is on every replica that the controller may elect, whichever request or answer is
-lost.
+answer arrives, or never.  Until then the maximal ISR, the larger of the two, bounds the high watermark.  So each record
+below the high watermark is on every replica that the controller may elect, whichever request or answer is lost.
 
 The caller sends a proposal: as AlterPartition, or before Kafka 2.7 as a write to the tree.  The sender repeats
-`pending` until it is answered, one attempt after the other, so an answer of "not applied" covers all attempts.
-Times are in milliseconds on a steady clock.
+`pending` until it is answered, one attempt after the other, so an answer of "not applied" covers all attempts.  Times
+are in milliseconds on a steady clock.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class InSync:
     """In-sync replicas of one partition, maintained by its leader for as long as it leads.
 
     `committed` is the last known state of the controller, `pending` the proposal without an answer.  `maximal_isr`
-    contains all replicas that are or may be in the ISR.  `pending_epochs` holds the broker epochs of the pending
-    ISR in its order, -1 if unknown.
+    contains all replicas that are or may be in the ISR.  `pending_epochs` holds the broker epochs of the pending ISR in
+    its order, -1 if unknown.
     """
 
     def __init__(
@@ -140,9 +139,9 @@ class InSync:
     def high_watermark(self, own_end: Offset, current: Offset, now: int, eligible: Eligible, min_isr: int) -> Offset:
         """Return the high watermark, at least `current`; `own_end` is the leader's written or durable end.
 
-        It waits for the maximal ISR, and for followers that are about to join: otherwise a leader that is alone
-        would run away from a follower that is always a little behind.  As since Kafka 3.7 (KIP-966), it does not
-        advance while the ISR is smaller than min.insync.replicas.  Pass 1 as `min_isr` to turn this rule off.
+        It waits for the maximal ISR, and for followers that are about to join: otherwise a leader that is alone would
+        run away from a follower that is always a little behind.  As since Kafka 3.7 (KIP-966), it does not advance
+        while the ISR is smaller than min.insync.replicas.  Pass 1 as `min_isr` to turn this rule off.
         """
         if self.is_under_min_isr(min_isr):
             return current
@@ -170,9 +169,8 @@ class InSync:
     def expand(self, follower: BrokerId, high_watermark: Offset, eligible: Eligible) -> LeaderAndIsr | None:
         """Propose that a follower joins the ISR; return None if it may not yet, or if a proposal is pending.
 
-        Call it right after a fetch: a follower may lose its earlier records in a restart.  The follower must also
-        have reached the start of the leader epoch, because a new leader's high watermark may be below its
-        predecessor's.
+        Call it right after a fetch: a follower may lose its earlier records in a restart.  The follower must also have
+        reached the start of the leader epoch, because a new leader's high watermark may be below its predecessor's.
         """
         if self.pending is not None or follower in self.committed.isr:
             return None
@@ -181,16 +179,15 @@ class InSync:
             return None
         if known.log_end_offset < max(high_watermark, self._epoch_start):
             return None
-        # The follower counts at once.  If the proposal fails, the high watermark has waited for one replica too
-        # many, which is harmless.
+        # The follower counts at once.  If the proposal fails, the high watermark has waited for one replica too many,
+        # which is harmless.
         self.maximal_isr = (*self.committed.isr, follower)
         return self._propose(self.maximal_isr)
 
     def shrink(self, leader_end: Offset, now: int) -> LeaderAndIsr | None:
         """Propose an ISR without lagging followers; return None if there are none or a proposal is pending.
 
-        Call it at least twice per replica.lag.time.max.ms.  A removed follower counts until its removal is
-        committed.
+        Call it at least twice per replica.lag.time.max.ms.  A removed follower counts until its removal is committed.
         """
         if self.pending is not None:
             return None
@@ -200,8 +197,8 @@ class InSync:
     def altered(self, proposal: LeaderAndIsr, error: ErrorCode, state: LeaderAndIsr | None = None) -> bool:
         """Apply the answer to a proposal, identified by the object; return whether to propose it again.
 
-        `state` is the state of the partition if there is no error.  An answer to a proposal that is no longer
-        pending changes nothing.  If an error leaves the proposal pending for good, a LeaderAndIsr follows.
+        `state` is the state of the partition if there is no error.  An answer to a proposal that is no longer pending
+        changes nothing.  If an error leaves the proposal pending for good, a LeaderAndIsr follows.
         """
         if proposal is not self.pending:  # An equal proposal may date from before a follower's restart.
             return False
@@ -223,13 +220,13 @@ class InSync:
         ours = self.committed
         if state.leader_epoch < ours.leader_epoch or state.partition_epoch < ours.partition_epoch:
             return False
-        # In Kafka, a LeaderAndIsr with the state that the proposal started from also ends the proposal.  The
-        # controller may have sent that state before it received the proposal and applied it.  The high watermark
-        # would then pass the end of the follower that has joined.
+        # In Kafka, a LeaderAndIsr with the state that the proposal started from also ends the proposal.  The controller
+        # may have sent that state before it received the proposal and applied it.  The high watermark would then pass
+        # the end of the follower that has joined.
         if (state.leader_epoch, state.partition_epoch) > (ours.leader_epoch, ours.partition_epoch):
             self._commit(state)
-        # Another broker may have led in a missed epoch, and followers may have truncated the records that they
-        # fetched from here.
+        # Another broker may have led in a missed epoch, and followers may have truncated the records that they fetched
+        # from here.
         if state.leader_epoch > ours.leader_epoch + 1:
             self._followers.clear()
         self._replicas = tuple(replicas)
@@ -244,8 +241,8 @@ class InSync:
     def is_alone(self) -> bool:
         """Return whether this leader is, or may be, the only ISR member.
 
-        A record that it loses then may be lost for good.  A follower that is about to join has the record, but
-        cannot be elected before it has joined.
+        A record that it loses then may be lost for good.  A follower that is about to join has the record, but cannot
+        be elected before it has joined.
         """
         pending = self.pending
         return len(self.committed.isr) == 1 or (pending is not None and len(pending.isr) == 1)
@@ -273,8 +270,7 @@ class InSync:
         assert self.pending is None, "one proposal at a time, each for the state that the one before has led to"
         # A leader has recovered (KIP-704): no follower could join its ISR otherwise.
         self.pending = self.committed._replace(isr=isr, recovery=RECOVERED)
-        # A repeat needs new epochs: a follower that has restarted may lack records that the proposal assumed
-        # (KIP-903).
+        # A repeat needs new epochs: a follower that has restarted may lack records that the proposal assumed (KIP-903).
         self.pending_epochs = tuple(
             self._followers[one].broker_epoch if one != self.broker else NO_BROKER_EPOCH for one in isr
         )

@@ -1,7 +1,7 @@
 """Checks of a producer's batch before it enters a partition: its header and the topic's rules.
 
-The records stay opaque unless the topic requires otherwise: odradek.record.validation=records, compression.type
-other than `producer`, compaction (every record needs a key), or a bound on the age of records.
+The records stay opaque unless the topic requires otherwise: odradek.record.validation=records, compression.type other
+than `producer`, compaction (every record needs a key), or a bound on the age of records.
 
     checked ──> look ──> fitting        `admitted` does all three
     header      records  size
@@ -123,8 +123,7 @@ def look(
 ) -> Batch:
     """Check the records by the topic's rules and return the batch under the topic's codec.
 
-    Raises Refused, with INVALID_RECORD also for a failed decompression: by its checksum the batch was sent like
-    that.
+    Raises Refused, with INVALID_RECORD also for a failed decompression: by its checksum the batch was sent like that.
     """
     is_packed_anew = configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] is not batch.codec
     is_read = reads_records(configs)

@@ -4,8 +4,8 @@ A broker writes the new ISR to the tree first and notifies the controller later:
 
     a state is written ──> changed ──> gathered until 5 s without a change, or for a minute ──> take
 
-The intervals are Kafka's (IsrChangePropagationConfig): thousands of partitions change when a broker leaves and
-returns, and the controller reads each of them.
+The intervals are Kafka's (IsrChangePropagationConfig): thousands of partitions change when a broker leaves and returns,
+and the controller reads each of them.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     Partition.disk_failed ──> AlterPartitionManager.unable ──> hand_over: offline, the controller is notified
     the disk has room again ──> come_back: forgotten, the controller is notified, as at a start
 
-The controller sends a LeaderAndIsr with all replicas of this broker to find the offline ones.  It removes these
-from the ISR and elects other leaders.  A log that was lost to a failing disk stays offline until the next start.  A
-log on a full disk is intact: once there is room, it follows the current leader.
+The controller sends a LeaderAndIsr with all replicas of this broker to find the offline ones.  It removes these from
+the ISR and elects other leaders.  A log that was lost to a failing disk stays offline until the next start.  A log on a
+full disk is intact: once there is room, it follows the current leader.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class UnableLeaders:
         self._alter_partition = alter_partition
         self._lost = lost
         self._forget = forget
-        # A leader that resigned for lack of room stays away until there is room.  Two of them would otherwise hand
-        # the partition back and forth: without writes, each is in sync at once.
+        # A leader that resigned for lack of room stays away until there is room.  Two of them would otherwise hand the
+        # partition back and forth: without writes, each is in sync at once.
         self._awaiting: dict[Partition, LogDirectory] = {}  # Replicas that return when there is room.
         self.changes = 0  # Number of departures and returns; the controller must be notified of each.
 
@@ -55,8 +55,8 @@ class UnableLeaders:
     def hand_over(self, now: Moment) -> Iterator[None]:
         """Make the controller elect other leaders; yields after each.  Called about once a second."""
         manager = self._alter_partition
-        # The controller learns only of failed directories.  With one failed log, this broker would otherwise stay
-        # the leader and reject every write, with healthy replicas in the ISR.
+        # The controller learns only of failed directories.  With one failed log, this broker would otherwise stay the
+        # leader and reject every write, with healthy replicas in the ISR.
         unable, manager.unable = manager.unable, {}
         for name in unable:
             partition = self._partitions.get(name)

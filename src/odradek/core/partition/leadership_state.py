@@ -1,7 +1,6 @@
 """Leadership of one partition: its epoch, its followers, and the progress of its commitment.
 
-A request that waits for a write keeps the leadership of that write.  After its end, the fate of the write is
-unknown.
+A request that waits for a write keeps the leadership of that write.  After its end, the fate of the write is unknown.
 """
 
 from __future__ import annotations
@@ -105,9 +104,9 @@ class Leadership:
     ) -> bool:
         """Record that a follower has all records from `log_start` up to `offset`.
 
-        Returns True if the high watermark or the follower's log start offset has advanced, since requests may wait
-        for that.  The caller has checked the follower's leader epoch, and that its log does not diverge.  Raises
-        Refused if it is not a replica, or has restarted since.
+        Returns True if the high watermark or the follower's log start offset has advanced, since requests may wait for
+        that.  The caller has checked the follower's leader epoch, and that its log does not diverge.  Raises Refused if
+        it is not a replica, or has restarted since.
         """
         known = self.follower(follower, leader_epoch)
         before, started = known.log_end_offset, known.log_start_offset < log_start
@@ -136,8 +135,8 @@ class Leadership:
     def committed(self, visible_end: Offset, now: Moment) -> bool:
         """Advance the high watermark to the progress of the ISR, or without followers to `visible_end`.
 
-        This is the only rule of commitment.  With followers, a record is committed once it is written on all
-        replicas that may be elected.  If that is the leader alone, the rule is the same as without followers.
+        This is the only rule of commitment.  With followers, a record is committed once it is written on all replicas
+        that may be elected.  If that is the leader alone, the rule is the same as without followers.
         """
         if self.in_sync is not None:
             manager, current = self.partition.alter_partition, self.positions.high_watermark

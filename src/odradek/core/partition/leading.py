@@ -55,9 +55,9 @@ class Leading(Leadership):
     def stage(self, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True) -> Append:
         """Stage one batch as the leader; `commit` writes it.
 
-        Raises Refused if the batch is rejected, or without a log.  A batch that its producer sent before is not
-        written again and keeps its offsets.  Coordinators do not number their batches: without `checks_sequence`
-        only the epoch is checked.
+        Raises Refused if the batch is rejected, or without a log.  A batch that its producer sent before is not written
+        again and keeps its offsets.  Coordinators do not number their batches: without `checks_sequence` only the epoch
+        is checked.
         """
         log, staging = self.log, self._staging
         if all_replicas and self.in_sync is not None:

@@ -131,8 +131,7 @@ class LogStarts:
     def ask(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
         """Request a new log start offset, at most the high watermark, and notify `waiting` when it is reached.
 
-        For retention, without `waiting`, the segments below are deleted at once.  Raises Refused if the log is
-        offline.
+        For retention, without `waiting`, the segments below are deleted at once.  Raises Refused if the log is offline.
         """
         assert offset <= partition.positions.high_watermark, "only what is visible is deleted"
         name = partition.topic_partition

@@ -3,8 +3,8 @@
     ask ──> Question, in a queue ──> take: Lookup, an effect ──> ended ──> answered, or back into a queue
 
 There are two queues.  The first holds questions that need little work; several share one effect.  A question that
-reaches a batch which may decompress to much continues in the second queue.  That queue runs one question at a time
-to bound memory, and one batch at a time so that questions take turns.  Identical questions share one answer.
+reaches a batch which may decompress to much continues in the second queue.  That queue runs one question at a time to
+bound memory, and one batch at a time so that questions take turns.  Identical questions share one answer.
 """
 
 from __future__ import annotations

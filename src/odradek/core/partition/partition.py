@@ -1,7 +1,6 @@
 """One partition on this broker: its log, its leader, and its written, durable and visible positions.
 
-Every batch was checked at the gate (`Batch.checked`) and is trusted here.  Only this class writes the high
-watermark.
+Every batch was checked at the gate (`Batch.checked`) and is trusted here.  Only this class writes the high watermark.
 """
 
 from __future__ import annotations
@@ -288,9 +287,8 @@ class Partition:
     ) -> Readable:
         """Return whole batches from `offset` up to the high watermark or last stable offset, within max_bytes.
 
-        With `to_end`, reads up to the log end offset, as a follower does.  With `at_least_one`, returns a first
-        batch larger than max_bytes as well (KIP-74).  With `cached`, raises Cold if the read would wait for the
-        disk.
+        With `to_end`, reads up to the log end offset, as a follower does.  With `at_least_one`, returns a first batch
+        larger than max_bytes as well (KIP-74).  With `cached`, raises Cold if the read would wait for the disk.
         """
         log = self.log
         high_watermark = self.positions.high_watermark
@@ -361,10 +359,10 @@ class Partition:
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Return the greatest known epoch up to `epoch`, and its end; -1 for both if `epoch` is newer.
 
-        For an epoch below all known ones, returns that epoch and the start of the first known one.  The leader's
-        own epoch is known before its first record, with the log end offset as its end.  Apache Kafka writes it to
-        the checkpoint when it begins, which costs a file for each new partition.  A follower knows epochs from
-        records only.  Raises Refused without a log.
+        For an epoch below all known ones, returns that epoch and the start of the first known one.  The leader's own
+        epoch is known before its first record, with the log end offset as its end.  Apache Kafka writes it to the
+        checkpoint when it begins, which costs a file for each new partition.  A follower knows epochs from records
+        only.  Raises Refused without a log.
         """
         log, latest = self.log, self.log.epochs.latest
         leaders = NO_EPOCH if self.leading is None else self.info.leader_epoch

@@ -2,11 +2,11 @@
 
     log start ≤ high watermark ≤ end,  durable end ≤ end
 
-`end` is one past the last record written.  `durable_end` is one past the last record that a sync has covered.  The
-high watermark bounds what consumers see.  While no other replica is in sync, records written with acks=all become
-visible once they are durable.  Otherwise a consumer could read a record that a power failure then removes, and its
-offset would later name another record.  Records written with acks 0 or 1 are visible at once, as in Apache Kafka,
-and so are all records before them.
+`end` is one past the last record written.  `durable_end` is one past the last record that a sync has covered.  The high
+watermark bounds what consumers see.  While no other replica is in sync, records written with acks=all become visible
+once they are durable.  Otherwise a consumer could read a record that a power failure then removes, and its offset would
+later name another record.  Records written with acks 0 or 1 are visible at once, as in Apache Kafka, and so are all
+records before them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     Fetch with a rack ──> the leader ──> its preferred read replica, and no records ──> a Fetch to that replica
 
-This is Kafka's ReplicaSelector with ReplicaManager.findPreferredReadReplica.  The leader itself serves a consumer
-in its own rack, or in a rack without a replica.
+This is Kafka's ReplicaSelector with ReplicaManager.findPreferredReadReplica.  The leader itself serves a consumer in
+its own rack, or in a rack without a replica.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ def preferred_read_replica(
 ) -> BrokerId | None:
     """Return the replica in a rack to read from `offset`; None if that is the leader.
 
-    The replica is in sync, alive, reachable at the client's listener, and its log contains the offset, as far as
-    the leader knows.  Among several, the one with the highest log end offset is chosen, then the one caught up
-    last.
+    The replica is in sync, alive, reachable at the client's listener, and its log contains the offset, as far as the
+    leader knows.  Among several, the one with the highest log end offset is chosen, then the one caught up last.
     """
     in_sync, brokers = leading.in_sync, view.brokers
     if in_sync is None:

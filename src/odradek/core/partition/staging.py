@@ -1,8 +1,8 @@
 """Batches of one turn of the loop, written to one log at its end with one system call.
 
-A write costs more than all other work for a small batch.  So `stage` fixes a batch's offsets and `commit` writes
-all staged batches of the partition.  Reads in between do not see them.  The log's producer state changes with the
-write, and not at all if it fails; until then the new state is kept here.
+A write costs more than all other work for a small batch.  So `stage` fixes a batch's offsets and `commit` writes all
+staged batches of the partition.  Reads in between do not see them.  The log's producer state changes with the write,
+and not at all if it fails; until then the new state is kept here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Append:
     """Place of one batch in the leader's log: offsets from `base_offset` up to, not including, `end`.
 
-    With `needs_sync` the batch stays invisible, and its answer waits, until a sync has covered it.
-    `log_append_time` is -1 unless the topic is configured for it.  A failed commit sets `refused`.
+    With `needs_sync` the batch stays invisible, and its answer waits, until a sync has covered it.  `log_append_time`
+    is -1 unless the topic is configured for it.  A failed commit sets `refused`.
     """
 
     def __init__(

@@ -92,8 +92,8 @@ class Storage:
     ) -> Log | None:
         """Return the log of a partition of this broker, created if missing; None if it cannot be opened.
 
-        A log of another topic of the same name is set aside: the broker missed the deletion of that topic.  A
-        missing log that is not new may be in a failed directory, so it is not created elsewhere.  Raises
+        A log of another topic of the same name is set aside: the broker missed the deletion of that topic.  A missing
+        log that is not new may be in a failed directory, so it is not created elsewhere.  Raises
         Refused(KAFKA_STORAGE_ERROR) if no directory is left; DiskFailed, with a full disk to be tried again.
         """
         if self._is_offline(name):
@@ -124,8 +124,8 @@ class Storage:
     def _holder(self, name: TopicPartition, topic_id: Uuid, now: TimestampMs) -> LogDirectory | None:
         """Return the directory of the partition's log, and set aside logs of that name in other directories.
 
-        A stop during a move can leave a log in two directories (core/disks/log_dir_moves.py): the longer one
-        contains the other.
+        A stop during a move can leave a log in two directories (core/disks/log_dir_moves.py): the longer one contains
+        the other.
         """
         found = [directory for directory in self._directories if name in directory.logs]
         ours = self._ours(name, topic_id)
@@ -146,10 +146,10 @@ class Storage:
     def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
         """Return whether this is the topic's log, as far as known.
 
-        A log without an id dates from before Kafka 2.8, and Kafka assigns it the topic's.  A log created by this
-        broker has its id on disk since its first flush.  So after a power failure, a log that has records, no id
-        and no flush may belong to an earlier topic whose deletion was lost, too.  Such a log contains no record
-        that was promised to be durable.
+        A log without an id dates from before Kafka 2.8, and Kafka assigns it the topic's.  A log created by this broker
+        has its id on disk since its first flush.  So after a power failure, a log that has records, no id and no flush
+        may belong to an earlier topic whose deletion was lost, too.  Such a log contains no record that was promised to
+        be durable.
         """
         if log.topic_id is not None:
             return topic_id in (log.topic_id, ZERO_UUID)

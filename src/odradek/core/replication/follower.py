@@ -7,9 +7,9 @@
                            └─ OFFSET_OUT_OF_RANGE ──> LeaderOffsets ──> leader_offsets: truncated or restarted,
                                                                         then as at first
 
-`next` is the next request; its sender returns the answer together with the request, the object itself.  An answer
-to anything else than `next` changes nothing.  So answers may be lost, duplicated or late, and a lost one is
-requested again.  Nothing here waits: `delay_ms` is the time that the caller waits before the next request.
+`next` is the next request; its sender returns the answer together with the request, the object itself.  An answer to
+anything else than `next` changes nothing.  So answers may be lost, duplicated or late, and a lost one is requested
+again.  Nothing here waits: `delay_ms` is the time that the caller waits before the next request.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ ELECTION_UNDER_WAY = frozenset(
 )
 # Errors of a leader that does not know the topic yet: the controller sends UpdateMetadata after LeaderAndIsr.
 TOPIC_IS_NEW = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-# A broker that does not know a topic or an election mostly learns of it in a moment, and acks=all producers wait
-# for it.
+# A broker that does not know a topic or an election usually learns of it in a moment, and acks=all producers wait for
+# it.
 SOON_MS, SOON_TRIES = 50, 20
 
 
@@ -60,8 +60,8 @@ class Following:
     ) -> None:
         """Start to follow.
 
-        `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leader supports Fetch 12
-        (Kafka 2.7).
+        `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leader supports Fetch 12 (Kafka
+        2.7).
         """
         self.partition = partition
         self.leader = leader
@@ -79,8 +79,7 @@ class Following:
     def is_over(self) -> bool:
         """Return whether no more requests are due: role, leader or epoch changed, log offline, or fenced.
 
-        A leader fences a follower that missed a newer epoch; the controller's next LeaderAndIsr contains that
-        epoch.
+        A leader fences a follower that missed a newer epoch; the controller's next LeaderAndIsr contains that epoch.
         """
         partition = self.partition
         info = partition.info
@@ -175,8 +174,8 @@ class Following:
         elif answer.end_offset != asked.next_end:
             self._cut(EpochEnd(LeaderEpoch(asked.leader_epoch + 1), asked.next_end), now)
         else:
-            # Compaction may hide a divergence: once it has removed all first batches of an epoch, no epoch shows
-            # that the follower has other records in that gap.  Apache Kafka has the same limitation.
+            # Compaction may hide a divergence: once it has removed all first batches of an epoch, no epoch shows that
+            # the follower has other records in that gap.  Apache Kafka has the same limitation.
             log = self.partition.log
             _, end = log.epochs.end_offset_for(asked.leader_epoch, log.end_offset)
             cut_log_at(self.partition, max(end, log.start_offset), now)
@@ -185,7 +184,7 @@ class Following:
     def _cut(self, answer: EpochEnd, now: TimestampMs) -> bool:
         """Truncate the log at the point in the leader's answer; return False if there was nothing to truncate.
 
-        If that was not enough, a leader since Kafka 2.7 returns it in the next fetch; any other is queried again.
+        If that was not enough, a leader since Kafka 2.7 reports that in the next fetch; any other is queried again.
         """
         partition = self.partition
         offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
@@ -196,8 +195,8 @@ class Following:
     def _reach(self, start: Offset, end: Offset, now: TimestampMs) -> None:
         """Move the log end offset into the leader's range.
 
-        Kafka's follower continues to fetch after that, and may keep records that its leader lacks.  This one
-        compares epochs again.
+        Kafka's follower continues to fetch after that, and may keep records that its leader lacks.  This one compares
+        epochs again.
         """
         partition = self.partition
         own_end = partition.log.end_offset
@@ -218,8 +217,8 @@ class Following:
     def _first_ask(self) -> Ask:
         """Return the first request, which finds the point where the logs diverge.
 
-        Records above the high watermark without any epoch cannot be compared.  The request then names epoch -1,
-        which the leader does not know either.
+        Records above the high watermark without any epoch cannot be compared.  The request then names epoch -1, which
+        the leader does not know either.
         """
         log = self.partition.log
         latest = log.epochs.latest

@@ -1,7 +1,7 @@
 """Changes of a follower's log: append the leader's records, truncate, restart at an offset.
 
-Only here do the positions of a partition decrease, always together with its log.  When a function returns,
-everything is written but not synced; the follower's next fetch reports written records.
+Only here do the positions of a partition decrease, always together with its log.  When a function returns, everything
+is written but not synced; the follower's next fetch reports written records.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
 def agreed_end(log: Log, high_watermark: Offset, answer: EpochEnd) -> tuple[Offset, bool]:
     """Return the end up to which a log agrees with its leader's, and whether that is certain (KIP-279).
 
-    If either side has no epoch, it is the high watermark, never the other side's end (KAFKA-6857).
+    If either side has no epoch, the result is the high watermark, never the other side's end (KAFKA-6857).
     """
     if answer.end_offset < 0 or log.epochs.latest < 0:
         return high_watermark, True
     epoch, end = log.epochs.end_offset_for(answer.leader_epoch, log.end_offset)
     if end < 0:  # Before Kafka 2.0 answers lack the epoch; or the leader returned a newer epoch than requested.
         return min(answer.end_offset, log.end_offset), True
-    if epoch != answer.leader_epoch:  # Records above are from leaders that its own log has none of.
+    if epoch != answer.leader_epoch:  # Records above it are from leaders that this leader's log has no records of.
         return min(end, log.end_offset), False
     return min(end, answer.end_offset, log.end_offset), True
 
@@ -104,8 +104,8 @@ def _check_positions(partition: Partition) -> None:
 def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
     """Return whether the log ends inside the batch because a leader's log starts there.
 
-    Records are deleted up to any offset (DeleteRecords), and are replicated in whole batches.  All records of the
-    log are below that offset, or there are none.
+    Records are deleted up to any offset (DeleteRecords), and are replicated in whole batches.  All records of the log
+    are below that offset, or there are none.
     """
     is_old = log.start_offset == log.end_offset or first.base_offset < leader_start <= log.end_offset
     return is_old and first.base_offset < log.end_offset < first.next_offset

@@ -1,7 +1,7 @@
 """Requests of a follower to its leader, and their answers; api/ encodes them in any version.
 
-Each request also contains the epoch in which the leader is followed, as current leader epoch.  A fetch also
-contains this log's start offset.
+Each request also contains the epoch in which the leader is followed, as current leader epoch.  A fetch also contains
+this log's start offset.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Fetch(NamedTuple):
 class OffsetsForLeaderEpoch(NamedTuple):
     """Request for the end of an epoch in the leader's log, the latest epoch here.
 
-    It is -1 if none is known here, which a leader does not know either.  A leader before Kafka 0.11 does not
-    support the request; its answer is -1 for both.
+    It is -1 if none is known here, which a leader does not know either.  A leader before Kafka 0.11 does not support
+    the request; its answer is -1 for both.
 
     A leader before Kafka 2.0 does not return the epoch that ends there.  A second request therefore names the epoch
     before: `next_end` is the answer for the latest.
@@ -51,7 +51,7 @@ Ask: TypeAlias = Fetch | OffsetsForLeaderEpoch | LeaderOffsets
 class EpochEnd(NamedTuple):
     """Greatest epoch of a log up to the requested one, and its end.
 
-    Both are -1 if it is unknown; before Kafka 2.0 answers lack the epoch, which is then -1 alone.
+    Both are -1 if unknown; in answers before Kafka 2.0, which lack the epoch, only the epoch is -1.
     """
 
     leader_epoch: LeaderEpoch

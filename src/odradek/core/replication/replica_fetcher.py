@@ -2,9 +2,9 @@
 
     follow, forget ──> next_request: one at a time ──> the leader ──> answered, or failed ──> Following, one by one
 
-A fetcher has a fetch session with its leader (KIP-227): a request names only partitions whose next fetch has
-changed.  Before a partition is fetched, its log may have to be compared with the leader's by other requests.  A
-partition that waits is left out of the requests.
+A fetcher has a fetch session with its leader (KIP-227): a request names only partitions whose next fetch has changed.
+Before a partition is fetched, its log may have to be compared with the leader's by other requests.  A partition that
+waits is left out of the requests.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class ReplicaFetcher:
         self._timers = timers
         self._due = due
         self._followings: dict[TopicPartition, Following] = {}
-        self._waiting: dict[TopicPartition, Following] = {}  # They send again later.
-        self._comparing: dict[TopicPartition, None] = {}  # Their next request is no Fetch.
-        self._changed: dict[TopicPartition, None] = {}  # Their next Fetch is unknown to the leader.
+        self._waiting: dict[TopicPartition, Following] = {}  # Partitions that retry later.
+        self._comparing: dict[TopicPartition, None] = {}  # Partitions whose next request is not a Fetch.
+        self._changed: dict[TopicPartition, None] = {}  # Partitions whose next Fetch is new to the leader.
         self._session: dict[TopicPartition, Named] = {}  # Partitions known to the leader.
         self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
         self._is_session_void = False

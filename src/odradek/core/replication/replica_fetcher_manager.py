@@ -46,8 +46,8 @@ class ReplicaFetchers:
     def __init__(self, timers: Timers, *, per_leader: int, backoff_ms: int, diverging_in_fetch: bool) -> None:
         """Create the manager without fetchers.
 
-        `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leaders support Fetch 12
-        (Kafka 2.7).
+        `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leaders support Fetch 12 (Kafka
+        2.7).
         """
         self._timers = timers
         self._per_leader = per_leader

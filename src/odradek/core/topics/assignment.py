@@ -1,8 +1,8 @@
 """Choice of the brokers for a new partition, as in AdminUtils of Apache Kafka 3.9.
 
-Leaders are assigned round robin from a random broker.  The followers shift by one more broker with each further
-round, so that all others share the load of a lost broker.  If brokers have racks, neighbours in the round are in
-different racks, and no rack has a second replica of a partition before each has one (KIP-36).
+Leaders are assigned round robin from a random broker.  The followers shift by one more broker with each further round,
+so that all others share the load of a lost broker.  If brokers have racks, neighbours in the round are in different
+racks, and no rack has a second replica of a partition before each has one (KIP-36).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def spread(
     """Return the replicas of `partitions` partitions, numbered from `first`.
 
     `start` and `shift` are numbers ≥ 0: random, or derived from a topic's first partition.  Raises
-    Refused(INVALID_REPLICATION_FACTOR) if there are fewer brokers than replicas, and Refused(UNKNOWN_SERVER_ERROR),
-    as in Kafka, if only some have a rack.
+    Refused(INVALID_REPLICATION_FACTOR) if there are fewer brokers than replicas, and Refused(UNKNOWN_SERVER_ERROR), as
+    in Kafka, if only some have a rack.
     """
     if replication_factor < 1:
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be larger than 0")

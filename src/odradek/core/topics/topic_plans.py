@@ -1,7 +1,7 @@
 """Plans of new and extended topics, made and checked before anything is written.
 
-The plan is checked against the cluster as this broker knows it.  The metadata tree decides in the end, since
-another broker may have been faster.
+The plan is checked against the cluster as this broker knows it.  The metadata tree decides in the end, since another
+broker may have been faster.
 """
 
 from __future__ import annotations
