@@ -37,7 +37,7 @@ class Compactions:
     def __init__(
         self, lot: ParkingLot, flushes: Flushes, failed: Callable[[Partition, DiskFailed, Moment], None]
     ) -> None:
-        """Store the parts; `failed` ends the compaction of a log whose disk does not let it roll."""
+        """Create an empty queue; `failed` ends the compaction of a log whose disk does not let it roll."""
         self._lot = lot
         self._flushes = flushes
         self._failed = failed

@@ -36,7 +36,7 @@ class DirtyLogs:
         running: Container[TopicPartition],
         failed: Callable[[Partition, DiskFailed, Moment], None],
     ) -> None:
-        """Store the parts.
+        """Create an empty queue.
 
         `running` contains the partitions with a running pass; `failed` handles a log whose disk does not let it roll.
         """

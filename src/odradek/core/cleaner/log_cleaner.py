@@ -47,7 +47,7 @@ class LogCleaner:
         log_starts: LogStarts,
         flushes: Flushes,
     ) -> None:
-        """Store the parts.
+        """Create a cleaner without running passes.
 
         `configs` is read on each use, as most keys of the cleaner may be altered; `seed` returns 16 bytes.
         """

@@ -130,9 +130,9 @@ def protocol(version: MetadataVersion) -> InterBrokerProtocol:
 def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
     """Return the inter-broker protocol of a broker with this configuration.
 
-    Brokers of one cluster must agree on the finalized features.  So features newer than Kafka 3.9 are enabled only if
-    the metadata is in a local file, whose brokers share one configuration and one release, and if no older version is
-    configured.  In a ZooKeeper ensemble they are never enabled: a broker of Apache Kafka may join at any time.
+    Brokers of one cluster must agree on the finalized features.  So features newer than Kafka 3.9 require metadata in a
+    local file, whose brokers share one configuration and one release.  An older configured version disables them, too.
+    In a ZooKeeper ensemble they are never enabled: a broker of Apache Kafka may join at any time.
     """
     version = metadata_version(configs.str("inter.broker.protocol.version"))
     assert version is not None, "the key's rule has checked it"

@@ -145,7 +145,7 @@ class Merged(TypedValues):
     def __init__(
         self, broker: LayeredConfigs, values: Mapping[str, Value], texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store the values; `texts` are their source, including those that could not be parsed."""
+        """Merge `values` over the broker's; `texts` are their source, including invalid ones."""
         self._broker = broker
         self._values = values
         self._texts = texts or {}

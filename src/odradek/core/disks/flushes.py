@@ -47,7 +47,7 @@ class Sync(NamedTuple):
         return all(flush.is_instant for flush in self.flushes.values())
 
     def run(self) -> Synced:
-        """Sync; takes milliseconds unless it is instant, so run it in a thread."""
+        """Sync the logs; takes milliseconds unless it is instant, so run it in a thread."""
         return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
 
     def descriptors(self) -> list[int] | None:

@@ -57,7 +57,7 @@ class Wanted:
         last_fetched_epoch: int = -1,
         log_start_offset: int = -1,
     ) -> None:
-        """Store the request; `log_start_offset` is a follower's, -1 for a consumer."""
+        """Create the cached request; `log_start_offset` is a follower's, -1 for a consumer."""
         self.key = key
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes

@@ -1,7 +1,7 @@
 """Delayed operations (Kafka's purgatory): requests that wait for a condition or their deadline.
 
 A parked request holds no coroutine.  The event that fulfils its condition (an advanced high watermark, a completed
-sync, a created topic) completes it, or the deadline does; the shell collects the completed ones and answers them.
+sync, a created topic) completes it, or the deadline does.  The shell collects the completed ones and answers them.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class AlterPartitionManager:
         *,
         sync: Callable[[TopicPartition], None],
     ) -> None:
-        """Store the callbacks.
+        """Create a manager without leaders.
 
         `advanced` receives each partition whose high watermark an answer advances.  `sync` flushes a log.
         """

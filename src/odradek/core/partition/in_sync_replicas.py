@@ -139,7 +139,7 @@ class InSync:
     def high_watermark(self, own_end: Offset, current: Offset, now: int, eligible: Eligible, min_isr: int) -> Offset:
         """Return the high watermark, at least `current`; `own_end` is the leader's written or durable end.
 
-        It waits for the maximal ISR, and for followers that are about to join: otherwise a leader that is alone would
+        It waits for the maximal ISR, and for followers that are about to join.  Otherwise a leader that is alone would
         run away from a follower that is always a little behind.  As since Kafka 3.7 (KIP-966), it does not advance
         while the ISR is smaller than min.insync.replicas.  Pass 1 as `min_isr` to turn this rule off.
         """

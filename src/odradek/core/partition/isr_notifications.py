@@ -1,6 +1,6 @@
 """Pending notifications of ISR changes for the controller, as needed before Kafka 2.7.
 
-A broker writes the new ISR to the tree first and notifies the controller later:
+A broker first writes the new ISR to the tree.  It notifies the controller later:
 
     a state is written ──> changed ──> gathered until 5 s without a change, or for a minute ──> take
 

@@ -55,10 +55,7 @@ class FetchRequested:
     def __init__(
         self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named], *, by_id: bool
     ) -> None:
-        """Store the request.
-
-        `by_id`: each topic has an id, so the request may use ids.
-        """
+        """Create the request; with `by_id`, each topic has an id and may be named by it."""
         self.session_id = session_id
         self.session_epoch = session_epoch
         self.named = named
