@@ -1,4 +1,4 @@
-"""Keys of a topic's own configuration (without meaning for the update mode).
+"""Keys of a topic's own configuration, for which the update mode has no meaning.
 
 One key per line: name, default, rule, importance, update mode (read-only by default).
 """
