@@ -1,1 +1,1 @@
-"""The broker: its replicas, its configuration, and what the controller tells it."""
+"""Core of the broker: its replicas, its configuration, and the controller's requests to it."""

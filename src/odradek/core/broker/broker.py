@@ -1,11 +1,12 @@
 """The broker: owns every partition, session and parked request, and turns events into decisions.
 
-    requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
-    events   ──> told, synced, tick ──> lot.take_completed()   what can be answered now
+    requests ──> api/* ──> Broker ──> take_effects()   work for the shell
+    events   ──> told, synced, tick ──> lot.take_completed()   requests that can be answered now
 
-What has a state of its own is an object of its own: the logs of partitions (replicas.py), their flushes (flushes.py),
-both coordinators (coordinators.py), changes of the metadata (metadata_change_requests.py), moves, lookups, log starts,
-the cleaner. Nothing here waits, reads a clock or draws a random number.
+Each concern with its own state is an object: the logs of partitions (core/broker/replicas.py), their flushes
+(core/disks/flushes.py), both coordinators (core/broker/coordinators.py), metadata changes
+(core/broker/metadata_change_requests.py), moves, lookups, log starts, the cleaner.  Nothing here waits, reads a clock
+or draws a random number.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ from odradek.record.record_batch import Batch
 if TYPE_CHECKING:
     from odradek.core.broker.controller_queries import ControllerAsks
 
-MOVED_PER_SLICE = 1_000  # Partitions that nobody waits for.
-CONFIGURED_PER_SLICE = 100  # Topics whose replicas go by their configuration already.
+MOVED_PER_SLICE = 1_000  # Partitions without parked requests.
+CONFIGURED_PER_SLICE = 100  # Topics whose replicas already have this configuration.
 
 
 class Broker:
@@ -84,7 +85,7 @@ class Broker:
         self.sessions = FetchSessions(entropy.random_int31, self.lot, sessions_max)
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
         self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
-        self.replicated_out_bytes = 0  # Records that followers were sent.
+        self.replicated_out_bytes = 0  # Records sent to followers.
         self.partitions: dict[TopicPartition, Partition] = {}
         self.planner = Planner(
             partitions_default=configs.int("num.partitions"),
@@ -115,9 +116,9 @@ class Broker:
             backoff_ms=configs.int("replica.fetch.backoff.ms"),
             diverging_in_fetch=self.protocol.truncates_on_fetch,
         )
-        self._staged: dict[Leading, Offset] = {}  # Who has staged batches, and the high watermark before.
+        self._staged: dict[Leading, Offset] = {}  # Leaders with staged batches, and their high watermarks before.
         self._chores: list[Chore] = []
-        self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
+        self.works: list[Work] = []  # Works that requests have queued and the shell has not taken.
         runtime = Runtime(
             broker_id,
             configs,
@@ -146,18 +147,18 @@ class Broker:
             may_hand_over=self.protocol.has_log_dir_events,
         )
         self.controlled = Controlled(view, self.replicas, configs)
-        self.controller_asks: ControllerAsks | None = None  # None while nobody takes them.
-        # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell tells of them.
+        self.controller_asks: ControllerAsks | None = None  # None while nothing handles them.
+        # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell reports them.
         self.unclean_enabled: dict[TopicName | None, None] = {}
 
-    # Finding things.
+    # Finding partitions and topics.
 
     def leader(self, topic: TopicName, index: int) -> Leading:
-        """Returns the leading replica of a partition.  Raises Refused if it is not here, or only follows."""
+        """Return the leading replica of a partition; raise Refused if it is not here, or only follows."""
         return self.replica(topic, index).leader()
 
     def replica(self, topic: TopicName, index: int) -> Partition:
-        """Returns this broker's replica, whatever its role.  Raises Refused if it has none."""
+        """Return this broker's replica, whatever its role; raise Refused if it has none."""
         partition = self.partitions.get(TopicPartition(topic, index))
         if partition is not None:
             return partition
@@ -167,18 +168,18 @@ class Broker:
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is on another broker")
 
     def topic_name(self, topic_id: Uuid) -> TopicName:
-        """Returns the name of the topic with this id.  Raises Refused(UNKNOWN_TOPIC_ID)."""
+        """Return the name of the topic with this id; raise Refused(UNKNOWN_TOPIC_ID) if there is none."""
         name = self.view.names.get(topic_id)
         if name is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         return name
 
-    # Writing.
+    # Writes.
 
     def stage(
         self, leading: Leading, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
     ) -> Append:
-        """Gives one batch its place in the log; `commit` writes it.  Raises Refused."""
+        """Assign offsets to one batch; `commit` writes it.  Raises Refused."""
         high_watermark = leading.positions.high_watermark
         append = leading.stage(batch, now, all_replicas=all_replicas, checks_sequence=checks_sequence)
         self._staged.setdefault(leading, high_watermark)
@@ -187,7 +188,10 @@ class Broker:
         return append
 
     def commit(self, now: Moment) -> None:
-        """Writes all staged batches and wakes who waits for them; called before the broker is asked anything else."""
+        """Write all staged batches and wake the requests that wait for them.
+
+        Called before any other request is handled.
+        """
         if not self._staged:
             return
         staged, self._staged = self._staged, {}
@@ -195,21 +199,21 @@ class Broker:
             leading.commit(now)
             if leading.in_sync is not None:
                 self._written_before_followers(leading, high_watermark, now)
-            # Above the high watermark nobody waits for records, and thousands may wait for the next sync.
+            # No request waits for records above the high watermark, and thousands may wait for the next sync.
             elif leading.positions.high_watermark != high_watermark or leading.ended is not None:
                 self.lot.happened(leading.name)
 
     def _written_before_followers(self, leading: Leading, high_watermark: Offset, now: Moment) -> None:
-        """Wakes who waits for a partition that others follow: followers for the end of its log.
+        """Wake requests that wait for a partition with followers; follower fetches wait for its log end.
 
-        Its high watermark may have passed what was written long ago, as time has come for it.
+        Time alone may also let the high watermark pass records that were written long ago.
         """
         self.lot.happened(LogEnd(leading.name))
         if leading.positions.high_watermark != high_watermark or leading.ended is not None:
             self.moved(leading.name, now)
 
     def arrived(self, leading: Leading, arrival: Arrival, now: Moment, *, all_replicas: bool) -> Append:
-        """Completes a streaming append.  Raises Refused."""
+        """Complete a streaming append.  Raises Refused."""
         high_watermark = leading.positions.high_watermark
         append = leading.arrived(arrival, now, all_replicas=all_replicas)
         if append.needs_sync:
@@ -223,18 +227,18 @@ class Broker:
     # State of coordinators.
 
     def _append_state(self, leading: Leading, batch: Batch, now: Moment) -> Append:
-        """Writes one batch to a partition of a state topic at once.  Raises Refused."""
+        """Write one batch to a partition of a state topic at once.  Raises Refused."""
         append = self.stage(leading, batch, now, all_replicas=True, checks_sequence=False)
         self.commit(now)
         if append.refused is not None:
-            # A new exception: one that is raised refers to the frames it came through, and would keep all they had.
+            # A new exception: a raised one refers to the frames that it passed, and keeps their data alive.
             raise Refused(append.refused.code, append.refused.detail)
         return append
 
     def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
-        """Writes the marker that ends a transaction in one partition.
+        """Write the marker that ends a transaction in one partition.
 
-        Returns None if the topic is gone.  Raises Refused.
+        Returns None if the topic was deleted.  Raises Refused.
         """
         if name.topic not in self.view.topics:
             return None
@@ -263,85 +267,85 @@ class Broker:
             self.lot.happened(name)
         return Written(append)
 
-    # Beginning, and what happens.
+    # Start, and events.
 
     def start(self, now: Moment) -> None:
-        """Begins to work; the controller tells what the logs are for, which the storage has opened."""
+        """Start the work; the storage has opened the logs, and the controller assigns their roles."""
         if not all(directory.clean_shutdown for directory in self.storage):
             logs = (log for directory in self.storage for log in directory.logs.values())
             self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
-        # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would
-        # take a partition that is not open for a deleted one, and an acknowledged commit would be lost.
+        # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would take
+        # a partition that is not open for a deleted one, and an acknowledged commit would be lost.
         self.coordinators.begin(now)
 
     def registered(self, epoch: int) -> None:
-        """Takes in that this broker is registered with an epoch; leaders hear of it for each partition that follows.
+        """Apply this broker's registration epoch, and announce it to the leaders of all followed partitions.
 
-        Without that a partition that nobody writes to would be known to its leader as one of our former self, and an
-        ISR with it is refused (KIP-903).
+        Otherwise the leader of a partition without writes would know its follower by our former epoch, and a proposed
+        ISR with that follower is refused (KIP-903).
         """
         self.controlled.broker_epoch = epoch
         self.fetchers.renew_sessions()
 
     def synced(self, event: Synced, now: Moment) -> None:
-        """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
+        """Complete a Sync; records written during it belong to the next one."""
         self.flushes.ended(event, now)
         if self.flushes.held:
             self.moves.synced(event.flushes, now)
         self.cleaner.synced(event.flushes, now)
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
-        """Takes in the end of a Load."""
+        """Complete a Load."""
         self.coordinators.loaded(loaded, now)
 
     def took_ids(self, block: ProducerIdBlock | None) -> None:
-        """Takes in the producer ids that were asked for; None if the metadata could not be changed."""
+        """Store a block of producer ids; None if the metadata could not be changed."""
         self.transactions.ids.brought(block)
 
     def markers_answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
-        """Takes in the end of a WriteMarkers: the answer of another broker, or why there is none."""
+        """Complete a WriteMarkers with another broker's answer, or the reason why there is none."""
         self.transactions.markers.answered(effect, outcome, now)
 
     def additions_answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
-        """Takes in the end of an AddPartitions: the answer of a coordinator, or why there is none."""
+        """Complete an AddPartitions with a coordinator's answer, or the reason why there is none."""
         self.transactions.additions.answered(effect, outcome, now)
 
     def cleaned(self, event: Cleaned, now: Moment) -> None:
-        """Takes in the end of a Clean."""
+        """Complete a Clean."""
         self.cleaner.ended(event, now)
         self._reap_for_cleaner(now)
 
     def chores_ended(self, now: Moment) -> None:
-        """Takes in the end of Chores: files may have got their names that a compaction waits for."""
+        """Complete Chores: they may have renamed files that a compaction waits for."""
         if self.cleaner.waits_for_names:
             self._reap_for_cleaner(now)
             self.cleaner.renamed(now)
 
     def _reap_for_cleaner(self, now: Moment) -> None:
-        if self.cleaner.waits_for_names:  # Not by the next round: somebody waits for the compaction.
+        if self.cleaner.waits_for_names:  # Not in the next round: requests wait for the compaction.
             self._chores.extend(self.storage.reaps(now.wall))
 
     def looked_up(self, event: LookedUp) -> None:
-        """Takes in the end of a Lookup."""
+        """Complete a Lookup."""
         self.lookups.ended(event)
 
     def copied(self, event: Copying, now: Moment) -> None:
-        """Takes in the end of a Copying: a partition moves to another data directory."""
+        """Complete a Copying: a partition moves to another data directory."""
         self.moves.copied(event, now)
 
     def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
-        """Takes in the end of a WriteStarts in slices: its logs begin where they should."""
+        """Complete a WriteStarts in slices: apply its log start offsets."""
         return self.log_starts.ended(event, now)
 
     def shown(self, event: Changed) -> None:
-        """Takes in that a change of topics can be seen here, or was refused; who waits for it is told."""
+        """Complete a change of topics that is visible here, or was refused, and wake its requests."""
         self.changes.ended(event.token)
         self.lot.happened(event.token, event)
 
     def told(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, Errors]:
-        """Does in slices what the controller asks; nothing else of the controller's may be done meanwhile.
+        """Apply a controller request in slices; no other controller request may run in between.
 
-        Returns the partitions for which it failed.  Raises Refused as a whole, before the first slice.
+        Returns the partitions for which it failed.  Raises Refused for the whole request, before the first slice.
         """
         errors, deleted = yield from self.controlled.take_in(sent, overrides, now)
         if isinstance(sent.request, BecomeLeaderOrFollower):
@@ -360,7 +364,7 @@ class Broker:
         return errors
 
     def _moved_by_replicas(self, asked: BecomeLeaderOrFollower, now: Moment) -> Generator[None, None, None]:
-        """Wakes who waits for partitions of which there are other replicas by now: fewer may be waited for."""
+        """Wake requests for partitions whose replicas have changed: there may be fewer to wait for."""
         for number, name in enumerate(asked.partitions, 1):
             partition, is_awaited = self.partitions.get(name), self.lot.is_awaited(name)
             if partition is not None and partition.leading is not None:
@@ -369,7 +373,7 @@ class Broker:
                 yield
 
     def configure(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
-        """Has the replicas of a topic go by its configuration.  Yields after each that went by another."""
+        """Apply the configuration of a topic to its replicas; yield after each replica that changes."""
         configs = self.configs.for_topic(topic.configs)
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))
@@ -378,19 +382,19 @@ class Broker:
                 yield
 
     def configure_replica(self, partition: Partition, configs: TopicConfigs, now: Moment) -> None:
-        """Has a replica go by this configuration from here on."""
+        """Apply a configuration to a replica."""
         self.commit(now)
         partition.configure(configs, log_config(configs))
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
-        """Wakes who waits for a partition: its high watermark or a log start has moved, or its log, or that is gone."""
+        """Wake requests for a partition whose high watermark, log start or log has changed."""
         self.lot.happened(name)
         self._steps.moved(name, now)
 
-    # The shell's side.
+    # Interface to the shell.
 
     def take_effects(self) -> list[Effect]:
-        """Returns what the shell shall do now; the end of each effect comes back as an event."""
+        """Return the effects for the shell to run now; the end of each comes back as an event."""
         effects: list[Effect] = []
         if self.changes.are_asked:
             effects.extend(self.changes.take())
@@ -411,24 +415,24 @@ class Broker:
         return effects
 
     def take_markers(self) -> list[WriteMarkers]:
-        """Returns the markers that other brokers shall be asked for now; each ends in one `markers_answered`."""
+        """Return the markers to send to other brokers now; each ends in one `markers_answered`."""
         return self.transactions.markers.take()
 
     def take_additions(self) -> list[AddPartitions]:
-        """Returns what coordinators on other brokers shall be asked; each ends in one `additions_answered`."""
+        """Return the additions to send to other brokers' coordinators; each ends in one `additions_answered`."""
         return self.transactions.additions.take()
 
     @property
     def is_writing(self) -> bool:
-        """True while something written is still to be synced, or a change of the metadata is to be taken."""
+        """Return whether a sync or a change of the metadata is still due."""
         is_asked = self.changes.are_asked or self.coordinators.asks_ids or self.log_starts.are_moving
         return self.flushes.are_open or is_asked
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """Does the periodic tasks, about once a second: retention, due flushes, checkpoints, deletion of files.
+        """Run the periodic tasks, about once a second: retention, due flushes, checkpoints, file deletion.
 
-        It yields after each short step: anything but another round may happen there.  Raises NoDirectory when the last
-        data directory has failed: who runs the broker ends it.
+        Yields after each short step, where anything but another round may happen.  Raises NoDirectory when the last
+        data directory has failed; the caller then stops the broker.
         """
         self.flushes.try_again()
         for due in self._housekeeping.round(now, self.partitions):
@@ -447,32 +451,33 @@ class Broker:
         yield from self.coordinators.keep_house(now)
 
     def release_files(self, count: int, below: int) -> int:
-        """Has up to `count` logs close their files of descriptors below `below`; returns how many did.
+        """Close the files of up to `count` logs with descriptors below `below`; return how many were closed.
 
-        Called when descriptors run short.  If there are too few such logs, others are synced, so that they can.
+        Called when descriptors run short.  If too few logs can close their files, others are synced, so that they can
+        later.
         """
         released = self._open_files.release(count, below)
         self.flushes.ask_all(released.to_sync)
         return released.logs
 
     def next_due(self) -> int | None:
-        """Returns when `tick` has something to do next, on the steady clock; None if nothing waits."""
+        """Return the time of the next `tick` with work, on the steady clock; None if nothing waits."""
         waiting = (self.lot.next_deadline(), self.timers.next_due())
         return min((due for due in waiting if due is not None), default=None)
 
     def tick(self, now: Moment) -> None:
-        """Completes requests whose deadline has passed, and calls the timers that are due."""
+        """Complete requests whose deadline has passed, and call the timers that are due."""
         self.lot.tick(now.steady)
         self.timers.tick(now)
 
     def stop(self, now: Moment) -> list[str]:
-        """Closes the logs cleanly: synced, with checkpoints and the clean-shutdown marker.
+        """Close the logs cleanly: synced, with checkpoints and the clean-shutdown marker.
 
-        Returns what went wrong, for the broker's log; the next start then checks the logs.
+        Returns the failures for the broker's log; after a failure, the next start checks the logs.
         """
         return self.storage.close(high_watermarks(self.partitions), now.wall)
 
 
 def _no_topic_id() -> Uuid:
-    """Returns what stands for a topic's id where topics have none (before Kafka 2.8)."""
+    """Return the placeholder for a topic's id where topics have none (before Kafka 2.8)."""
     return ZERO_UUID

@@ -1,4 +1,4 @@
-"""Puts changed configurations in force: what is asked of a broker next is done by the new one."""
+"""Application of changed configurations: later requests are handled with the new ones."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
-    """Takes in the end of an AlterConfigs, then wakes who waits for it.
+    """Complete an AlterConfigs, then wake the requests that wait for it.
 
-    Yields after each partition: then other events may be handled, but no other change.
+    Yields after each partition, where other events may be handled, but no other change.
     """
     for around in altered.in_force:
         around()
@@ -47,15 +47,15 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
 
 
 def _note_unclean(broker: Broker, name: TopicName, texts: Mapping[str, str]) -> None:
-    """Notes a topic on which unclean elections are enabled now: the controller may have waited for that."""
+    """Record a topic whose unclean elections were enabled: the controller may have waited for that."""
     if UNCLEAN in texts and broker.configs.for_topic(texts).unclean_leader_election_enable:
         broker.unclean_enabled[name] = None
 
 
 def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[None]:
-    """Puts in force what others have changed, as far as it is not so here already, and logs it.
+    """Apply and log the changes of other brokers that are not applied here yet.
 
-    Yields as `put_in_force`.
+    Yields like `put_in_force`.
     """
     news: dict[TopicName, Mapping[str, str]] = {}
     untold: dict[TopicName, Mapping[str, str]] = {}
@@ -77,7 +77,7 @@ def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[N
 
 
 def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, str]], now: Moment) -> Iterator[None]:
-    """Configures partitions of topics that a controller has had made and not told of yet."""
+    """Configure partitions of topics that a controller has created but not announced yet."""
     for name, overrides in untold.items():
         _note_unclean(broker, name, overrides)
     for partition_id, partition in list(broker.partitions.items()):

@@ -1,6 +1,6 @@
-"""What the broker's log says of changed configurations: a line for each, with the keys that changed.
+"""Log lines for changed configurations: one for each, with the changed keys.
 
-As those of topic_log_lines.py they are written by the thread that has changed the metadata tree.
+As in core/broker/topic_log_lines.py, the thread that has changed the metadata tree writes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def tell(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
-    """Logs which keys are set now, to what, and which are no longer; secrets are not shown."""
+    """Log the keys that were set, with their values, and the keys that were removed; hide secrets."""
     set_now = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
     unset = [f"{name} no longer set" for name in before if name not in after]
     changes = ", ".join(set_now + unset)

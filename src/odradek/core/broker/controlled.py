@@ -1,6 +1,6 @@
-"""What the controller says to this broker: taken in one after the other, and from the newest controller alone.
+"""Controller requests to this broker: applied one after the other, from the newest controller only.
 
-LeaderAndIsr, StopReplica ──> replicas          UpdateMetadata ──> the view, and groups hear of topics that are gone
+LeaderAndIsr, StopReplica ──> replicas          UpdateMetadata ──> the view; groups learn of deleted topics
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from odradek.core.kernel.moment import Moment
 
 
 class TakenIn(NamedTuple):
-    """The end of one request: the partitions for which it failed, and topics that are gone."""
+    """Result of one request: the partitions for which it failed, and deleted topics."""
 
     errors: Errors
     deleted: list[TopicName]
 
 
 class Controlled:
-    """This broker as the controller has it."""
+    """Handler of the controller's requests to this broker."""
 
     def __init__(self, view: ClusterView, replicas: Replicas, configs: BrokerConfigs) -> None:
         self._view = view
         self._replicas = replicas
         self._configs = configs
-        self.broker_epoch: int = NO_EPOCH  # Of our registration; until there is one, whatever comes is taken.
-        self.controller_epoch = 0  # The greatest one heard of.
+        self.broker_epoch: int = NO_EPOCH  # Of our registration; without one, every request is applied.
+        self.controller_epoch = 0  # The greatest known one.
         self._is_taking = False
 
     def check(self, sent: ToBroker) -> None:
-        """Raises Refused for what a deposed controller says, or what was said to who this broker was before.
+        """Raise Refused for a request of a deposed controller, or to an earlier registration of this broker.
 
-        A broker epoch above ours is of a registration that we have not heard the end of yet, and controllers before
-        Kafka 2.2 send none.  What is stale in both is told of its broker epoch, as by Apache Kafka.
+        A broker epoch above ours belongs to a registration whose result has not arrived here yet, and controllers
+        before Kafka 2.2 send none.  If both epochs are stale, the error names the broker epoch, as in Apache Kafka.
         """
         if NO_EPOCH != sent.broker_epoch < self.broker_epoch:
             text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"
@@ -52,13 +52,13 @@ class Controlled:
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
 
     def names(self, sent: ToBroker) -> list[TopicName]:
-        """Returns the topics whose overrides have to be read before `take_in`: those that this broker does not know."""
+        """Return the topics whose overrides are needed for `take_in`: those unknown to this broker."""
         return [name for name, topic_id in _topics(sent).items() if not is_known(self._view, name, topic_id)]
 
     def take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
-        """Does what a request asks, in slices; nothing else of the controller's may be taken in meanwhile.
+        """Apply a request in slices; no other controller request may be applied in between.
 
-        `overrides` are those of the topics that `names` gave.  Raises Refused as `check`, before the first slice.
+        `overrides` are those of the topics from `names`.  Raises Refused like `check`, before the first slice.
         """
         assert not self._is_taking, "one after the other"
         self.check(sent)
@@ -91,7 +91,7 @@ class Controlled:
 
 
 def _topics(sent: ToBroker) -> dict[TopicName, Uuid]:
-    """Returns the topics that a request names, and their ids, but for those that are only stopped."""
+    """Return the topics in a request with their ids, none for a StopReplica."""
     if isinstance(sent.request, StopReplicas):
         return {}
     ids = sent.request.topic_ids

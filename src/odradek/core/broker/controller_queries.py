@@ -1,9 +1,9 @@
-"""What brokers and the controller ask of each other, between the handlers of the requests and who takes them in.
+"""Queues of requests between brokers and the controller, from API handlers to the shell.
 
-    a handler ──> ask ──> take ──> who takes it in ──> ended ──> the request is answered
+    a handler ──> ask ──> take ──> the shell handles it ──> ended ──> the request is answered
 
-`ToldByController` has what the controller tells this broker, `AskedOfController` what brokers ask of it as the
-controller.  A handler waits for the promise; who takes a question owes it an end.
+`ToldByController` queues the controller's requests to this broker, `AskedOfController` the brokers' requests to this
+broker as the controller.  A handler waits for the promise; each question taken must be ended.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from odradek.core.transactions.producer_ids import ProducerIdBlock
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-# Takes a block of producer ids for a broker of that id and broker epoch; called in a thread.  Raises Refused with
+# Takes a block of producer ids for a broker with that id and broker epoch; called in a thread.  Raises Refused with
 # NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH.
 TakeProducerIds = Callable[[BrokerId, int], ProducerIdBlock]
 
 
 class Asked(Generic[Q, A]):
-    """One question that was taken from its queue."""
+    """One question taken from its queue."""
 
     def __init__(self, question: Q, lot: ParkingLot) -> None:
         self.question = question
@@ -37,42 +37,42 @@ class Asked(Generic[Q, A]):
         self._lot = lot
 
     def ended(self, answer: A) -> None:
-        """Answers the request that waits; called once, on the loop."""
+        """Answer the waiting request; called once, on the loop."""
         self.promise.keep(self._lot, answer)
 
 
 class Questions(Generic[Q, A]):
-    """A queue of questions, whose requests wait in the broker's lot."""
+    """Queue of questions whose requests are parked in the broker's lot."""
 
     def __init__(self, lot: ParkingLot) -> None:
         self._lot = lot
         self._asked: list[Asked[Q, A]] = []
 
     def ask(self, question: Q) -> Promise[A]:
-        """Puts a question behind all others and returns the promise of its answer."""
+        """Append a question to the queue and return the promise of its answer."""
         asked = Asked[Q, A](question, self._lot)
         self._asked.append(asked)
         return asked.promise
 
     def take(self) -> list[Asked[Q, A]]:
-        """Returns the questions that wait, each once, in their order."""
+        """Return the queued questions, each once, in their order."""
         taken, self._asked = self._asked, []
         return taken
 
 
 class ToldByController(Questions[ToBroker, Errors | Refused]):
-    """What the controller tells this broker; answered by the failures by partition, or by what `Broker.told` raised.
+    """Controller requests to this broker, applied one after the other.
 
-    One is taken in after the other.
+    The answer is the failures by partition, or the Refused of `Broker.told`.
     """
 
 
 class AskedOfController(Questions[events.Ask[Any], events.Ask[Any]]):
-    """What brokers ask of the controller; answered by the event itself, which has its answer or error by then."""
+    """Broker requests to the controller, answered with the event itself, including its answer or error."""
 
 
 class ControllerAsks:
-    """All that passes through one broker, which may be told, and asked as the controller."""
+    """All requests between this broker and the controller, in both roles."""
 
     def __init__(self, lot: ParkingLot, take_producer_ids: TakeProducerIds) -> None:
         self.told = ToldByController(lot)

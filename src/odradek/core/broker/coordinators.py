@@ -1,7 +1,7 @@
-"""Both coordinators of a broker: which partitions of their state topics they serve, and what they ask of the shell.
+"""Both coordinators of a broker: the partitions of their state topics here, and their effects.
 
 partition opened ──> adopt ──> perhaps a Load, an effect ──> loaded
-partition gone, or its log offline ──> resign
+partition deleted, or its log offline ──> resign
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from odradek.core.transactions.transaction_markers import WriteMarker
 
 
 class Coordinators:
-    """The coordinator of groups and that of transactions."""
+    """Group coordinator and transaction coordinator."""
 
     def __init__(
         self, runtime: Runtime, write_marker: WriteMarker, partitions: Mapping[TopicPartition, Partition]
     ) -> None:
         self._partitions = partitions
         self._loads: list[Load] = []
-        self.asks_ids = False  # The shell has not taken that yet.
+        self.asks_ids = False  # True until the shell takes the request.
         self.groups = GroupCoordinator(runtime, self._loads.append)
         self.transactions = TransactionCoordinator(runtime, self._loads.append, self._ask_ids, write_marker)
         self.shards = {shards.topic: shards for shards in (self.groups.shards, self.transactions.shards)}
@@ -37,38 +37,38 @@ class Coordinators:
         self.asks_ids = True
 
     def begin(self, now: Moment) -> None:
-        """Begins to coordinate what is led here, from now on."""
+        """Start to coordinate the partitions led here."""
         self._have_begun = True
         for partition in list(self._partitions.values()):
             self.adopt(partition, now)
 
     def keep_state_in(self, topic: TopicName) -> bool:
-        """True if a coordinator keeps its state in the topic."""
+        """Return whether a coordinator keeps its state in the topic."""
         return topic in self.shards
 
     def adopt(self, partition: Partition, now: Moment) -> None:
-        """Serves what is in a partition led here, if it is a coordinator's; not before they have begun."""
+        """Serve the state in a partition led here, if it is a coordinator's; does nothing before `begin`."""
         shards = self.shards.get(partition.topic_partition.topic) if self._have_begun else None
         if shards is not None and partition.leading is not None:
             shards.adopt(partition.leading, now)
 
     def resign(self, name: TopicPartition) -> None:
-        """Gives up what is in a partition that is gone, or offline."""
+        """Drop the state of a partition that was deleted or is offline."""
         shards = self.shards.get(name.topic)
         if shards is not None:
             shards.resign(name.partition)
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
-        """Takes in the end of a Load."""
+        """Complete a Load."""
         self.shards[loaded.load.name.topic].loaded(loaded, now)
 
     @property
     def have_asked(self) -> bool:
-        """True if `take` would find something."""
+        """Return whether `take` would return anything."""
         return self.asks_ids or bool(self._loads)
 
     def take(self) -> list[Load | TakeProducerIds]:
-        """Returns what the shell shall do now."""
+        """Return the effects for the shell to run now."""
         effects: list[Load | TakeProducerIds] = []
         if self.asks_ids:
             effects.append(TakeProducerIds(self._first_free_id()))
@@ -79,13 +79,13 @@ class Coordinators:
         return effects
 
     def _first_free_id(self) -> ProducerId:
-        """Returns a producer id above all that are in our logs."""
+        """Return a producer id above all ids in our logs."""
         logs = (partition.log for partition in self._partitions.values() if partition.is_online)
         used = (producer.id for log in logs for producer in log.producers)
         return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """Does the periodic tasks, about once a second, in slices."""
+        """Run the periodic tasks, about once a second, in slices."""
         yield from self.groups.keep_house(now)
         yield from self.transactions.keep_house(now)
         if self.transactions.may_hang:

@@ -1,7 +1,7 @@
-"""What the core asks of the shell, as values; the end of each comes back to the broker as an event.
+"""Effects: work for the shell, as values; each ends in an event for the broker.
 
-What only one part of the core asks for is beside that part.  Changes of topics go to the metadata tree, which may take
-milliseconds or another machine, and come back as `Broker.shown`.
+An effect of a single part of the core is defined in that part.  Changes of topics go to the metadata tree, which may
+take milliseconds and be on another machine; they end in `Broker.shown`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from odradek.log.files.disk import DiskFailed
 
 
 class Chore(Protocol):
-    """Work on files that nobody waits for: checkpoints, unlinking what was deleted."""
+    """Work on files without a waiting request: checkpoints, unlinking deleted files."""
 
     def run(self) -> None:
-        """Does the work.  Raises DiskFailed."""
+        """Do the work.  Raises DiskFailed."""
 
 
 class Chores(NamedTuple):
-    """Chores for a thread; what fails is tried again by the next round or the next start."""
+    """Chores for a thread; the next round or the next start retries a failed one."""
 
     chores: tuple[Chore, ...]
 
@@ -49,12 +49,12 @@ class Chores(NamedTuple):
         return failures
 
 
-Asker = Mapping[str, object]  # The fields of a log line about the client that asked; empty if the broker itself did.
+Asker = Mapping[str, object]  # Log fields of the client that sent the request; empty for the broker itself.
 NOBODY: Asker = MappingProxyType({})
 
 
 class CreateTopics(NamedTuple):
-    """Write new topics to the metadata tree; `on_sight` if they were not asked for, but for something in them."""
+    """Write new topics to the metadata tree; `on_sight` if they are auto-created."""
 
     token: int
     topics: tuple[TopicInfo, ...]
@@ -78,7 +78,7 @@ class GrowTopics(NamedTuple):
 
 
 class DeleteTopics(NamedTuple):
-    """Take topics out of the metadata tree."""
+    """Remove topics from the metadata tree."""
 
     token: int
     topics: Mapping[TopicName, Uuid]
@@ -86,14 +86,14 @@ class DeleteTopics(NamedTuple):
 
 
 class ConfigOwner(NamedTuple):
-    """Whose configuration it is: a topic's, a broker's by its id, or that of all brokers, whose name is empty."""
+    """Owner of a configuration: a topic, a broker by its id, or all brokers, with an empty name."""
 
     is_topic: bool
     name: str
 
 
 class AlterConfigs(NamedTuple):
-    """Change configurations in the metadata tree, or only see whether they may be; comes back as Altered."""
+    """Change configurations in the metadata tree, or only validate the change; ends in Altered."""
 
     token: int
     edits: Mapping[ConfigOwner, ConfigEdit]
@@ -102,16 +102,16 @@ class AlterConfigs(NamedTuple):
 
 
 class TakeProducerIds(NamedTuple):
-    """Take the next block of producer ids from the metadata tree; comes back as `Broker.took_ids`.
+    """Take the next block of producer ids from the metadata tree; ends in `Broker.took_ids`.
 
-    Ids below `at_least` are in use: the logs may have come from another cluster.
+    Ids below `at_least` are in use: the logs may come from another cluster.
     """
 
     at_least: ProducerId
 
 
 class Work:
-    """What a request needs computed beside the loop before it can be handled on: records looked into, a huge body read.
+    """Computation off the loop that a request needs to continue: checking records, parsing a huge body.
 
     `run` may be called in any thread and never raises; `ended` is called on the loop afterwards.
     """
@@ -122,7 +122,7 @@ class Work:
         self._run = run
         self.value: object = None
         self.error: Exception | None = None
-        self.then: Callable[[], None] | None = None  # Called at the end; None once nobody waits for it.
+        self.then: Callable[[], None] | None = None  # Called at the end; None once no request waits.
 
     def run(self) -> None:
         try:
@@ -136,7 +136,7 @@ class Work:
 
 
 class DiskWait(Work):
-    """A Work that waits for the disk until cold reads can be tried again."""
+    """Work that waits for the disk until cold reads can be retried."""
 
     __slots__ = ()
 
@@ -149,7 +149,7 @@ Effect = Sync | Clean | Chores | Load | Lookup | WriteStarts | Copying | TakePro
 
 
 class Changed(NamedTuple):
-    """The end of a change: what each topic looks like now (None: gone), or why it was refused."""
+    """Result of a change: the current state of each topic (None: deleted), or the reason of a refusal."""
 
     token: int
     topics: Mapping[TopicName, TopicInfo | None] = MappingProxyType({})
@@ -157,15 +157,15 @@ class Changed(NamedTuple):
 
 
 def all_refused(change: Change) -> Changed:
-    """Returns the end of a change that the broker could not carry out, for a reason that is no client's fault."""
+    """Return the result of a change that the broker could not apply, through no fault of the client."""
     names = [topic.name for topic in change.topics] if isinstance(change, CreateTopics) else list(change.topics)
     return Changed(change.token, refused={name: Refused(ErrorCode.UNKNOWN_SERVER_ERROR) for name in names})
 
 
 class Altered(NamedTuple):
-    """The end of an AlterConfigs: what topics have set now, the broker's new values, and why what was refused.
+    """Result of an AlterConfigs: the overrides of topics, the broker's new values, and the refusals.
 
-    `in_force` puts in force what is not the core's: certificates, limits of listeners.
+    `in_force` applies the changes outside the core: certificates, limits of listeners.
     """
 
     token: int
@@ -176,5 +176,5 @@ class Altered(NamedTuple):
 
 
 def none_altered(change: AlterConfigs) -> Altered:
-    """Returns the end of an AlterConfigs that could not be carried out, for a reason that is no client's fault."""
+    """Return the result of an AlterConfigs that could not be applied, through no fault of the client."""
     return Altered(change.token, refused=dict.fromkeys(change.edits, Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))

@@ -1,7 +1,7 @@
-"""The periodic tasks on logs, and when they are due: retention, flushes, checkpoints, unlinking, expiry of producers.
+"""Periodic tasks on logs: retention, flushes, checkpoints, unlinking, expiry of producers.
 
-Each has Kafka's own interval.  A round is taken in slices, so that nothing waits for thousands of partitions: how much
-is done in one is a count, since nothing here has a clock.  What works on files and need not be done here is a chore.
+Each has Kafka's own interval.  A round runs in slices, so that no request waits for thousands of partitions.  A slice
+is limited by a count, since nothing here has a clock.  Work on files that need not run here is a chore.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from odradek.log.log.durability import needs_flush
 
 _LOG = logging.getLogger(__name__)
 
-# Each takes far less than 2 ms on a slow machine: a look at a partition costs some microseconds, and dozens where its
-# memory was not touched for a second; whether segments may go costs as much again, more where an index has to be read
-# for it; letting them go some hundred.
+# Each slice takes far less than 2 ms on a slow machine.  A look at a partition costs some microseconds, and dozens if
+# its memory was not touched for a second.  A decision on expired segments costs as much again, and more if it must read
+# an index; deletion of segments costs some hundred microseconds.
 LOOKED_AT_PER_SLICE = 32
 JUDGED_PER_SLICE = 16
 PRODUCERS_PER_LOOK = 32
 
 
 class Due(NamedTuple):
-    """What one slice found to be due."""
+    """Work that one slice found due."""
 
     to_sync: Sequence[TopicPartition] = ()
     chores: Sequence[Chore] = ()
@@ -42,7 +42,7 @@ Partitions = Mapping[TopicPartition, Partition]
 
 
 class Housekeeping:
-    """The periodic tasks, and when each was last done, on the steady clock."""
+    """Periodic tasks and the time of the last run of each, on the steady clock."""
 
     def __init__(self, storage: Storage, log_starts: LogStarts, configs: BrokerConfigs) -> None:
         self._storage = storage
@@ -53,15 +53,15 @@ class Housekeeping:
         self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
         self._configs = configs  # For the one of these keys that may change.
         self._expiry_ms = configs.int("producer.id.expiration.check.interval.ms")
-        self._last_expiry: int | None = None  # None: due at the first tick, as time went on while the broker was down.
+        self._last_expiry: int | None = None  # None: due at the first tick, as time passed while the broker was down.
         self._last_retention: int | None = None
         self._last_checkpoint = 0
-        self._told: set[TopicPartition] = set()  # Partitions whose failing work is in the broker's log.
+        self._told: set[TopicPartition] = set()  # Partitions whose failing work was logged.
 
     def round(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
-        """Does every task that is due at this moment, a slice at each step."""
+        """Run every task that is due now, a slice at each step."""
         if self._last_retention is None:
-            # By default not in the first half minute: a broker that starts has better things to do.
+            # By default not in the first 30 s, when a broker has more urgent work.
             self._last_retention = now.steady - self._retention_ms + self._delay_ms
         if now.steady - self._last_retention >= self._retention_ms:
             self._last_retention = now.steady
@@ -81,7 +81,7 @@ class Housekeeping:
         for some in _slices(partitions):
             for partition in some.values():
                 if partition.is_online and partition.log.config.cleanup_compact:
-                    continue  # That is the cleaner's, as in Apache Kafka.
+                    continue  # The cleaner handles these, as in Apache Kafka.
                 judged += 1
                 if self._log_starts.retain(partition, now) or judged >= JUDGED_PER_SLICE:
                     judged = 0
@@ -97,7 +97,7 @@ class Housekeeping:
             yield NOTHING if checkpoint is None else Due(chores=(checkpoint,))
 
     def _look(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
-        """Yields the logs that have a flush due, and tries again what a disk refused."""
+        """Yield the logs that have a flush due, and retry pending file work."""
         for some in _slices(partitions):
             online = [(name, one) for name, one in some.items() if one.is_online]
             for name, one in online:
@@ -120,7 +120,7 @@ def high_watermarks(partitions: Partitions) -> dict[TopicPartition, Offset]:
 
 
 def _slices(partitions: Partitions) -> Iterator[Partitions]:
-    """Yields all partitions of the beginning, some at a time; those that went meanwhile are left out."""
+    """Yield all partitions of the start of the round in slices, without those deleted since."""
     names = list(partitions)
     for start in range(0, len(names), LOOKED_AT_PER_SLICE):
         some = names[start : start + LOOKED_AT_PER_SLICE]

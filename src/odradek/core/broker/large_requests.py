@@ -1,11 +1,12 @@
-"""Turns for requests of very many elements, which weigh ten times in memory what they do on the wire.  Ten that came at
-once would be in memory all at once, though a thread and the loop get no more done by it.
+"""Turns for requests with very many elements, which need ten times their wire size in memory.
+
+Ten such requests at once would all be in memory, although a thread and the loop finish them no sooner.
 
     turn = large_requests.ask(size, now) ──> has_come? ──> read, handled, encoded ──> turn.end()
                                       └── no: parked; the oldest of its kind comes when one ends
 
-The smaller ones have turns of their own, and do not wait behind the largest.  A request that does not go on (its peer
-does not read, it is muted, it waits for an event) loses its turn, and goes on without.
+Smaller requests have turns of their own, and do not wait behind the largest.  A request that does not progress (its
+peer does not read, it is muted, it waits for an event) loses its turn, and continues without one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from odradek.core.kernel.promise import Promise
 
 
 class Turn:
-    """The turn of one request.  `end` may be called more than once."""
+    """Turn of one request.  `end` may be called more than once."""
 
     __slots__ = ("_lane", "_promise", "has_come", "is_at_work", "last_step")
 
@@ -37,17 +38,17 @@ class Turn:
         self.last_step = now.steady
 
     def parked(self, now: Moment) -> Parked[object]:
-        """Returns a wait until the turn comes, or until it is time to look which request holds it up."""
+        """Return a wait for the turn, or for the time to check which request blocks it."""
         return Parked(self._promise, now.steady + TURN_STUCK_MS, lambda: None)
 
     def waits(self, wait: object) -> None:
-        """Notes what the request waits for next; an event may take long, and ends the turn."""
+        """Record the request's next wait; an event may take long, and ends the turn."""
         self.is_at_work = isinstance(wait, Work)
         if isinstance(wait, Parked):
             self.end()
 
     def steps(self, now: Moment) -> None:
-        """Notes that the request goes on; while it waits for its turn it passes over requests that do not."""
+        """Record progress of the request; if it still waits for its turn, it passes over stuck requests."""
         self.is_at_work = False
         self.last_step = now.steady
         if not self.has_come:
@@ -62,7 +63,7 @@ class Turn:
 
 
 class _Lane:
-    """Turns of one kind: `at_once` requests have theirs, the others wait in the order in which they came."""
+    """Turns of one kind: `at_once` requests hold one, the others wait in order of arrival."""
 
     def __init__(self, lot: ParkingLot, at_once: int) -> None:
         self._lot = lot
@@ -105,5 +106,5 @@ class LargeRequests:
         self._large = _Lane(lot, LARGE_REQUESTS_AT_ONCE)
 
     def ask(self, size: int, now: Moment) -> Turn:
-        """Returns a turn for a request of `size` bytes."""
+        """Return a turn for a request of `size` bytes."""
         return (self._large if size > LARGE_REQUEST_BYTES else self._middling).ask(now)

@@ -1,4 +1,7 @@
-"""Makes new partitions' files beside the loop: a busy file system takes milliseconds for each of a thousand names."""
+"""Creation of new partitions' files off the loop.
+
+A busy file system takes milliseconds for each of a thousand names.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from odradek.log.segment.checkpoints import BadCheckpoint
 
 
 def make_replicas(broker: Broker, asked: BecomeLeaderOrFollower, overrides: Overrides, now: TimestampMs) -> None:
-    """Makes the files of new replicas in a thread, before `Broker.told`, which tries again what fails, and tells of it.
+    """Create the files of new replicas in a thread, before `Broker.told`.
 
-    It only reads from the broker.
+    `Broker.told` retries failed creations and reports them.  This function only reads from the broker.
     """
     topics = broker.view.topics
     for name, assigned in asked.partitions.items():

@@ -1,4 +1,4 @@
-"""The data directories of this broker as DescribeLogDirs tells of them: their volumes, and how large each log is."""
+"""Data directories of this broker for DescribeLogDirs: their volumes, and the size of each log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LogDir", "LogSize", "Volume", "log_dirs"]
 
 
 class LogSize(NamedTuple):
-    """How large a log is: its .log files, without their indexes."""
+    """Size of a log: its .log files, without their indexes."""
 
     size: int
     segments: int
@@ -38,23 +38,23 @@ class LogDir:
         return self.directory.failure is None
 
     def ask_volume(self) -> Work:
-        """Returns the work that finds out the Volume: a file system may take its time to tell."""
+        """Return the work that determines the Volume: the file system may be slow."""
         return Work(partial(volume_of, self.directory.path))
 
     def names(self) -> list[TopicPartition]:
         return list(self.directory.logs)
 
     def size_of(self, name: TopicPartition) -> LogSize | None:
-        """Returns the size of one log; None if it is not here, or not any more."""
+        """Return the size of one log; None if it is not here any more."""
         log = self.directory.logs.get(name)
         return None if log is None else LogSize(log.size, len(log.segments))
 
     def futures(self) -> list[TopicPartition]:
-        """Returns the logs that are moved here from another directory."""
+        """Return the logs that are being moved here from another directory."""
         return list(self.directory.futures)
 
     def future_of(self, name: TopicPartition) -> Log | None:
-        """Returns a log that is on its way here; None if it is not, or not any more."""
+        """Return a log that is being moved here; None if it is not any more."""
         return self.directory.futures.get(name)
 
 

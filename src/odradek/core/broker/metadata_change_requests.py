@@ -1,6 +1,8 @@
-"""Changes of topics and configurations that this broker asks of the metadata tree, each under a token of its own.
+"""Changes of topics and configurations that this broker requests from the metadata tree.
 
-ask ──> Change, an effect ──> the metadata tree ──> Broker.shown: who waits for the token is told
+Each change has a token of its own:
+
+    ask ──> Change, an effect ──> the metadata tree ──> Broker.shown: its requests are completed
 """
 
 from __future__ import annotations
@@ -20,27 +22,27 @@ SomeChange = TypeVar("SomeChange", bound=Change | AlterConfigs)
 
 
 class Changes:
-    """The changes of one broker that are asked for."""
+    """Requested changes of one broker."""
 
     def __init__(self, planner: Planner, configs: BrokerConfigs, view: ClusterView) -> None:
         self._planner = planner
         self._configs = configs
         self._view = view
         self._asked: list[Change | AlterConfigs] = []  # The shell has not taken them yet.
-        self._making: dict[TopicName, Change] = {}  # State topics that were asked for.
+        self._making: dict[TopicName, Change] = {}  # Requested state topics.
         self._tokens = 0
 
     def ask(self, make: Callable[[int], SomeChange]) -> SomeChange:
-        """Asks for a change; `make` gets the token under which its end will be told."""
+        """Request a change; `make` receives the token of its end."""
         self._tokens += 1
         change = make(self._tokens)
         self._asked.append(change)
         return change
 
     def state_topic(self, name: TopicName) -> Change | None:
-        """Returns the change that makes a state topic; None if it is there.
+        """Return the change that creates a state topic; None if the topic exists.
 
-        Raises Refused(COORDINATOR_NOT_AVAILABLE) if it can't be made: too few brokers live, or its znode can't be read.
+        Raises Refused(COORDINATOR_NOT_AVAILABLE) if too few brokers live to create it, or if its znode cannot be read.
         """
         if name in self._view.topics:
             return None
@@ -59,13 +61,13 @@ class Changes:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} can't be made: {refused.detail}") from refused
 
     def ended(self, token: int) -> None:
-        """Takes in that a change has ended: a state topic that it did not make may be asked for again."""
+        """Complete a change: a state topic that it did not create may be requested again."""
         for name in [name for name, change in self._making.items() if change.token == token]:
             del self._making[name]
 
     @property
     def are_asked(self) -> bool:
-        """True if the shell has not taken all of them yet."""
+        """Return whether the shell has not taken all changes yet."""
         return bool(self._asked)
 
     def take(self) -> list[Change | AlterConfigs]:

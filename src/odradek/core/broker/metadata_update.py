@@ -1,6 +1,6 @@
-"""The controller's UpdateMetadata becomes what this broker knows of the cluster, and tells its clients.
+"""Application of the controller's UpdateMetadata to the view that clients' metadata is read from.
 
-It comes behind the LeaderAndIsr of the same change: what clients hear of is there.
+It follows the LeaderAndIsr of the same change, so what clients learn of already exists.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.controller.broker_request_batch import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo, TopicInfo
 
-# A partition that the controller has not told of, below one that it has: none of its replicas has lived yet.
+# Partition that the controller has not announced, below an announced one: none of its replicas has ever lived.
 UNTOLD = PartitionInfo(NO_BROKER, NO_EPOCH, (), ())
 
-METADATA_UPDATED = "metadata updated"  # The key of who waits for what an UpdateMetadata tells.
+METADATA_UPDATED = "metadata updated"  # The key of requests that wait for an UpdateMetadata.
 
-Overrides = Mapping[TopicName, Mapping[str, str]]  # What is set on topics.
+Overrides = Mapping[TopicName, Mapping[str, str]]  # Overrides of topics.
 
 
 def is_known(view: ClusterView, name: TopicName, topic_id: Uuid) -> bool:
-    """True if the view has this topic, and not one of the same name that was deleted before it was made."""
+    """Return whether the view has this topic, and not a deleted one of the same name."""
     known = view.topics.get(name)
     return known is not None and (known.id == topic_id or ZERO_UUID in (known.id, topic_id))
 
@@ -29,9 +29,9 @@ def is_known(view: ClusterView, name: TopicName, topic_id: Uuid) -> bool:
 def update_view(
     view: ClusterView, update: UpdateMetadata, controller: BrokerId, overrides: Overrides
 ) -> Generator[None, None, list[TopicName]]:
-    """Takes in who lives, and topics that have changed.  Yields after each topic, returns the topics that are gone.
+    """Apply live brokers and changed topics; yield after each topic, return the deleted topics.
 
-    `overrides` are those of topics that are not in the view, as far as `is_known` tells.
+    `overrides` are those of topics for which `is_known` is False.
     """
     view.controller = controller
     view.brokers = {one.id: one for one in update.brokers}
@@ -42,7 +42,7 @@ def update_view(
     for name, partitions in told.items():
         topic_id = update.topic_ids.get(name, ZERO_UUID)
         known = view.topics[name] if is_known(view, name, topic_id) else None
-        if known is not None and known.id == ZERO_UUID:  # Made before there were ids, and given one by now.
+        if known is not None and known.id == ZERO_UUID:  # Created before topics had ids, and assigned one since.
             known = known._replace(id=topic_id)
         if all(one.state.leader == LEADER_DURING_DELETE for one in partitions.values()):
             gone.append(name)

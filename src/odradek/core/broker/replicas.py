@@ -1,6 +1,6 @@
-"""The replicas on this broker, and the one place where they change: opened, leading, following, stopped, offline.
+"""Replicas on this broker: the only code that opens, promotes, demotes, stops or takes them offline.
 
-The controller says what becomes of each (`become`, `stop`).  What takes long yields after each log.
+The controller assigns each one its role (`become`, `stop`).  Long operations yield after each log.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from odradek.log.log.log import Log
 
 _LOG = logging.getLogger(__name__)
 
-Errors = dict[TopicPartition, ErrorCode]  # Of the partitions for which it failed.
+Errors = dict[TopicPartition, ErrorCode]  # The partitions for which it failed.
 
 
 class Replicas:
-    """Writes `partitions`, which all others only read."""
+    """Replicas of one broker, and the only writer of `partitions`."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class Replicas:
         fetchers: ReplicaFetchers,
         may_hand_over: bool,
     ) -> None:
-        """`may_hand_over`: any controller learns that replicas are offline, and that they are back (Kafka 1.0)."""
+        """Create the replicas over the parts they use.
+
+        `may_hand_over`: every controller of the cluster handles offline replicas and their return (Kafka 1.0).
+        """
         self._id = broker_id
         self._storage = storage
         self._partitions = partitions
@@ -68,24 +71,25 @@ class Replicas:
         self._damaged = DamagedReplicas(
             broker_id, storage, partitions, alter_partition, gone=self._is_gone, forget=self._take_out
         )
-        # What could not be opened since too many files are open, or the disk is full: tried again once a second.
+        # Logs that failed to open with too many open files or a full disk, retried once a second.
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
-        self._opened_again = 0  # How many of them could be opened later.
+        self._opened_again = 0  # The number that opened later.
 
     @property
     def changes(self) -> int:
-        """How many replicas went offline or came back by themselves; the controller is to hear of each."""
+        """Number of replicas that went offline or returned; the controller must be notified of each."""
         return self._opened_again + self._unable.changes + self._damaged.changes
 
-    # What the controller says.
+    # Controller requests.
 
     def become(
         self, asked: BecomeLeaderOrFollower, configs: Mapping[TopicName, TopicConfigs], now: Moment
     ) -> Generator[None, None, Errors]:
-        """Has replicas lead or follow; `configs` are those of the topics named.  Yields after each, returns failures.
+        """Apply LeaderAndIsr; `configs` belong to its topics.  Yield after each replica, return failures.
 
-        What is not newer than what is known is STALE_CONTROLLER_EPOCH and changes nothing, as in Apache Kafka.
-        Coordinators begin when all else is led: what a crash interrupted is finished by markers in any partition.
+        A state that is not newer than the known one fails with STALE_CONTROLLER_EPOCH and changes nothing, as in Apache
+        Kafka.  Coordinators start after all other partitions have leaders: markers that finish interrupted transactions
+        may go to any partition.
         """
         errors: Errors = {}
         for name, assigned in asked.partitions.items():
@@ -111,7 +115,7 @@ class Replicas:
             self._damaged.answered(present)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if present is not None and topic_id != ZERO_UUID and present.log.topic_id not in (None, topic_id):
-            # Deleted and made anew, of which this broker hears by this alone.  The storage sets the log aside.
+            # Deleted and recreated, as this broker learns only now.  The storage sets the old log aside.
             self._close(name, now)
             present = None
         if present is not None and state.leader_epoch <= present.info.leader_epoch:
@@ -128,17 +132,17 @@ class Replicas:
     def _partition(
         self, name: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs
     ) -> Partition:
-        """Returns a replica before it leads or follows.  Others may not have what is durable here alone."""
+        """Return a replica without a role.  Other replicas may lack records that are durable here."""
         has_others = len(info.replicas) > 1
         high_watermark = self._storage.high_watermark(name, log) if log is not None and has_others else None
         if log is not None:
-            log.config = log_config(configs)  # It was opened when the broker started, and may be altered since.
+            log.config = log_config(configs)  # It was opened at the start, and may have been altered since.
         return Partition(name, log, info, configs, self._alter_partition, high_watermark=high_watermark)
 
     def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:
-        """Gives a log without an id the one that its topic has by now; returns False if there was nothing to give.
+        """Assign the topic's id to a log without one; return False if there was nothing to assign.
 
-        The controller gives ids without an election: the leader epoch is the one that is known.
+        The controller assigns ids without an election, so the leader epoch is the known one.
         """
         if topic_id == ZERO_UUID or partition.log.topic_id is not None:
             return False
@@ -150,9 +154,9 @@ class Replicas:
         return True
 
     def stop(self, asked: StopReplicas, now: Moment) -> Generator[None, None, Errors]:
-        """Closes replicas, and deletes their logs if asked to.  Yields after each, returns failures.
+        """Close replicas, and delete their logs if requested.  Yield after each, return failures.
 
-        A log that nobody serves is deleted, too: the deletion may have been missed.
+        A log without a replica is deleted, too: the broker may have missed the deletion.
         """
         errors: Errors = {}
         for name, epoch in asked.partitions.items():
@@ -179,7 +183,7 @@ class Replicas:
             self._steps.moved(name, now)
 
     def _become(self, partition: Partition, info: PartitionInfo, now: Moment) -> Partition:
-        """Has the partition take the role that its state says; who waits for what it was is told."""
+        """Switch the partition to the role in its state, and wake requests that wait for its old role."""
         led = partition.leading
         name = partition.topic_partition
         self._fetchers.forget(name)
@@ -218,14 +222,14 @@ class Replicas:
         is_new: bool,
         was_full: bool = False,
     ) -> Log | None:
-        """Returns the partition's log; None if its disk fails: the partition is then there, offline.
+        """Return the partition's log; None if its disk fails, and the partition exists but is offline.
 
-        What a full disk or the want of a descriptor has kept from being opened is tried again, and not told again.
+        An open that failed for a full disk or a lack of descriptors is retried, and not logged again.
         """
         try:
             log = self._storage.open(name, topic_id, configs, now.wall, is_new=is_new)
             if log is not None and log.recovery_point < log.end_offset:
-                # After a crash: what was visible before must be so from the first answer on, and durable too.
+                # After a crash: records visible before must be visible from the first response on, and durable.
                 flush_now(log, now.wall)
         except (DiskFailed, Refused) as failed:
             is_full = isinstance(failed, DiskFailed) and failed.is_full
@@ -237,9 +241,9 @@ class Replicas:
         return log
 
     def try_again(self, now: Moment) -> Iterator[None]:
-        """Opens logs that could not be opened before, for want of files or of room.  Yields after each.
+        """Retry logs that failed to open for lack of descriptors or of room.  Yields after each.
 
-        Leaders that can't write give up, or come back when there is room.
+        Leaders that cannot write resign, or return when there is room.
         """
         if self._may_hand_over:
             yield from self._unable.hand_over(now)
@@ -259,7 +263,7 @@ class Replicas:
         present = self._partitions.get(name)
         if present is None or present.is_online:
             return
-        log = self._log(name, topic_id, present.configs, now, is_new=True, was_full=True)  # It has been looked for.
+        log = self._log(name, topic_id, present.configs, now, is_new=True, was_full=True)  # It was searched for before.
         if log is not None:
             partition = self._partition(name, log, present.info, present.configs)
             self._partitions[name] = self._become(partition, present.info, now)
@@ -268,18 +272,18 @@ class Replicas:
             self._opened_again += 1
 
     def _take_out(self, name: TopicPartition) -> bool:
-        """Forgets a partition; False if it is not here."""
+        """Remove a partition; return False if it is not here."""
         partition = self._partitions.pop(name, None)
         if partition is None:
             return False
         self._fetchers.forget(name)
-        partition.close()  # Whoever waits for a write to it waits in vain.
+        partition.close()  # A wait for a write to it fails.
         self._flushes.forget(name)
         self._coordinators.resign(name)
         return True
 
     def take_broken_offline(self, now: Moment) -> Iterator[None]:
-        """Takes data directories offline that were found broken, and what is in them.  Yields after each.
+        """Take broken data directories offline with their partitions.  Yields after each.
 
         Raises NoDirectory when the last one has failed.
         """
@@ -302,8 +306,8 @@ class Replicas:
 
 
 def is_held(broker: BrokerId, view: ClusterView, name: TopicPartition) -> bool:
-    """True if the cluster assigns the partition to the broker, or can't say."""
+    """Return whether the cluster assigns the partition to the broker, or cannot tell."""
     topic = view.topics.get(name.topic)
     if topic is None:
-        return name.topic in view.unreadable  # It is served again once that was mended.
+        return name.topic in view.unreadable  # It is served again once that is repaired.
     return name.partition < len(topic.partitions) and broker in topic.partitions[name.partition].replicas

@@ -1,7 +1,7 @@
-"""What the broker's log says of topics that are made, grown and deleted: a line for each.
+"""Log lines for topics that are created, extended or deleted: one line each.
 
-The lines are written by the thread that has changed the metadata tree, which nobody waits for but who asked: a request
-may make ten thousand topics.
+The thread that has changed the metadata tree writes them, and only the requesting client waits for it: a request may
+create ten thousand topics.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def tell(change: Change, changed: Changed) -> None:
-    """Logs what has become of a change; what was refused is told to whoever asked for it."""
+    """Log the result of a change; refusals go only to the client."""
     for name, topic in changed.topics.items():
         if topic is None:
             _LOG.info("topic %s was deleted", name, extra=change.asker)

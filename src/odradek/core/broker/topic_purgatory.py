@@ -1,7 +1,7 @@
-"""Changes that the metadata tree has and this broker has not been told of yet: who asked for them is answered then.
+"""Changes in the metadata tree whose requests wait until they have reached this broker.
 
-The controller reads a change in the tree and tells all brokers; what a client hears of as done is there for it.  After
-Kafka's TopicPurgatory (DelayedCreatePartitions, DelayedDeleteTopics).
+The controller reads a change in the tree and notifies all brokers.  A change that a client knows to be done is thus
+visible to it.  Modeled on Kafka's TopicPurgatory (DelayedCreatePartitions, DelayedDeleteTopics).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from odradek.base.units import MINUTE_MS, TopicName
 from odradek.core.broker.effects import Change, Changed, CreateTopics, DeleteTopics
 from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
 
-AWAITED_MS_MAX = MINUTE_MS  # Who asked has had its answer by then, and another change may have undone this one.
+AWAITED_MS_MAX = MINUTE_MS  # The client has its answer by then, and another change may have undone this one.
 
 
 class Awaited(NamedTuple):
-    """One change; `any_id` if another broker has made the topics, and given them their ids."""
+    """One change; `any_id` if another broker created the topics and assigned their ids."""
 
     change: Change
     changed: Changed
@@ -25,7 +25,7 @@ class Awaited(NamedTuple):
 
 
 class AwaitedChanges:
-    """Those of one broker."""
+    """Awaited changes of one broker."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -36,11 +36,11 @@ class AwaitedChanges:
         return bool(self._awaited)
 
     def add(self, change: Change, changed: Changed, now: int, *, any_id: bool = False) -> None:
-        """Waits until the view has it; `now` is the steady clock, in ms."""
+        """Wait until the view contains the change; `now` is the steady clock, in ms."""
         self._awaited.append(Awaited(change, changed, now + AWAITED_MS_MAX, any_id))
 
     def take(self, now: int) -> list[Changed]:
-        """Returns the ends of those that the view has by now, with its topics; and of what has not come in time."""
+        """Return the changes that the view contains by now, with its topics, and those that timed out."""
         if not self._awaited:
             return []
         awaited, self._awaited = self._awaited, []

@@ -1,1 +1,1 @@
-"""The log cleaner: which log is cleaned next, and compactions on request."""
+"""Log cleaner: choice of the next log, and compactions on request."""

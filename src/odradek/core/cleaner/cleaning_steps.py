@@ -1,4 +1,4 @@
-"""The steps of the cleaner's passes, as effects, and what all passes have won."""
+"""Steps of the cleaner's passes, as effects, and statistics of all passes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
 from odradek.record.batch_filter import Rules
 
-IO_BUFFERS = 2  # One for what is read, one for what is written: log.cleaner.io.buffer.size is of both.
+IO_BUFFERS = 2  # One for reading, one for writing: log.cleaner.io.buffer.size covers both.
 
 
 class Clean(NamedTuple):
-    """An effect: take the next step of a pass, in a thread; Broker.cleaned gets how it ended."""
+    """Effect: run the next step of a pass in a thread; Broker.cleaned receives the result."""
 
     partition: Partition
     cleaning: Cleaning
@@ -28,13 +28,13 @@ class Clean(NamedTuple):
                 return Cleaned(self, None, None)
             return Cleaned(self, self.cleaning.clean(throttle), None)
         except (Withdrawn, Uncleanable, DiskFailed) as failure:
-            # Of a log that was cut meanwhile it may have read what is not there any more.
+            # If the log was truncated during the step, the read may have failed on removed records.
             ended = Withdrawn() if self.cleaning.is_withdrawn else failure.with_traceback(None)
             return Cleaned(self, None, ended)
 
 
 class Cleaned(NamedTuple):
-    """The end of a step."""
+    """Result of a step."""
 
     step: Clean
     group: Group | None
@@ -42,7 +42,7 @@ class Cleaned(NamedTuple):
 
 
 class Won(NamedTuple):
-    """What all passes since the start have won, and what the last look and the last pass found.  Sizes in bytes."""
+    """Statistics of all passes since the start, of the last look and of the last pass.  Sizes in bytes."""
 
     passes: int = 0
     read_bytes: int = 0
@@ -62,7 +62,7 @@ class Won(NamedTuple):
 
 
 def cleaning_options(configs: BrokerConfigs, config: LogConfig, seed: bytes, now: TimestampMs) -> Options:
-    """Returns how a pass over a log may work: its share of the cleaner's memory, and the log's own rules."""
+    """Return the options of a pass over a log: its share of the cleaner's memory, and the log's rules."""
     threads = max(configs.int("log.cleaner.threads"), 1)
     return Options(
         memory_bytes=configs.int("log.cleaner.dedupe.buffer.size") // threads,

@@ -1,14 +1,14 @@
-"""All compactions that somebody asked for (batch_filter.py), and what takes the next step of each.
+"""All requested compactions (core/cleaner/compaction_request.py), and the scheduler of their steps.
 
-    ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: who waits is told
-                                      a Sync is asked for ┘         │           └ Clean, and its files are renamed
+    ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: its requests are completed
+                                      a Sync is requested ┘         │           └ Clean, and its files are renamed
                                                  each ends, go_on ──┴── takes the next step
 
-No step waits for a round of the periodic tasks; keep_house takes those that an event was missed for, of followers that
-catch up for example, or that a disk refused.
+No step waits for a round of the periodic tasks.  keep_house takes steps without an event (of followers that catch up,
+for example), and retries steps that failed on the disk.
 
-A log has at most two of them.  Whoever asks while one is under way, and something was written since it began, gets the
-next one, which goes up to where the log ends by then, and shares it with all who ask meanwhile.
+A log has at most two compactions.  If records were written since the current one began, a request gets the next one.
+It compacts up to the log end offset at its own start, and all requests until then share it.
 """
 
 from __future__ import annotations
@@ -28,69 +28,69 @@ from odradek.log.files.disk import DiskFailed
 from odradek.log.log.compaction_state import may_be_cleaned
 from odradek.log.log.durability import synced_to
 
-ATTENDED_PER_SLICE = 4  # To roll a log takes up to a millisecond: it makes four files.
+ATTENDED_PER_SLICE = 4  # Rolling a log takes up to a millisecond: it creates four files.
 
 
 class Compactions:
-    """The compactions that were asked for and have not ended."""
+    """Requested compactions that have not ended."""
 
     def __init__(
         self, lot: ParkingLot, flushes: Flushes, failed: Callable[[Partition, DiskFailed, Moment], None]
     ) -> None:
-        """`failed` hears of a log that its disk does not let roll, and ends its compaction."""
+        """Create an empty queue; `failed` ends the compaction of a log whose disk does not let it roll."""
         self._lot = lot
         self._flushes = flushes
         self._failed = failed
         self._present: dict[Partition, Compaction] = {}
         self._next: dict[Partition, Compaction] = {}
-        self._due: dict[Partition, None] = {}  # What each of these waited for may have come.
+        self._due: dict[Partition, None] = {}  # The events that these wait for may have come.
         self._unsynced: dict[TopicPartition, Partition] = {}  # These wait for a sync,
         self._unnamed: dict[Partition, None] = {}  # and these for files to be renamed.
-        self._queue: deque[Compaction] = deque()  # Those that a pass is to begin for.
+        self._queue: deque[Compaction] = deque()  # Compactions that need a pass.
 
     def __len__(self) -> int:
         return len(self._present)
 
     def ask(self, partition: Partition) -> Compaction:
-        """Returns a compaction of all that the log has now."""
+        """Return a compaction of all current records of the log."""
         present = self._present.setdefault(partition, Compaction(partition))
         self._due[partition] = None
         has_all = present.to is None or (partition.is_online and partition.log.end_offset <= present.to)
         return present if has_all else self._next.setdefault(partition, Compaction(partition))
 
     def end_for(self, partition: Partition) -> Offset | None:
-        """Returns up to where a log is to be compacted; None if nobody has asked, or it is not known yet."""
+        """Return the requested end of a log's compaction; None if there is no request, or no end yet."""
         compaction = self._present.get(partition)
         return None if compaction is None else compaction.to
 
     def passed(self, partition: Partition, removed_records: int) -> None:
-        """Takes in that a pass over the log has ended."""
+        """Record the end of a pass over the log."""
         compaction = self._present.get(partition)
         if compaction is not None and compaction.to is not None:
             compaction.removed_records += removed_records
 
     def is_free(self, partition: Partition) -> None:
-        """Takes in that no pass over the log is under way any more."""
+        """Record that no pass over the log is running any more."""
         if partition in self._present:
             self._due[partition] = None
 
     def synced(self, names: Collection[TopicPartition]) -> None:
-        """Takes in that syncs of these logs have ended."""
+        """Record the end of syncs of these logs."""
         for name in [name for name in self._unsynced if name in names]:
             self._due[self._unsynced.pop(name)] = None
 
     def renamed(self) -> None:
-        """Takes in that the reaper is through with what it had begun."""
+        """Record that the reaper has completed its run."""
         self._due.update(self._unnamed)
         self._unnamed.clear()
 
     @property
     def wait_for_names(self) -> bool:
-        """True if one of them waits for the reaper."""
+        """Return whether a compaction waits for the reaper."""
         return bool(self._unnamed)
 
     def go_on(self, now: Moment) -> None:
-        """Takes the next step of those that have something to go on with; of many, at the next event or round."""
+        """Take the next step of a few due compactions; the others follow at the next event or round."""
         for _ in range(ATTENDED_PER_SLICE):
             partition = next(iter(self._due), None)
             if partition is None:
@@ -101,7 +101,7 @@ class Compactions:
                 self._attend(compaction, now)
 
     def next(self) -> Partition | None:
-        """Takes the next log that a pass is to begin for out of the queue; None if it is empty."""
+        """Remove and return the next log to begin a pass on; None if the queue is empty."""
         while self._queue:
             compaction = self._queue.popleft()
             compaction.is_queued = False
@@ -110,7 +110,7 @@ class Compactions:
         return None
 
     def keep_house(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Iterator[None]:
-        """Goes on with all of them, once a second, in short steps."""
+        """Advance all compactions, once a second, in short steps."""
         self._drop_lost(partitions)
         for number, compaction in enumerate(list(self._present.values()), 1):
             self._attend(compaction, now)
@@ -127,13 +127,13 @@ class Compactions:
                 self._end_all(partition, refused)
 
     def _attend(self, compaction: Compaction, now: Moment) -> None:
-        """Sets a compaction's end, queues it for its next pass, or ends it: whichever it is time for."""
+        """Set a compaction's end, queue it for its next pass, or end it, whichever is due."""
         partition = compaction.partition
         if compaction.is_queued or compaction.outcome is not None or not partition.is_online:
             return
         log = partition.log
         if not may_be_cleaned(log):
-            if log.compaction.cleaning is None:  # Else the end of that pass is told.
+            if log.compaction.cleaning is None:  # Otherwise the end of that pass wakes it.
                 self._unnamed[partition] = None
             return
         try:
@@ -161,7 +161,7 @@ class Compactions:
             self._queue.append(compaction)
 
     def end(self, partition: Partition, outcome: Compacted | Refused) -> None:
-        """Ends the log's compaction, if one is under way, and tells who waits for it; the next one may begin."""
+        """End the log's compaction, if there is one, and complete its requests; the next one may begin."""
         ended = self._present.pop(partition, None)
         if ended is None:
             return
@@ -175,6 +175,6 @@ class Compactions:
         self._lot.happened(ended)
 
     def _end_all(self, partition: Partition, refused: Refused) -> None:
-        """Ends everything that was asked of a log that is not there any more."""
+        """End all requested compactions of a log that no longer exists."""
         while partition in self._present:
             self.end(partition, refused)

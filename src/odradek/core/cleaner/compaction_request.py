@@ -1,4 +1,4 @@
-"""One compaction that somebody asked for: up to where the log is to be compacted, and what that has won."""
+"""One requested compaction: its end offset and its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_LAG = "min.compaction.lag.ms"
 
 
 def check_is_compacted(partition: Partition) -> None:
-    """Raises Refused if the log is offline, or its topic is not configured to be compacted."""
+    """Raise Refused if the log is offline, or its topic is not configured to be compacted."""
     if not partition.log.config.cleanup_compact:
         topic = partition.topic_partition.topic
         text = f"the cleanup.policy of {topic} has no compact in it: set cleanup.policy=compact first"
@@ -24,22 +24,22 @@ def check_is_compacted(partition: Partition) -> None:
 
 
 class Compacted(NamedTuple):
-    """What a compaction has won below its end.  Sizes in bytes."""
+    """Result of a compaction below its end.  Sizes in bytes."""
 
     bytes_before: int
     bytes_after: int
     removed_records: int
     compacted_to: Offset
-    held_back_by: str | None  # Why it ended before the log's end, if it did.
+    held_back_by: str | None  # The reason if it ended before the log end offset.
     duration_ms: int
 
 
 class Compaction:
-    """One log's compaction that was asked for."""
+    """Requested compaction of one log."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.to: Offset | None = None  # None: up to where the log ends when its turn comes.
+        self.to: Offset | None = None  # None: the log end offset when its turn comes.
         self.is_queued = False  # A pass is to begin as soon as a thread is free.
         self.removed_records = 0
         self.outcome: Compacted | Refused | None = None  # None: it has not ended.
@@ -47,12 +47,12 @@ class Compaction:
         self._bytes_before = 0
 
     def begin(self, log: Log, steady: int) -> None:
-        """Sets its end, which is that of the log: its active segment is empty."""
+        """Set its end to the log end offset; the active segment is empty."""
         self.to, self._began = log.end_offset, steady
         self._bytes_before = _bytes_below(log, log.end_offset)
 
     def won(self, log: Log, seen: Cleanable, steady: int) -> Compacted | None:
-        """Returns what it has won if there is nothing left to be compacted; None if another pass is needed."""
+        """Return the result if nothing is left to compact; None if another pass is needed."""
         assert self.to is not None, "it has begun"
         held_back_by = None
         if seen.first_dirty < self.to:
@@ -70,7 +70,7 @@ class Compaction:
 
     @property
     def answer(self) -> Compacted | Refused:
-        """What there is to be told of it now."""
+        """The current answer for its requests."""
         if self.outcome is not None:
             return self.outcome
         name = self.partition.topic_partition
@@ -83,7 +83,7 @@ def _bytes_below(log: Log, end: Offset) -> int:
 
 
 class AllCompacted:
-    """The condition of a request that waits for several compactions."""
+    """Condition of a request that waits for several compactions."""
 
     def __init__(self, compactions: Iterable[Compaction]) -> None:
         self.keys = tuple(compactions)

@@ -1,8 +1,8 @@
-"""Which logs are worth a pass of the cleaner, the filthiest first, and the retention of those that are compacted.
+"""Choice of the logs worth a pass of the cleaner, the dirtiest first, and retention of compacted logs.
 
-As in Apache Kafka the log with the highest dirty ratio above its min.cleanable.dirty.ratio goes first, or one with
-something older than max.compaction.lag.ms.  As there, too, the retention of what is compacted is the cleaner's, every
-log.cleaner.backoff.ms (compact,delete); housekeeping.py has that of all other logs.
+As in Apache Kafka, the log with the highest dirty ratio above its min.cleanable.dirty.ratio comes first, or one with
+records older than max.compaction.lag.ms.  Also as in Kafka, the cleaner applies the retention of compacted logs
+(compact,delete) every log.cleaner.backoff.ms; core/broker/housekeeping.py does so for all others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from odradek.log.compaction.cleanable import cleanable, must_roll
 from odradek.log.files.disk import DiskFailed
 
 LOOKED_AT_PER_SLICE = 256
-JUDGED_PER_SLICE = 16  # Of those that are compacted: as in housekeeping.py.
+JUDGED_PER_SLICE = 16  # Compacted logs, as in core/broker/housekeeping.py.
 
 Partitions = Mapping[TopicPartition, Partition]
 
 
 class DirtyLogs:
-    """The logs that were found to be worth a pass, as of the last look."""
+    """Logs that the last look found worth a pass."""
 
     def __init__(
         self,
@@ -36,7 +36,10 @@ class DirtyLogs:
         running: Container[TopicPartition],
         failed: Callable[[Partition, DiskFailed, Moment], None],
     ) -> None:
-        """`running` has those that a pass is under way for; `failed` hears of one that its disk does not let roll."""
+        """Create an empty queue.
+
+        `running` contains the partitions with a running pass; `failed` handles a log whose disk does not let it roll.
+        """
         self._configs = configs
         self._log_starts = log_starts
         self._set_aside = set_aside
@@ -44,18 +47,18 @@ class DirtyLogs:
         self._failed = failed
         self._queue: deque[Partition] = deque()
         self._next_look = 0
-        self.max_ratio = 0.0  # The highest dirty ratio that the last look found.
+        self.max_ratio = 0.0  # The highest dirty ratio of the last look.
 
     def look_soon(self) -> None:
-        """Has the next round look: a log was cleaned, or what it goes by was altered."""
+        """Look in the next round: a log was cleaned, or a relevant configuration was altered."""
         self._next_look = 0
 
     def next(self) -> Partition | None:
-        """Takes the filthiest log out of the queue; None if it is empty."""
+        """Remove and return the dirtiest log; None if the queue is empty."""
         return self._queue.popleft() if self._queue else None
 
     def look(self, now: Moment, partitions: Partitions) -> Iterator[None]:
-        """Looks for logs that are worth a pass, if it is time for it and none is known; in short steps."""
+        """Search for logs worth a pass, if a search is due and none is queued; in short steps."""
         if self._queue or now.steady < self._next_look:
             return
         found: list[tuple[float, Partition]] = []
@@ -67,7 +70,7 @@ class DirtyLogs:
             if partition is not None and self._is_the_cleaners(partition):
                 left -= LOOKED_AT_PER_SLICE // JUDGED_PER_SLICE
                 if self._log_starts.retain(partition, now):
-                    left = 0  # Something of it goes: a pass would find less soon.
+                    left = 0  # Retention deletes a part of it: a later pass has less to read.
                 elif (ratio := self._worth(partition, now)) is not None:
                     found.append((ratio, partition))
             if left <= 0:
@@ -78,13 +81,16 @@ class DirtyLogs:
             self._next_look = now.steady + self._configs.int("log.cleaner.backoff.ms")
 
     def _is_the_cleaners(self, partition: Partition) -> bool:
-        """True for a compacted log, unless it is set aside or being cleaned: retention would undo what a pass does."""
+        """Return whether a log is compacted, not set aside and not being cleaned.
+
+        Retention would undo the work of a running pass.
+        """
         if not (partition.is_online and partition.log.config.cleanup_compact):
             return False
         return partition not in self._set_aside and partition.topic_partition not in self._running
 
     def _worth(self, partition: Partition, now: Moment) -> float | None:
-        """Returns the log's dirty ratio if it is to be cleaned now, else None."""
+        """Return the log's dirty ratio if it is to be cleaned now, else None."""
         if self._set_aside.waits(partition, now.steady):
             return None
         log = partition.log

@@ -1,10 +1,10 @@
-"""The log cleaner: which compacted log is cleaned next, one step after the other, and what became of it.
+"""Log cleaner: chooses compacted logs, runs their passes step by step, and handles the results.
 
-    keep_house ──> the filthiest log ──> Clean, an effect ──> ended ──> Clean again, until the pass is over
+    keep_house ──> the dirtiest log ──> Clean, an effect ──> ended ──> Clean again, until the pass is over
                                               a thread builds the map, then cleans one group of segments at a time
 
-What somebody asked for (compaction_queue.py) goes before what is merely dirty (dirty_logs.py).  A log that can't be
-cleaned is set aside (uncleanable_logs.py) and told of; the others go on.
+Requested compactions (core/cleaner/compaction_queue.py) have precedence over dirty logs (core/cleaner/dirty_logs.py).
+A log that cannot be cleaned is set aside (core/cleaner/uncleanable_logs.py) and reported; the others continue.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Partitions = Mapping[TopicPartition, Partition]
 
 
 class LogCleaner:
-    """The passes that are under way, and which logs are next."""
+    """Running passes, and the choice of the next logs."""
 
     def __init__(
         self,
@@ -47,11 +47,14 @@ class LogCleaner:
         log_starts: LogStarts,
         flushes: Flushes,
     ) -> None:
-        """`configs` are asked each time, as most of what the cleaner goes by may be altered; `seed` gives 16 bytes."""
+        """Create a cleaner without running passes.
+
+        `configs` is read on each use, as most keys of the cleaner may be altered; `seed` returns 16 bytes.
+        """
         self._configs = configs
         self._seed = seed
         self._running: dict[TopicPartition, Clean] = {}
-        self._steps: list[Clean] = []  # To be taken by the shell.
+        self._steps: list[Clean] = []  # Not taken by the shell yet.
         self.set_aside = SetAside()
         self._asked = Compactions(lot, flushes, self._failed)  # To be cleaned whatever their ratio.
         self._dirty = DirtyLogs(configs, log_starts, self.set_aside, self._running, self._failed)
@@ -71,38 +74,41 @@ class LogCleaner:
         return self._won._replace(max_dirty_ratio=self._dirty.max_ratio)
 
     def ask(self, partition: Partition) -> Compaction:
-        """Has a log compacted up to its present end, also one that was set aside; `go_on` begins it, or a round."""
+        """Request the compaction of a log up to its current end, also if it was set aside.
+
+        `go_on` or the next round begins it.
+        """
         self.set_aside.try_again(partition)
         return self._asked.ask(partition)
 
     def synced(self, names: Collection[TopicPartition], now: Moment) -> None:
-        """Goes on with compactions that were asked for and waited for syncs of these logs."""
+        """Advance requested compactions that waited for syncs of these logs."""
         if self._asked:
             self._asked.synced(names)
             self.go_on(now)
 
     @property
     def waits_for_names(self) -> bool:
-        """True if a compaction that was asked for waits until the reaper has renamed files."""
+        """Return whether a requested compaction waits for the reaper to rename files."""
         return self._asked.wait_for_names
 
     def renamed(self, now: Moment) -> None:
-        """Goes on with compactions that were asked for and waited for the reaper."""
+        """Advance requested compactions that waited for the reaper."""
         self._asked.renamed()
         self.go_on(now)
 
     def go_on(self, now: Moment) -> None:
-        """Takes the next step of compactions that were asked for, and begins passes as far as threads are free."""
+        """Take the next steps of requested compactions, and begin passes as far as threads are free."""
         self._asked.go_on(now)
         while self._begin_next(now):
             pass
 
     def look_soon(self) -> None:
-        """Has the next round look for something to clean: what it goes by was altered."""
+        """Search for dirty logs in the next round: a relevant configuration was altered."""
         self._dirty.look_soon()
 
     def stop(self) -> None:
-        """Ends all passes; nothing is begun any more."""
+        """End all passes and begin no others."""
         self._is_stopped = True
         self._steps.clear()
         for step in self._running.values():
@@ -111,7 +117,7 @@ class LogCleaner:
     # ------------------------------------------------------------------ choosing
 
     def keep_house(self, now: Moment, partitions: Partitions) -> Iterator[None]:
-        """Begins passes, if there is something to clean and a thread is free; once a second, in short steps."""
+        """Begin passes if a log is dirty and a thread is free; called once a second, in short steps."""
         self._withdraw_lost(partitions)
         self.set_aside.forget_gone(partitions)
         yield from self._asked.keep_house(now, partitions)
@@ -133,7 +139,7 @@ class LogCleaner:
                 step.cleaning.withdraw()
 
     def _begin_next(self, now: Moment) -> bool:
-        """Begins a pass if one is wanted and a thread is free; returns False if not."""
+        """Begin a pass if one is due and a thread is free; return whether one began."""
         if not self._has_free_thread:
             return False
         partition = self._asked.next() or self._dirty.next()
@@ -151,10 +157,10 @@ class LogCleaner:
         except (DiskFailed, Refused):
             return
         end = self._asked.end_for(partition)
-        if end is not None:  # What comes in meanwhile is not to make it longer.
+        if end is not None:  # Later writes do not extend it.
             seen = seen._replace(first_uncleanable=min(seen.first_uncleanable, end))
         if not may_be_cleaned(log) or seen.first_uncleanable <= seen.first_dirty:
-            return  # Files have not got their names yet, or are not cut where the log says.
+            return  # Files are not renamed yet, or not truncated to the end of the log.
         options = cleaning_options(self._configs, log.config, self._seed(), now.wall)
         cleaning = log.compaction.cleaning = Cleaning(log, seen, options)
         self._go_on(Clean(partition, cleaning))
@@ -163,10 +169,10 @@ class LogCleaner:
         self._running[step.partition.topic_partition] = step
         self._steps.append(step)
 
-    # ------------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------------ results
 
     def ended(self, event: Cleaned, now: Moment) -> None:
-        """Takes in the end of a step: the log gets the group's segments, and the pass goes on, or the next log's."""
+        """Complete a step: swap the group's segments into the log, and continue its pass or begin the next."""
         self._take_in(event, now)
         if event.step.partition.topic_partition not in self._running:
             self._asked.is_free(event.step.partition)
@@ -202,7 +208,7 @@ class LogCleaner:
             _tell(partition, cleaning)
 
     def _take_over(self, event: Cleaned, now: Moment) -> bool:
-        """Gives the log its new segments; returns False if it has lost their sources meanwhile."""
+        """Swap the new segments into the log; return False if it has lost their sources in between."""
         group, cleaning = event.group, event.step.cleaning
         if group is None or not group.segments:
             return True

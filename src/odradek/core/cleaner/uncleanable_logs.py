@@ -1,6 +1,6 @@
-"""Logs that can't be compacted: those that are damaged wait for somebody, those whose disk is full for a minute.
+"""Logs that cannot be compacted: damaged logs wait for the operator, logs on a full disk for a minute.
 
-The former are told of in a file of their log directory, for `odradek doctor`.  A start tries all of them again.
+A file in the log directory lists the damaged ones for `odradek doctor`.  A start retries all logs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RETRY_MS = 60 * SECOND_MS  # After the disk was full, or no descriptor was free.
 
 
 class SetAsideNote(NamedTuple):
-    """A chore: write down what can't be compacted in one log directory, for `odradek doctor`."""
+    """Chore: write the list of uncleanable logs of one log directory, for `odradek doctor`."""
 
     disk: Disk
     directory: str
@@ -31,23 +31,23 @@ class SetAsideNote(NamedTuple):
 
 
 class SetAside:
-    """The logs of one broker that can't be compacted, and why."""
+    """Logs of one broker that cannot be compacted, with the reasons."""
 
     def __init__(self) -> None:
         self.reasons: dict[Partition, str] = {}
-        self._retry: dict[Partition, int] = {}  # When they are tried again, on the steady clock.
-        self._noted: dict[str, Mapping[TopicPartition, str]] = {}  # What is written down, by directory.
+        self._retry: dict[Partition, int] = {}  # The time of the retry, on the steady clock.
+        self._noted: dict[str, Mapping[TopicPartition, str]] = {}  # The written lists, by directory.
         self._disks: dict[str, Disk] = {}
 
     def __contains__(self, partition: Partition) -> bool:
         return partition in self.reasons
 
     def waits(self, partition: Partition, steady: int) -> bool:
-        """True if the log is to be left alone for now, since its disk had no room."""
+        """Return whether the log must wait, since its disk had no room."""
         return self._retry.get(partition, 0) > steady
 
     def failed(self, partition: Partition, failure: Uncleanable | DiskFailed, steady: int) -> str | None:
-        """Takes in that a log could not be compacted; returns what the broker's log should say, None if it did."""
+        """Record a failed compaction; return the line to log, None if it was logged before."""
         name = partition.topic_partition
         if isinstance(failure, DiskFailed) and (failure.is_full or failure.errno == errno.ENOENT):
             is_known = partition in self._retry
@@ -57,17 +57,17 @@ class SetAside:
         return f"{name} is not compacted any more, the other logs are: {failure}"
 
     def try_again(self, partition: Partition) -> None:
-        """Has a log tried again that was set aside."""
+        """Allow another try of a log that was set aside."""
         self.reasons.pop(partition, None)
 
     def forget_gone(self, partitions: Mapping[TopicPartition, Partition]) -> None:
-        """Forgets logs of partitions that are not here any more."""
+        """Forget logs of partitions that are not here any more."""
         for known in (self.reasons, self._retry):
             for one in [one for one in known if partitions.get(one.topic_partition) is not one]:
                 del known[one]
 
     def notes(self) -> list[SetAsideNote]:
-        """Returns what is to be written down of logs that were set aside, or are not any more."""
+        """Return the chores that write changed lists of uncleanable logs."""
         noted: dict[str, dict[TopicPartition, str]] = {directory: {} for directory in self._noted}
         for partition, reason in self.reasons.items():
             if partition.is_online:

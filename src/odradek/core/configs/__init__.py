@@ -1,1 +1,1 @@
-"""Kafka's configuration: every name a broker or a topic may set, with its type, default and rule."""
+"""Kafka's configuration: every key of a broker or a topic, with its type, default and rule."""

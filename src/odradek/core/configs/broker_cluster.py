@@ -1,6 +1,6 @@
 """Broker keys about the cluster: identity, replication, the controller, tiered storage, ZooKeeper.
 
-One key a line: name, default, rule, importance, update mode (read-only where none is given).
+One key per line: name, default, rule, importance, update mode (read-only by default).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker's configuration, and through it that of its topics."""
+"""Configuration of a broker, and through it of its topics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from odradek.core.configs.docs import DOCS
 from odradek.core.configs.layers import Layer, LayeredConfigs
 from odradek.core.configs.topic_configs import TopicConfigs, check_defaults, check_topic
 
-RESOLVED_MAX = 1000  # Sets of overrides whose outcome is kept; nearly all topics of a cluster share a few.
+RESOLVED_MAX = 1000  # Limit of cached results; nearly all topics of a cluster share a few sets of overrides.
 
 
 class BrokerConfigs(LayeredConfigs):
-    """A broker's values: `parse` checks what it is started with, `with_dynamic` puts the cluster's settings on top.
+    """Configuration values of a broker.
 
-    A broker has one, which everybody reads from; `become` changes all of its values at once.
+    `parse` checks the static ones, `with_dynamic` adds the cluster's settings on top.  A broker has one instance, which
+    all its parts read; `become` replaces all of its values at once.
     """
 
     __slots__ = ("_resolved",)
@@ -27,12 +28,15 @@ class BrokerConfigs(LayeredConfigs):
 
     @classmethod
     def parse(cls, texts: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> BrokerConfigs:
-        """`defaults` replace those of the table.  Raises ConfigError for an unknown name or a bad value."""
+        """Return the checked configuration; `defaults` replace those of the table.
+
+        Raises ConfigError for an unknown name or an invalid value.
+        """
         texts = dict(texts)
-        if texts.get("broker.id", "").strip() != "-1":  # -1 asks for a generated id.
+        if texts.get("broker.id", "").strip() != "-1":  # -1 requests a generated id.
             for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-                if one in texts and other not in texts:  # Two names of one thing, as in Kafka 3 and 4.
-                    # What is wrong with it is said of the name that was written.
+                if one in texts and other not in texts:  # Two names of one key, as in Kafka 3 and 4.
+                    # An error names the key that was set.
                     BROKER_KEYS[other]._replace(name=one).parse(texts[one])
                     texts[other] = texts[one]
         own = {name: BROKER_KEYS[name].parse(text) for name, text in (defaults or {}).items()}
@@ -41,7 +45,7 @@ class BrokerConfigs(LayeredConfigs):
         return configs
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
-        """Returns these configs under the dynamic ones of the broker and of all brokers; texts as in the znodes."""
+        """Return these configs under the dynamic ones of the broker and of all brokers, as in the znodes."""
         dynamic = (
             Layer.parse(ConfigSource.DYNAMIC_BROKER_CONFIG, broker),
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
@@ -52,14 +56,15 @@ class BrokerConfigs(LayeredConfigs):
         return configs
 
     def become(self, other: BrokerConfigs) -> None:
-        """Takes over all values of another; topics are resolved anew."""
+        """Take over all values of another instance and discard resolved topic configurations."""
         self._layers = other._layers
-        # After the layers, and never cleared: a thread that resolves by the old ones keeps that in the old one.
+        # Assigned after the layers, and never cleared: a thread that resolves with the old layers stores its result in
+        # the old dict.
         self._resolved = {}
         self.inherited = {}
 
     def for_topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
-        """Returns the configuration of a topic with these overrides; topics with the same overrides share one.
+        """Return the configuration of a topic with these overrides; topics with the same overrides share one.
 
         See TopicConfigs.resolve, which takes a tenth of a millisecond.  May be called in any thread.
         """
@@ -72,16 +77,16 @@ class BrokerConfigs(LayeredConfigs):
         return known
 
     def check_topic(self, overrides: Mapping[str, str | None]) -> None:
-        """Raises Refused(INVALID_CONFIG) for overrides that no topic can have."""
+        """Raise Refused(INVALID_CONFIG) for overrides that no topic can have."""
         check_topic(self, overrides)
 
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """Returns what DescribeConfigs tells of a broker, by name; unknown names are left out, as Kafka does."""
+        """Return a broker's entries for DescribeConfigs, by name, without unknown names, as in Kafka."""
         entries = (self._entry(name) for name in self._described() if names is None or name in names)
         return list(entries)
 
     def describe_for_all(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """Returns what DescribeConfigs tells of all brokers: what was set for them, and nothing else."""
+        """Return the entries of all brokers for DescribeConfigs: the cluster-wide settings, and no others."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         entries = []
         for layer in self._layers:

@@ -1,7 +1,7 @@
-"""All keys of a broker's configuration, and the definition of names that are in no table.
+"""All keys of a broker's configuration, and definitions of names that are in no table.
 
-Names under `listener.name.<listener>.` repeat a key for one listener, with a SASL mechanism between where it has one;
-names under the plug-in prefixes are kept as they are.
+Names under `listener.name.<listener>.` repeat a key for one listener, with the SASL mechanism in between if there is
+one.  Names under the plug-in prefixes are stored unchecked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _AUTHORIZER_KEYS = (
     boolean("allow.everyone.if.no.acl.found", False, None, LOW, retired=True),
     string("super.users", None, None, LOW, retired=True),
 )
-# Java's names for who a broker is at ZooKeeper, properties of the virtual machine there; the last one is ours.
+# Java's names for a broker's identity at ZooKeeper, system properties of the JVM there; the last one is Odradek's.
 ZOOKEEPER_USER_KEYS = (
     string("java.security.auth.login.config", None, None, MEDIUM, retired=True),
     boolean("zookeeper.sasl.client", True, None, LOW, retired=True),
@@ -40,7 +40,7 @@ DYNAMIC_ONLY = frozenset(
 PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rsm.config.", "rlmm.config.")
 _LISTENER_PREFIX = "listener.name."
 
-# A key and the broker's keys that stand in for it, in the order they are asked.
+# Fallback keys of a broker key, in order of precedence.
 BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
     "log.roll.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -50,11 +50,14 @@ BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Returns the definition behind a name, for a listener's own key its base key's; None if Kafka has no such name."""
+    """Return the definition of a name; None if Kafka has no such name.
+
+    A listener's own key has the definition of its base key.
+    """
     if name in BROKER_KEYS:
         return BROKER_KEYS[name]
     if name.startswith(PLUGIN_PREFIXES):
-        # What a plug-in is told may be a password: never shown.
+        # A plug-in's value may be a password: never shown.
         return ConfigKey(name, ConfigType.PASSWORD, None, None)
     if not name.startswith(_LISTENER_PREFIX):
         return None
@@ -64,10 +67,10 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def known(name: str) -> ConfigKey:
-    """Returns the definition behind a name.  Raises ConfigError for an unknown one, with what to write instead."""
+    """Return the definition of a name; raise ConfigError with a suggestion for an unknown one."""
     key = broker_key(name)
     if key is None:
-        from odradek.core.configs.unknown_keys import why_refused  # Made of these tables, and only for a mistake.
+        from odradek.core.configs.unknown_keys import why_refused  # Built from these tables; needed for errors only.
 
         raise ConfigError(why_refused(name) or f"Unknown configuration key '{name}'.")
     return key

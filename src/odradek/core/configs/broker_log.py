@@ -1,6 +1,6 @@
-"""Broker keys about logs and topics: what a topic's own configuration falls back to, and how topics are made.
+"""Broker keys about logs and topics: defaults of topics' own configurations, and topic creation.
 
-One key a line: name, default, rule, importance, update mode (read-only where none is given).
+One key per line: name, default, rule, importance, update mode (read-only by default).
 """
 
 from __future__ import annotations

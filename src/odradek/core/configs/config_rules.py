@@ -1,6 +1,6 @@
-"""The rules values are held to, under the names the tables use; error texts are Kafka's.
+"""Validation rules of values, under the names that the tables use; error texts are Kafka's.
 
-A rule's own text ("[1,...]") is how Kafka's documentation writes it, and what the tables are tested by.
+The text of a rule ("[1,...]") is its form in Kafka's documentation, and the tables are tested against it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from odradek.core.kernel.metadata_version import metadata_version
 
 
 def between(low: float, high: float | None = None) -> Rule:
-    """A number with inclusive bounds."""
+    """Return a rule for a number with inclusive bounds."""
 
     def check(name: str, value: Value) -> str | None:
         assert isinstance(value, (int, float)), "only number keys have ranges"
@@ -36,7 +36,7 @@ def between_or(low: int, high: int, special: int) -> Rule:
 
 
 def one_of(*allowed: str) -> Rule:
-    """A string, or each string of a list, out of a few."""
+    """Return a rule for a string, or each string of a list, out of a few."""
     expected = f"String must be one of: {', '.join(allowed)}"
 
     def check(name: str, value: Value) -> str | None:
@@ -60,7 +60,7 @@ def _check_not_empty(name: str, value: Value) -> str | None:
 
 
 def _check_not_empty_list(name: str, value: Value) -> str | None:
-    # Kafka's sentence for it.
+    # Kafka's message.
     return None if value else f"Configuration '{name}' must not be empty. Valid values include: any non-empty value"
 
 
@@ -96,18 +96,18 @@ def _check_spoken_release(name: str, value: Value) -> str | None:
 
 NOT_EMPTY = Rule("non-empty string", _check_not_empty)
 NOT_NULL = Rule("non-null string", _anything)  # Text from a file is never null.
-# Repeated elements are dropped when a list is parsed, so there is nothing left to refuse.
+# Repeated elements are dropped when a list is parsed, so there is nothing left to reject.
 UNIQUE = Rule("list", _anything)
 NOT_EMPTY_LIST = Rule("list", _check_not_empty_list)
-ANY_LIST = Rule("non-empty list", _anything)  # Kafka's name for it; an empty default shows that it is not meant.
+ANY_LIST = Rule("non-empty list", _anything)  # Kafka's name for it, although an empty default is valid.
 THROTTLED_REPLICAS = Rule("pid:bid,... or *", _check_throttled_replicas, keeps_repeats=True)
 RELEASE = Rule("[release/IBP version strings]", _check_release)
-SPOKEN_RELEASE = RELEASE._replace(check=_check_spoken_release)  # That brokers can speak with each other here.
+SPOKEN_RELEASE = RELEASE._replace(check=_check_spoken_release)  # Versions of the inter-broker protocol supported here.
 
 AT_LEAST_MINUS_2, AT_LEAST_MINUS_1, AT_LEAST_0, AT_LEAST_1 = map(between, (-2, -1, 0, 1))
 CLEANUP_POLICY = one_of("compact", "delete")
 COMPRESSION_TYPE = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-DECOMPRESSED_MESSAGE_BYTES = 2_147_483_639  # Kafka's default: the longest array that Java makes everywhere.
+DECOMPRESSED_MESSAGE_BYTES = 2_147_483_639  # Kafka's default: the longest array that every JVM can allocate.
 RECORD_VALIDATION = one_of("header", "records")
 TIMESTAMP_TYPE = one_of("CreateTime", "LogAppendTime")
 SECURITY_PROTOCOL = one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -1,7 +1,7 @@
-"""What a changed configuration is held to before it is written, by Apache Kafka's rules (KIP-226 for brokers).
+"""Validation of a changed configuration before it is written, by Apache Kafka's rules (KIP-226).
 
-A broker's dynamic configuration lies in two znodes: its own, and that of all brokers.  What lies there and can't be
-used (a newer Kafka wrote it, or a person) is left alone and does not count.
+A broker's dynamic configuration is stored in two znodes: its own, and that of all brokers.  Unusable values in them (by
+a newer Kafka, or by a person) are left in place and ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.core.configs.edits import ConfigEdit
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
 MIB = 1 << 20
-# Stores can be changed for one listener, never for all of them: that would be every listener's identity at once.
+# Stores can be changed for one listener, never for all: that would replace every listener's identity at once.
 PER_LISTENER = frozenset(
     {
         "ssl.key.password",
@@ -34,7 +34,7 @@ PER_LISTENER = frozenset(
         "ssl.truststore.type",
     }
 )
-# Apache Kafka opens and closes listeners while it runs, under ZooKeeper; here that is for the next start.
+# Under ZooKeeper, Apache Kafka opens and closes listeners while it runs; here they change at the next start.
 AT_START = frozenset({"listener.security.protocol.map", "listeners"})
 THREADS = (
     "background.threads",
@@ -45,9 +45,9 @@ THREADS = (
     "num.replica.fetchers",
 )
 
-# What topics go by that set nothing themselves.
+# Keys that topics without overrides inherit.
 _INHERITED = frozenset(name for names in TOPIC_SYNONYMS.values() for name in names)
-# In force while a value that topics go by can't be read: it may have been meant to keep all.
+# Effective while a value that topics inherit cannot be parsed: it may have been meant to keep all records.
 KEEPS_ALL: Mapping[str, str] = MappingProxyType(
     {
         "log.cleaner.max.compaction.lag.ms": str(INT64_MAX),
@@ -60,13 +60,16 @@ KEEPS_ALL: Mapping[str, str] = MappingProxyType(
 
 
 class Dynamic(NamedTuple):
-    """The texts in the two znodes: of this broker, and of all brokers."""
+    """Texts in the two znodes: of this broker, and of all brokers."""
 
     broker: Mapping[str, str]
     cluster: Mapping[str, str]
 
     def usable(self) -> Dynamic:
-        """Returns what can be used of them; with an invalid value that topics go by, what keeps all of the topics."""
+        """Return the usable settings.
+
+        If a value that topics inherit is invalid, settings that keep all records of the topics are added.
+        """
         parts = ({name: text for name, text in part.items() if _is_usable(name, text)} for part in self)
         broker, cluster = parts
         if any(name in _INHERITED and _why_invalid(name, text) for part in self for name, text in part.items()):
@@ -74,7 +77,7 @@ class Dynamic(NamedTuple):
         return Dynamic(broker, cluster)
 
     def unusable(self) -> list[str]:
-        """Returns a sentence for each value that is not used."""
+        """Return a sentence for each value that is not used."""
         told = []
         for part in self:
             for name, text in part.items():
@@ -87,19 +90,19 @@ class Dynamic(NamedTuple):
         return sorted(told)
 
     def without_certificates(self) -> Dynamic:
-        """Returns all but what is for single brokers, which may name files that are gone."""
+        """Return all settings except per-broker ones, which may name deleted files."""
         own = {name: text for name, text in self.broker.items() if name in BROKER_KEYS and not _is_own(name)}
         return Dynamic(own, self.cluster)
 
     def with_certificates_of(self, other: Dynamic) -> Dynamic:
-        """Returns these, but with what is for single brokers as the other has it."""
+        """Return these settings with the per-broker ones of another instance."""
         common = other.without_certificates().broker
         certificates = {name: text for name, text in other.broker.items() if name not in common}
         return Dynamic({**self.without_certificates().broker, **certificates}, self.cluster)
 
 
 def altered_topic(configs: BrokerConfigs, texts: Mapping[str, str], edit: ConfigEdit) -> dict[str, str]:
-    """Returns a topic's configuration after the edit.  Raises Refused(INVALID_CONFIG)."""
+    """Return a topic's configuration after the edit; raise Refused(INVALID_CONFIG) if it is invalid."""
     after = edit.applied(texts, TOPIC_KEYS.get)
     configs.check_topic(after)
     return after
@@ -108,9 +111,9 @@ def altered_topic(configs: BrokerConfigs, texts: Mapping[str, str], edit: Config
 def altered_broker(
     configs: BrokerConfigs, dynamic: Dynamic, edit: ConfigEdit, *, for_all: bool
 ) -> tuple[Dynamic, BrokerConfigs]:
-    """Returns the dynamic configuration after an edit of one of its two parts, and the broker's with it.
+    """Return the dynamic configuration after an edit of one of its two parts, and the broker's with it.
 
-    Raises Refused: INVALID_REQUEST, or INVALID_CONFIG for an operation that the key can't have.
+    Raises Refused: INVALID_REQUEST, or INVALID_CONFIG for an operation that the key does not support.
     """
     before = dynamic.cluster if for_all else dynamic.broker
     texts = edit.applied(before, broker_key)
@@ -128,12 +131,12 @@ def altered_broker(
 
 
 def started_with(configs: BrokerConfigs, dynamic: Dynamic) -> tuple[BrokerConfigs, list[str]]:
-    """Returns a starting broker's configuration, and sentences about what is not used of the dynamic part."""
+    """Return a starting broker's configuration, and a sentence for each unused dynamic setting."""
     unusable = dynamic.unusable()
     problems = [f"not used of the dynamic configuration: {sentence}" for sentence in unusable]
     try:
         return configs.with_dynamic(*dynamic.usable()), problems
-    except ConfigError as error:  # Each by itself is right; not all together.
+    except ConfigError as error:  # Each is valid alone; not all together.
         return configs, [*problems, f"the dynamic configuration is not used: {error}"]
 
 
@@ -173,7 +176,7 @@ def _check_names(names: Mapping[str, str], *, for_all: bool) -> None:
 
 
 def _check_values(before: BrokerConfigs, after: BrokerConfigs) -> None:
-    """Raises ConfigError for values that are right by themselves and no good beside the others, or those before."""
+    """Raise ConfigError for valid values that conflict with each other, or with the earlier ones."""
     for problem in _problems(before, after):
         raise ConfigError(problem)
 

@@ -1,10 +1,10 @@
-"""What one configuration key is: type, default, rule; text to typed values and back, as Kafka does it.
+"""Definition of a configuration key, and conversion of text to typed values and back, as in Kafka.
 
-The tables (topic_command.py, broker_*.py) are lists of ConfigKey made by the small functions at the end, one line per
-key. Values come as text (a properties file, a CreateTopics request) and leave as text (DescribeConfigs), so parsing and
-printing are each other's inverse.  Surprising: doubles print the way Java prints them ("1.0E-4"), most lists lose
-repeated elements, and a secret never leaves as text at all.  NamedTuples throughout: a dataclass takes a millisecond
-or more of the broker's start.
+The tables (core/configs/topic_keys.py, core/configs/broker_*.py) are lists of ConfigKey built by the small functions at
+the end, one key per line.  Values enter as text (a properties file, a CreateTopics request) and leave as text
+(DescribeConfigs), so parsing and printing are inverse to each other.  Surprising: doubles print as in Java ("1.0E-4"),
+most lists lose repeated elements, and a secret never leaves as text at all.  It uses NamedTuples throughout: a
+dataclass adds a millisecond or more to the broker's start.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from odradek.base.units import INT16_MAX, INT32_MAX, INT64_MAX
 
 
 class ConfigError(ValueError):
-    """A configuration that can't be used; the text is one sentence that names the key and what it may be."""
+    """Invalid configuration; the text is one sentence that names the key and its valid values."""
 
 
 def raise_all(problems: Sequence[str]) -> None:
-    """Raises ConfigError for all problems at once, one a line, if there are any."""
+    """Raise ConfigError for all problems at once, one per line, if there are any."""
     if len(problems) == 1:
         raise ConfigError(problems[0])
     if problems:
@@ -31,7 +31,7 @@ def raise_all(problems: Sequence[str]) -> None:
 
 
 class ConfigType(IntEnum):
-    """The type of a value; the numbers are those of DescribeConfigs version 3 and up (KIP-569)."""
+    """Types of values, with the numbers of DescribeConfigs version 3 and up (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -51,7 +51,7 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """Whether a broker's key can change while it runs, and for whom (KIP-226)."""
+    """Update modes of broker keys: fixed at the start, or dynamic for one or for all brokers (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -66,9 +66,10 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 
 
 class Rule(NamedTuple):
-    """What a parsed value must satisfy.  `text` is Kafka's name of the rule; `check` says what is wrong, or None.
+    """Condition for a parsed value.
 
-    A list loses its repeats and has no empty elements, but for one whose rule `keeps_repeats`: that stays as written.
+    `text` is Kafka's name of the rule; `check` returns the problem, or None.  A list loses its repeated elements and
+    may have no empty ones, except under a rule that `keeps_repeats`: such a list stays as written.
     """
 
     text: str
@@ -77,7 +78,7 @@ class Rule(NamedTuple):
 
 
 class ConfigKey(NamedTuple):
-    """One key.  Retired keys are accepted for the sake of old files and clients; Kafka 4 no longer knows them."""
+    """One key.  Retired keys are accepted for old files and clients; Kafka 4 does not know them any more."""
 
     name: str
     type: ConfigType
@@ -93,7 +94,7 @@ class ConfigKey(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """Parses a text to a typed value.  Raises ConfigError in Kafka's words."""
+        """Parse a text to a typed value; raise ConfigError with Kafka's message if it is invalid."""
         value = parse_value(self.name, self.type, text)
         if isinstance(value, tuple) and not (self.rule is not None and self.rule.keeps_repeats):
             if "" in value:
@@ -106,7 +107,7 @@ class ConfigKey(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are the protocol's."""
+    """Sources of values, with the protocol's numbers."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -116,7 +117,10 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One value of a key: the first synonym is the one in force, each other would be without those before it."""
+    """One value of a key.
+
+    The first synonym is effective; each other would be effective without those before it.
+    """
 
     name: str
     value: str | None
@@ -124,7 +128,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One key in an answer.  `value` is None where nothing is set, and always for a secret."""
+    """One key in an answer.  `value` is None if nothing is set, and always for a secret."""
 
     name: str
     value: str | None
@@ -137,7 +141,7 @@ class ConfigEntry(NamedTuple):
 
 
 _NUMBER_MAX = {ConfigType.SHORT: INT16_MAX, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
-# int() alone would take "1_000" too, and float() "nan".
+# int() alone would also accept "1_000", and float() "nan".
 _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?")
 _NUMBER_CHARACTERS_MAX = 100
@@ -181,7 +185,7 @@ def _parse_boolean(name: str, text: str) -> bool:
 
 
 def to_text(value: Value) -> str | None:
-    """Returns a value as DescribeConfigs shows it; None for a secret."""
+    """Return a value as DescribeConfigs shows it; None for a secret."""
     if value is None or isinstance(value, Secret):
         return None
     if isinstance(value, bool):
@@ -206,7 +210,7 @@ def _java_double(value: float) -> str:
 
 
 class _Type:
-    """Makes keys of one type; the tables are calls of these."""
+    """Factory of keys of one type; the tables consist of calls to it."""
 
     def __init__(self, type_: ConfigType) -> None:
         self._type = type_

@@ -1,6 +1,6 @@
-"""One sentence for each key, for DescribeConfigs and for docs/CONFIGURATION.md.
+"""Documentation of each key in one sentence, for DescribeConfigs and for docs/CONFIGURATION.md.
 
-Those of keys without an effect are told with a note that says so; of the broker's they are in docs_unused_*.py.
+The sentences of keys without an effect end with a note that says so; docs_unused_*.py contain the broker's.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def _noted(sentences: Mapping[str, str], note: str) -> dict[str, str]:
 
 
 def _of_synonyms(topic: Mapping[str, str]) -> dict[str, str]:
-    """Returns, for broker keys that are a topic key's default, the sentence of the topic key."""
+    """Return the topic key's sentence for each broker key that is its default."""
     return {
         synonyms[0]: topic[name]
         for name, synonyms in TOPIC_SYNONYMS.items()

@@ -1,6 +1,6 @@
-"""One sentence for each key about the cluster, its logs, KRaft, ZooKeeper and remote storage that has no effect here.
+"""Documentation of cluster, log, KRaft, ZooKeeper and remote storage keys without an effect here.
 
-A key that gets one moves to docs.py.
+A key moves to core/configs/docs.py when it gets an effect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One sentence for each key about the network, security and metrics that has no effect here.
+"""Documentation of network, security and metrics keys without an effect here.
 
-A key that gets one moves to docs.py.
+A key moves to core/configs/docs.py when it gets an effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Changes of a configuration as clients ask for them: one key after the other, or all of it replaced.
+"""Configuration changes as requested by clients: per key, or as a full replacement.
 
-A configuration is a map of texts, as it lies in its znode.  APPEND and SUBTRACT work on the elements of a list; where
-nothing is set they begin with Kafka's default, as Apache Kafka does.
+A configuration is a map of texts, as in its znode.  APPEND and SUBTRACT work on the elements of a list; without a
+setting they start from Kafka's default, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.core.configs.definition import ConfigKey, ConfigType, to_text
 
 
 class Operation(IntEnum):
-    """The codes of IncrementalAlterConfigs (KIP-339)."""
+    """Codes of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -24,7 +24,7 @@ class Operation(IntEnum):
 
 
 class KeyEdit(NamedTuple):
-    """One operation on one key; the value of a DELETE means nothing."""
+    """One operation on one key; a DELETE ignores the value."""
 
     name: str
     operation: Operation
@@ -32,13 +32,16 @@ class KeyEdit(NamedTuple):
 
 
 class ConfigEdit(NamedTuple):
-    """The operations on one configuration.  With `replaces_all` every other key is deleted (AlterConfigs)."""
+    """Operations on one configuration.  With `replaces_all`, every other key is deleted (AlterConfigs)."""
 
     keys: tuple[KeyEdit, ...]
     replaces_all: bool = False
 
     def applied(self, texts: Mapping[str, str], key_of: Callable[[str], ConfigKey | None]) -> dict[str, str]:
-        """Returns the texts after all operations.  Raises Refused(INVALID_CONFIG) for a list's on what is no list."""
+        """Return the texts after all operations.
+
+        Raises Refused(INVALID_CONFIG) for a list operation on a key of another type.
+        """
         after = {} if self.replaces_all else dict(texts)
         for name, operation, value in self.keys:
             if operation is Operation.SET:
@@ -68,7 +71,7 @@ def _of_list(name: str, operation: Operation, value: str, before: str | None, ke
 
 
 def _elements(text: str) -> list[str]:
-    """Splits as Kafka does: blanks belong to an element, and empty ones at the end are none."""
+    """Return the elements as split by Kafka: blanks are kept, and empty ones at the end are dropped."""
     elements = text.split(",")
     while elements and not elements[-1]:
         del elements[-1]

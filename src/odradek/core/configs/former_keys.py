@@ -1,9 +1,9 @@
-"""Keys that Kafka's brokers once had under another name, or once had at all, and what is to be written instead.
+"""Keys of earlier Kafka releases that were renamed or removed, with their replacements.
 
     log.cleanup.interval.mins  (0.7 to 0.8.1)  ──>  log.retention.check.interval.ms
 
-A key whose value would be lost without a word is refused with its successor; one that governs nothing any more is only
-warned of, as every name that is no key at all.
+A renamed key stops the start with its successor in the error, because its value would otherwise be ignored silently.  A
+removed key only causes a warning, like every unknown name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 _OF_TOPICS = "Set it for each topic"
 
-# The name since Kafka 0.8 or later, and what else changed.
+# Names since Kafka 0.8 or later, with other changes.
 RENAMED: Mapping[str, str] = MappingProxyType(
     {
         # 0.7
@@ -48,12 +48,12 @@ RENAMED: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Nothing took their place: they are warned of, as in every release of Kafka that had them no more.
+# Keys without a successor: they cause a warning, as in the Kafka releases without them.
 REMOVED = frozenset(
     {
         "controller.message.queue.size",  # 0.8
         "enable.zookeeper",  # 0.7
         "monitoring.period.secs",  # 0.7
-        "replica.lag.max.messages",  # 0.8; replica.lag.time.max.ms alone says since then who is in sync.
+        "replica.lag.max.messages",  # 0.8; since then replica.lag.time.max.ms alone defines the ISR.
     }
 )

@@ -1,9 +1,9 @@
-"""What each inter.broker.protocol.version brings: the versions in which a broker speaks with others, and writes.
+"""Inter-broker protocol of each inter.broker.protocol.version: request versions and stored formats.
 
-Kafka's own brokers have the same (MetadataVersion and ControllerChannelManager, 3.9), but for AlterPartition: there a
-leader first asks the controller what it can read, here it is what each release from the oldest that may come can.  What
-Kafka has had since without ZooKeeper, brokers of ours have among themselves: where nobody else can be a member (see
-`protocol_of`).
+Kafka's own brokers have the same table (MetadataVersion and ControllerChannelManager, 3.9), except for AlterPartition.
+There a leader first queries the controller's supported versions; here the version is the one that each release from the
+oldest possible member supports.  Features that Kafka has since added without ZooKeeper are enabled if all members are
+Odradek brokers (see `protocol_of`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.core.kernel.metadata_version import METADATA_VERSIONS, NEWEST, OLDE
 
 
 class InterBrokerProtocol(NamedTuple):
-    """One row for all that depends on the version; the defaults are those of 0.11.0-IV0."""
+    """All values that depend on the version; the defaults are those of 0.11.0-IV0."""
 
     version: MetadataVersion = OLDEST
     # Versions of requests of the controller and of coordinators.
@@ -26,36 +26,36 @@ class InterBrokerProtocol(NamedTuple):
     write_txn_markers: int = 0
     create_topics: int = 2
     controlled_shutdown: int = 1
-    add_partitions_to_txn: int | None = None  # None: brokers don't ask each other.
-    # Versions of a follower's requests, and whether its leader says in a fetch's answer where their logs diverge.
+    add_partitions_to_txn: int | None = None  # None: brokers do not send it to each other.
+    # Versions of a follower's requests, and support for diverging epochs in fetch answers.
     fetch: int = 4
     list_offsets: int = 2
     offset_for_leader_epoch: int = 0
     truncates_on_fetch: bool = False
-    # That of a leader's; None: it writes ISRs to the tree by itself.
+    # Version of a leader's request; None: it writes ISRs to the tree itself.
     alter_partition: int | None = None
     # Znodes.
     registration: int = 4
-    has_log_dir_events: bool = False  # By which the controller hears that replicas are offline.
+    has_log_dir_events: bool = False  # Notify the controller of offline replicas.
     has_topic_ids: bool = False
     has_leader_recovery: bool = False
     # Versions of the values of __consumer_offsets and __transaction_state.
     offset_value: int = 1
     group_value: int = 1
     transaction_value: int = 0
-    # Levels of the features that clients go by; 0 is none.
+    # Levels of the features that clients use; 0 is none.
     group_version: int = 0
     transaction_version: int = 0
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The features that are finalized, by name."""
+        """The finalized features, by name."""
         levels = {"group.version": self.group_version, "transaction.version": self.transaction_version}
         return {name: level for name, level in levels.items() if level}
 
 
 class Brings(NamedTuple):
-    """What is new in a version, and by which KIP or Kafka issue."""
+    """Changes of a version, with their KIP or Kafka issue."""
 
     since: str
     why: str
@@ -100,7 +100,7 @@ CHANGES = (
     Brings("3.8-IV0", "KIP-890", {"add_partitions_to_txn": 5}),
     Brings("3.9-IV0", "KIP-853, KIP-1005", {"fetch": 17, "list_offsets": 9}),
 )
-# Kafka has these from 4.0 on, the offsets with topic ids from 4.1 on.
+# Kafka has these since 4.0, the offsets with topic ids since 4.1.
 OF_OURS_ALONE = (
     Brings("4.0", "KIP-848", {"group_version": 1}),
     Brings("4.0", "KIP-890", {"transaction_version": 2, "transaction_value": 1}),
@@ -123,16 +123,16 @@ _PROTOCOLS = _table()
 
 
 def protocol(version: MetadataVersion) -> InterBrokerProtocol:
-    """Returns what Kafka's brokers of this version say and write."""
+    """Return the inter-broker protocol of Kafka's brokers of this version."""
     return _PROTOCOLS[version]
 
 
 def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
-    """Returns what a broker with this configuration says and writes.
+    """Return the inter-broker protocol of a broker with this configuration.
 
-    Brokers of one cluster must not disagree about what is finalized.  So what is newer than Kafka 3.9 is there only if
-    the metadata is in a file of ours, whose brokers have one configuration and are of one release, and if that does not
-    name an older version.  In an ensemble it never is: a broker of Apache Kafka may come at any time.
+    Brokers of one cluster must agree on the finalized features.  So features newer than Kafka 3.9 require metadata in a
+    local file, whose brokers share one configuration and one release.  An older configured version disables them, too.
+    In a ZooKeeper ensemble they are never enabled: a broker of Apache Kafka may join at any time.
     """
     version = metadata_version(configs.str("inter.broker.protocol.version"))
     assert version is not None, "the key's rule has checked it"

@@ -1,7 +1,7 @@
-"""Configuration in layers: a value is looked for from the strongest source to the table's default.
+"""Configuration in layers: a lookup proceeds from the strongest source to the table's default.
 
-The layers of a broker: the dynamic configuration of this broker, the dynamic default of the cluster, and what the
-broker was started with.
+The layers of a broker: the dynamic configuration of this broker, the dynamic default of the cluster, and the static
+configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Layer(NamedTuple):
 
     @classmethod
     def parse(cls, source: ConfigSource, texts: Mapping[str, str]) -> Layer:
-        """Raises ConfigError that tells of all unknown names and bad values."""
+        """Return the parsed layer; raise ConfigError with all unknown names and invalid values."""
         values: dict[str, Value] = {}
         problems = []
         for name, text in texts.items():
@@ -34,14 +34,14 @@ class Layer(NamedTuple):
 
 
 class LayeredConfigs(TypedValues):
-    """`layers`, strongest first; `defaults` replace those of the table."""
+    """Values in `layers`, strongest first; `defaults` replace those of the table."""
 
     __slots__ = ("_defaults", "_layers", "inherited")
 
     def __init__(self, layers: tuple[Layer, ...], defaults: Mapping[str, Value]) -> None:
         self._layers = layers
         self._defaults = defaults
-        self.inherited: dict[str, ConfigEntry] = {}  # What is told of topic keys that a topic does not set.
+        self.inherited: dict[str, ConfigEntry] = {}  # Entries of topic keys without an override.
 
     def value(self, name: str) -> Value:
         for layer in self._layers:
@@ -50,7 +50,10 @@ class LayeredConfigs(TypedValues):
         return self.default(name)
 
     def optional_value(self, name: str) -> Value:
-        """Returns None also for a name that is no key: some synonyms of topic keys are names that no broker has."""
+        """Return the value, and None also for an unknown name.
+
+        Some synonyms of topic keys are names that no broker has.
+        """
         return self.value(name) if name in BROKER_KEYS else None
 
     def default(self, name: str) -> Value:
@@ -62,23 +65,26 @@ class LayeredConfigs(TypedValues):
         return key.default
 
     def is_set(self, name: str) -> bool:
-        """True if somebody asked for this value, even if it is the default."""
+        """Return whether this value was set, even if to the default."""
         return any(name in layer.values for layer in self._layers)
 
     def names_set(self) -> list[str]:
         return sorted({name for layer in self._layers for name in layer.values})
 
     def synonyms(self, names: Iterable[str], sensitive: bool) -> tuple[Synonym, ...]:
-        """Returns all values of the names, strongest first; as in Kafka, not those before the first name's own."""
+        """Return all values of the names, strongest first.
+
+        As in Kafka, those before the first name's own are left out.
+        """
         names = list(names)
         found = self._all_synonyms(names, sensitive)
         first = next((i for i, synonym in enumerate(found) if synonym.name == names[0]), len(found))
         return tuple(found[first:])
 
     def synonyms_set(self, names: Iterable[str], sensitive: bool) -> tuple[Synonym, ...]:
-        """Returns the same for a topic's key, but for a value that somebody set under another of the names.
+        """Return the same for a topic's key, but include values set under another of the names.
 
-        Kafka tells of none then, and that what log.retention.hours says is a default.
+        Kafka returns none then, and reports a value from log.retention.hours as a default.
         """
         names = list(names)
         found = self.synonyms(names, sensitive)

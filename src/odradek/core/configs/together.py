@@ -1,6 +1,6 @@
-"""What Apache Kafka holds the keys of a broker to beside each other when it starts, in its words.
+"""Relations between broker keys that Apache Kafka checks at its start, with its messages.
 
-Those of its listeners are in the shell, which reads them; those of KRaft, which is not here, are nowhere.
+The rules of listeners are in the shell, which parses them; those of KRaft are not implemented.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _AGE_KEYS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 
 
 def problems(configs: TypedValues) -> Iterator[str]:
-    """Yields a sentence for each rule that the values break."""
+    """Yield a sentence for each rule that the values break."""
     for rule in _RULES:
         yield from rule(configs)
 
@@ -31,7 +31,7 @@ def _identity(configs: TypedValues) -> Iterator[str]:
             "broker.id generation is incompatible with ZooKeeper migration. Please stop using it before enabling "
             "migration (set broker.id to a value greater or equal to 0)."
         )
-    # Ids above are for brokers that ask for one, and another could be given the same.
+    # Higher ids are reserved for generation, so another broker could get the same one.
     under_zookeeper = configs.optional_str("zookeeper.connect") and not configs.list("process.roles")
     if under_zookeeper and generated and one > configs.int("reserved.broker.max.id"):
         yield "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id"

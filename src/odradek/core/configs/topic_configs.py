@@ -1,7 +1,7 @@
-"""One topic's configuration: its own settings over the broker's (a topic key has synonyms among the broker's keys).
+"""Configuration of one topic: its own settings over the broker's.
 
-Overrides are kept as text, as they came and as they lie in the znode.  Refusals carry Kafka's sentences, since tools
-show them to people and tests of other people's software compare them.
+A topic key has synonyms among the broker's keys.  Overrides are kept as text, as they arrived and as they are stored in
+the znode.  Refusals carry Kafka's messages, since tools show them to people and third-party tests compare them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from odradek.core.configs.layers import LayeredConfigs
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 from odradek.core.configs.values import TypedValues
 
-# segment.bytes could be this small until Kafka 4; internal.segment.bytes has no bound there, and needs one.
+# Until Kafka 4, segment.bytes could be this small; internal.segment.bytes has no bound there, and needs one.
 SEGMENT_BYTES_MIN = 14
-_SMALL_DIGITS = 7  # Of less than Kafka 4's least, 1 MiB.
+_SMALL_DIGITS = 7  # Of less than Kafka 4's minimum, 1 MiB.
 
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """The settings that say when a log is synced to disk.
+    """Settings for syncing a log to disk.
 
-    `before_acknowledging`: an answer to acks=all waits until its data is synced if no other replica is in sync.
-    True unless the topic or the broker sets one of Kafka's flush settings: whoever does has said when to flush.
+    `before_acknowledging`: an acks=all answer waits until its records are synced if no other replica is in sync.  It is
+    True unless the topic or the broker sets one of Kafka's flush settings, which then decide.
     """
 
     before_acknowledging: bool
@@ -49,11 +49,11 @@ class FlushPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigs:
-    """The configuration of one topic.  Times in ms, sizes in bytes; -1 is no limit for retention.
+    """Configuration of one topic.  Times in ms, sizes in bytes; -1 is no limit for retention.
 
-    `is_valid` is false of one with a stored value that can't be: nothing is deleted of its topic, by neither age nor
-    size nor compaction, until it was repaired, as the value may have been meant to keep all.
-    `segment_bytes` is internal.segment.bytes where that is set: Kafka's own tests make small segments with it.
+    `is_valid` is False if a stored value is invalid.  Nothing of such a topic is deleted, by age, size or compaction,
+    until the value is repaired: it may have been meant to keep all records.  `segment_bytes` is internal.segment.bytes
+    if that is set: Kafka's own tests create small segments with it.
     """
 
     overrides: Mapping[str, str]
@@ -90,7 +90,10 @@ class TopicConfigs:
 
     @classmethod
     def resolve(cls, broker: LayeredConfigs, overrides: Mapping[str, str]) -> TopicConfigs:
-        """Resolves overrides; of unchecked ones (a znode that another broker wrote) the known and valid count."""
+        """Resolve overrides; ignore unknown and invalid ones.
+
+        Unchecked overrides may come from a znode that another broker wrote.
+        """
         merged = Merged(broker, _usable(overrides), overrides)
         return cls(
             overrides=overrides,
@@ -128,7 +131,7 @@ class TopicConfigs:
         )
 
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """Returns what DescribeConfigs tells of a topic, by name; unknown names are left out, as Kafka does."""
+        """Return a topic's entries for DescribeConfigs, by name, without unknown names, as in Kafka."""
         keys = TOPIC_KEYS.values()
         listed = (key for key in keys if key.name in self.overrides or not (key.internal or key.retired))
         return [self.merged.entry(key) for key in listed if names is None or key.name in names]
@@ -142,7 +145,7 @@ class Merged(TypedValues):
     def __init__(
         self, broker: LayeredConfigs, values: Mapping[str, Value], texts: Mapping[str, str] | None = None
     ) -> None:
-        """`texts` are those that the values come from, with what could not be parsed."""
+        """Merge `values` over the broker's; `texts` are their source, including invalid ones."""
         self._broker = broker
         self._values = values
         self._texts = texts or {}
@@ -157,7 +160,7 @@ class Merged(TypedValues):
         return name in self._values
 
     def is_set(self, name: str) -> bool:
-        """True if the topic or the broker asks for a value."""
+        """Return whether the topic or the broker sets a value."""
         return name in self._values or any(map(self._broker.is_set, TOPIC_SYNONYMS[name]))
 
     def flush_policy(self) -> FlushPolicy:
@@ -169,12 +172,12 @@ class Merged(TypedValues):
         return self.int("segment.bytes") if small is None or small < SEGMENT_BYTES_MIN else small
 
     def timestamp_bound(self, name: str) -> int:
-        # One older setting for both bounds, until KIP-937, counts where the newer ones are not set.
+        # One older setting for both bounds, until KIP-937, applies where the newer ones are not set.
         older = "message.timestamp.difference.max.ms"
         return self.int(older if self.is_set(older) and not self.is_set(name) else name)
 
     def entry(self, key: ConfigKey) -> ConfigEntry:
-        # CreateTopics returns 36 settings, nearly all of them inherited.  To describe them for each topic took half a
+        # CreateTopics returns 36 settings, nearly all of them inherited.  Describing them for each topic took half a
         # millisecond, so they are described once for all topics.
         inherited = self._broker.inherited.get(key.name)
         if inherited is None:
@@ -182,7 +185,7 @@ class Merged(TypedValues):
         if key.name in self._values:
             value = to_text(self._values[key.name])
         elif key.name in self._texts:
-            value = self._texts[key.name]  # It is not in force, but there, for somebody to repair.
+            value = self._texts[key.name]  # Not effective, but shown, so that it can be repaired.
         else:
             return inherited
         source = ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -190,7 +193,7 @@ class Merged(TypedValues):
         return inherited._replace(value=value, source=source, synonyms=synonyms)
 
     def _inherited_entry(self, key: ConfigKey) -> ConfigEntry:
-        """Returns what DescribeConfigs tells of a key that the topic does not set."""
+        """Return the DescribeConfigs entry of a key that the topic does not set."""
         _, value = _inherited(self._broker, key.name)
         # As in Kafka, synonyms that precede the topic key's own are left out: log.retention.ms and log.retention.hours
         # are never returned together.
@@ -208,7 +211,7 @@ class Merged(TypedValues):
 
 
 def _inherited(broker: LayeredConfigs, name: str) -> tuple[str, Value]:
-    """Returns the first broker key that has a value for a topic key, and that value in the topic key's unit."""
+    """Return the first broker key with a value for a topic key, and that value in the topic key's unit."""
     for synonym in TOPIC_SYNONYMS.get(name, ()):
         value = broker.optional_value(synonym)
         if value is not None:
@@ -225,9 +228,9 @@ def _in_ms(name: str, value: Value) -> Value:
 
 
 def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> None:
-    """Raises Refused(INVALID_CONFIG) for unknown names, bad values, and values that contradict each other."""
+    """Raise Refused(INVALID_CONFIG) for unknown names, invalid values, and contradictory values."""
     if not overrides:
-        return  # check_defaults has seen what the broker gives.
+        return  # check_defaults has validated the broker's values.
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
         raise _refused(f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -242,7 +245,7 @@ def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> 
 
 
 def check_defaults(broker: LayeredConfigs) -> None:
-    """Raises ConfigError if the broker's defaults for topics are no valid configuration of a topic."""
+    """Raise ConfigError if the broker's defaults for topics are not valid for a topic."""
     for name, key in TOPIC_KEYS.items():
         synonym, value = _inherited(broker, name)
         problem = key.rule.check(synonym, value) if key.rule is not None and value is not None else None
@@ -271,7 +274,7 @@ def _refused(detail: str) -> Refused:
 
 
 def invalid_values(overrides: Mapping[str, str]) -> list[str]:
-    """Returns a sentence for each stored value of a topic's key that can't be; a name nobody knows is no such thing."""
+    """Return a sentence for each invalid stored value of a known topic key."""
     problems = []
     for name, text in overrides.items():
         try:
@@ -285,7 +288,7 @@ def invalid_values(overrides: Mapping[str, str]) -> list[str]:
 
 
 def told_invalid(topic: str, overrides: Mapping[str, str]) -> str | None:
-    """Returns what is to be said of a topic whose stored configuration has values that can't be; None without."""
+    """Return the log line for a topic with invalid stored values; None without any."""
     problems = invalid_values(overrides)
     if not problems:
         return None
@@ -309,5 +312,8 @@ def _usable(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _is_small(text: str) -> bool:
-    """True for a size that Kafka takes before 4; its followers append nothing that is larger than their segments."""
+    """Return whether the text is a size that only Kafka before 4 allows.
+
+    Its followers append no batch that is larger than their segments.
+    """
     return text.isascii() and text.isdecimal() and len(text) <= _SMALL_DIGITS and int(text) >= SEGMENT_BYTES_MIN

@@ -1,6 +1,6 @@
-"""What a topic may set for itself (update mode means nothing here).
+"""Keys of a topic's own configuration, for which the update mode has no meaning.
 
-One key a line: name, default, rule, importance, update mode (read-only where none is given).
+One key per line: name, default, rule, importance, update mode (read-only by default).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _KEYS: tuple[ConfigKey, ...] = (
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 
-# The broker's keys a topic falls back to, the first that has a value first.
+# Broker keys that a topic key falls back to, in order of precedence.
 TOPIC_SYNONYMS: dict[str, tuple[str, ...]] = {
     "cleanup.policy": ("log.cleanup.policy",),
     "compression.gzip.level": ("compression.gzip.level",),

@@ -1,9 +1,9 @@
-"""Names in a server.properties that are no key of a broker: which of them stop a start, and what is said of each.
+"""Unknown names in a server.properties: the choice of those that stop a start, and their messages.
 
-Kafka starts with any name and hands those it does not know to plug-ins.  Here a name stops the start only where a value
-would be lost that somebody meant: a typing error of a known key, a key under its former name, a topic's key.  All
-others, such as a vendor's, are warned of by name.  A suggestion never changes what is configured: no word but one may
-differ, by a letter or two, and a unit is never taken for another.
+Kafka starts with any name and passes unknown ones to plug-ins.  Here a name stops the start only if an intended value
+would be lost: a misspelled key, a renamed key, a topic's key.  All others, such as a vendor's, cause a warning.  A
+suggestion never changes the meaning: only one word may differ, by a letter or two, and a unit is never replaced by
+another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key
 from odradek.core.configs.former_keys import REMOVED, RENAMED
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
-# What begins so is a plug-in's, however near it is to a key.
+# Prefixes of plug-in keys, however similar to a broker key.
 VENDORS = ("confluent.", "kafka.csv.", "cruise.control.", "ranger.", "azure.", "strimzi.", "producer.", "consumer.")
 _UNITS = {
     "hour": "hours",
@@ -30,11 +30,11 @@ _UNITS = {
 }
 _ALL_UNITS = frozenset((*_UNITS, *_UNITS.values(), "bytes", "messages", "mb", "kb"))
 _LETTERS_OFF_MAX = 2
-_LETTERS_PER_ERROR = 3  # Of a word: "id" and "ms" are too short to be meant by another.
+_LETTERS_PER_ERROR = 3  # Of a word: "id" and "ms" are too short to be misspelled words.
 
 
 def why_refused(name: str) -> str | None:
-    """Returns a sentence about an unknown name that stops a start; None for one that is only warned of."""
+    """Return a sentence about an unknown name that stops a start; None if it only causes a warning."""
     if name in RENAMED:
         return f"Configuration key '{name}' is from an earlier release of Kafka. {RENAMED[name]}"
     if name in REMOVED or name.startswith(VENDORS):
@@ -48,12 +48,12 @@ def why_refused(name: str) -> str | None:
 
 
 def unknown(texts: Mapping[str, str]) -> list[str]:
-    """Returns the names that are no keys, in their order."""
+    """Return the unknown names, in their order."""
     return [name for name in texts if broker_key(name) is None]
 
 
 def nearest(name: str, among: Iterable[str] = BROKER_KEYS) -> str | None:
-    """Returns the key that a name with a typing error means, None where that is not sure."""
+    """Return the key that a misspelled name means; None if that is uncertain."""
     keys = {key.lower(): key for key in among}
     plain = name.lower().replace("_", ".").replace("-", ".")
     plain = ".".join(_UNITS.get(word, word) for word in plain.split(".")) if plain not in keys else plain
@@ -66,7 +66,7 @@ def nearest(name: str, among: Iterable[str] = BROKER_KEYS) -> str | None:
 
 
 def _off(name: str, key: str) -> Iterator[int]:
-    """Yields by how many letters a name differs from a key, if it may be a typing error of it."""
+    """Yield the number of letters by which a name differs from a key, if it may be a misspelling."""
     words, others = name.split("."), key.split(".")
     if len(words) != len(others):
         joined, other = name.replace(".", ""), key.replace(".", "")
@@ -82,7 +82,7 @@ def _off(name: str, key: str) -> Iterator[int]:
 
 
 def _letters_off(one: str, other: str) -> int:
-    """Returns how many letters were left out, put in, changed, or exchanged with the next."""
+    """Return the number of letters that were left out, added, changed, or exchanged with the next."""
     if abs(len(one) - len(other)) > _LETTERS_OFF_MAX:
         return _LETTERS_OFF_MAX + 1
     before: list[int] = []

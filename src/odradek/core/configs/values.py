@@ -1,4 +1,4 @@
-"""Reading configuration values by name, under their types."""
+"""Access to configuration values by name, under their types."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from odradek.core.configs.definition import Value
 
 
 class TypedValues:
-    """Values by name under the type the caller knows the key to have; a wrong type is a bug, not an error."""
+    """Values by name, under the type that the caller expects; a wrong type is a bug, not an error."""
 
     __slots__ = ()
 
     def value(self, name: builtins.str) -> Value:
-        """KeyError for a name that is no key."""
+        """Return the value; raise KeyError for an unknown name."""
         raise NotImplementedError
 
     def int(self, name: builtins.str) -> builtins.int:
@@ -44,7 +44,7 @@ class TypedValues:
         return None if self.value(name) is None else self.str(name)
 
     def list(self, name: builtins.str) -> tuple[builtins.str, ...]:
-        """Empty where nothing is set."""
+        """Return the elements; none if nothing is set."""
         value = self.value(name)
         assert value is None or isinstance(value, tuple), name
         return value or ()

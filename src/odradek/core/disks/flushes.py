@@ -1,8 +1,8 @@
-"""Flushes of logs: which are due, which are under way, and which Sync has them (group commit).
+"""Flushes of logs: due ones, running ones, and their distribution over Syncs (group commit).
 
-    ask ──> due ──> take: Syncs, effects ──> ended: who waits for one of their logs is told
+    ask ──> due ──> take: Syncs, effects ──> ended: requests that wait for these logs are completed
 
-A log is in one Sync at a time; what is written to it meanwhile goes into the next one.
+A log is in one Sync at a time; later writes to it belong to the next one.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from odradek.log.log.flush import Flush
 
 _LOG = logging.getLogger(__name__)
 
-# One sync after another waits for a journal commit each; some at a time share it.  What comes while all are under way
-# is gathered for the next.
+# Syncs in sequence wait for a journal commit each; concurrent ones share it.  Requests during all of them are gathered
+# for the next.
 SYNCS_AT_ONCE = 4
-LOGS_PER_SYNC = 500  # To begin it, and to hear of its end, is two milliseconds each.
+LOGS_PER_SYNC = 500  # Its begin and its end take 2 ms each.
 
 
 class Synced(NamedTuple):
-    """The end of a Sync: what each log's flush covered, or why its disk failed."""
+    """Result of a Sync: the completed flush of each log, or its disk failure."""
 
     flushes: Mapping[TopicPartition, Flush | DiskFailed]
 
 
 class Sync(NamedTuple):
-    """An effect: make these logs durable; who waits for one of them stays parked until `Broker.synced`."""
+    """Effect: make these logs durable; their requests stay parked until `Broker.synced`."""
 
     flushes: Mapping[TopicPartition, Flush]
 
     @property
     def is_instant(self) -> bool:
-        """True if `run` has no disk to wait for."""
+        """Return whether `run` does not wait for a disk."""
         return all(flush.is_instant for flush in self.flushes.values())
 
     def run(self) -> Synced:
-        """Syncs; takes milliseconds unless it is instant, so that it is meant for a thread."""
+        """Sync the logs; takes milliseconds unless it is instant, so run it in a thread."""
         return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
 
     def descriptors(self) -> list[int] | None:
-        """Returns the descriptors whose fdatasync does the same as `run`; None if only `run` can do it."""
+        """Return the descriptors whose fdatasync equals `run`; None if only `run` can do it."""
         found: list[int] = []
         for flush in self.flushes.values():
             descriptors = flush.descriptors()
@@ -61,7 +61,7 @@ class Sync(NamedTuple):
         return found
 
     def ended(self, errors: Sequence[int]) -> Synced:
-        """Takes the result of syncs that somebody else did: an errno, or 0, for each descriptor."""
+        """Apply the results of syncs by the caller: an errno, or 0, for each descriptor."""
         synced, begin = {}, 0
         for name, flush in self.flushes.items():
             end = begin + flush.count
@@ -79,7 +79,7 @@ def _how_ended(flush: Flush, run: Callable[[], None]) -> Flush | DiskFailed:
 
 
 class Flushes:
-    """The flushes of one broker's logs."""
+    """Flushes of one broker's logs."""
 
     def __init__(self, partitions: Mapping[TopicPartition, Partition], lot: ParkingLot, steps: NextSteps) -> None:
         self._partitions = partitions
@@ -87,24 +87,24 @@ class Flushes:
         self._steps = steps
         self._due: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, Partition] = {}
-        self._syncs = 0  # How many are under way.
-        # What could not be begun or done since too many files are open: tried again about once a second.
+        self._syncs = 0  # The number of running syncs.
+        # Flushes that failed with too many open files: retried about once a second.
         self._postponed: dict[TopicPartition, None] = {}
-        self.held: set[TopicPartition] = set()  # No flush of these may begin: they are about to get another log.
+        self.held: set[TopicPartition] = set()  # No flush of these may begin: they are about to be replaced.
 
     def ask(self, name: TopicPartition) -> None:
-        """Has a log flushed by the next sync that may begin."""
+        """Request a flush of a log by the next sync that may begin."""
         self._due[name] = None
 
     def ask_all(self, names: Iterable[TopicPartition]) -> None:
         self._due.update(dict.fromkeys(names))
 
     def forget(self, name: TopicPartition) -> None:
-        """Begins no flush of a log that is gone."""
+        """Cancel the due flush of a deleted log."""
         self._due.pop(name, None)
 
     def try_again(self) -> None:
-        """Has those flushed that were postponed."""
+        """Request the postponed flushes again."""
         if self._postponed:
             self._due.update(self._postponed)
             self._postponed.clear()
@@ -114,16 +114,16 @@ class Flushes:
 
     @property
     def are_open(self) -> bool:
-        """True while something written is still to be synced, by a sync under way or one that is due."""
+        """Return whether a write still needs a sync, running or due."""
         return bool(self._due or self._syncs or self._postponed)
 
     @property
     def may_begin(self) -> bool:
-        """True if `take` would find something to do."""
+        """Return whether `take` would return anything."""
         return bool(self._due) and self._syncs < SYNCS_AT_ONCE
 
     def take(self) -> list[Sync]:
-        """Shares out the logs that are due, and are in no sync, among the syncs that may still begin."""
+        """Distribute the due logs without a running sync over the syncs that may still begin."""
         flushes = {}
         free = SYNCS_AT_ONCE - self._syncs
         waiting = (name for name in self._due if name not in self._under_way and name not in self.held)
@@ -143,11 +143,11 @@ class Flushes:
         return syncs
 
     def ended(self, event: Synced, now: Moment) -> None:
-        """Takes in the end of a Sync."""
+        """Complete a Sync."""
         self._syncs -= 1
         for name, flush in event.flushes.items():
             flushed, partition = self._under_way.pop(name), self._partitions.get(name)
-            # A topic that was deleted meanwhile may be there again, with a log that this flush is not of.
+            # A topic that was deleted during the sync may exist again, with another log.
             if partition is None or partition is not flushed:
                 continue
             if partition.is_online:
@@ -161,7 +161,7 @@ class Flushes:
         if failed.is_out_of_files:
             self._postponed[name] = None
             return
-        # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
+        # The kernel has dropped data that it failed to write: the contents of the disk are unknown.
         _LOG.error("%s goes offline, its sync failed: %s", name, failed)
         partition.take_offline(failed)
         self._lot.happened(name)

@@ -1,13 +1,13 @@
-"""Moves partitions from one data directory to another while they are served (AlterReplicaLogDirs, KIP-113).
+"""Moves of partitions between data directories while they are served (AlterReplicaLogDirs, KIP-113).
 
-    alter ──> a log is made in the other directory, named …-future
+    alter ──> a log is created in the other directory, named …-future
               its batches are copied, a slice at a time in a thread, as a follower would fetch them
               little is left: no sync of the old log begins any more; on the loop the rest is copied and synced,
               …-future gets the partition's name there, and the old log is deleted
 
-As in Apache Kafka the copy gets the name before the old log loses it.  A stop in between leaves two logs of the name,
-of which the one that reaches further has all that the other has (core/partition/storage.py).  A stop before that
-leaves a copy which is not complete: the next start begins the move anew.
+As in Apache Kafka, the copy gets the name before the old log loses it.  A stop in between leaves two logs of the name,
+and the longer one contains the other (core/partition/storage.py).  A stop before that leaves an incomplete copy: the
+next start restarts the move.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class Mover(Protocol):
-    """What moves need of the broker."""
+    """Parts of the broker that moves use."""
 
     partitions: dict[TopicPartition, Partition]
     storage: Storage
@@ -54,17 +54,17 @@ class Mover(Protocol):
     flushes: Flushes
 
     def replica(self, topic: TopicName, index: int) -> Partition:
-        """Returns a partition.  Raises Refused if the broker does not have it."""
+        """Return a partition; raise Refused if the broker does not have it."""
 
     def commit(self, now: Moment) -> None:
-        """Writes what is staged."""
+        """Write all staged batches."""
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
-        """Called when a partition has its log elsewhere, or none any more."""
+        """Handle a new or missing log of a partition."""
 
 
 class Move:
-    """One partition on its way from one directory to another; `future` is the copy, once it is made."""
+    """Move of one partition from one directory to another; `future` is the copy, once created."""
 
     def __init__(self, partition: Partition, origin: LogDirectory, target: LogDirectory) -> None:
         self.partition = partition
@@ -82,7 +82,7 @@ class Move:
 
 
 class Copying:
-    """Work of a move for a thread; comes back as `Broker.copied`."""
+    """Work of a move for a thread; ends in `Broker.copied`."""
 
     def __init__(self, move: Move, run: Callable[[], Log | None], pause_ms: int = 0) -> None:
         self.move = move
@@ -100,7 +100,7 @@ class Copying:
 
 
 class Moves:
-    """The moves of one broker."""
+    """Moves of one broker."""
 
     def __init__(self, broker: Mover) -> None:
         self._broker = broker
@@ -112,16 +112,16 @@ class Moves:
         return iter(list(self._moves.values()))
 
     def take(self) -> list[Copying]:
-        """Returns the work that is to be done in threads."""
+        """Return the work for threads."""
         asked, self._asked = self._asked, []
         return asked
 
     def alter(self, name: TopicPartition, target: LogDirectory | None, now: Moment) -> None:
-        """Moves a partition to another directory; None is one that this broker does not have.
+        """Move a partition to another directory; None means one that this broker does not have.
 
-        One that is on its way elsewhere is not any more, and one that is in `target` stays there.
-        Raises Refused with the codes of Apache Kafka: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
-        and those of Broker.partition.
+        A move of the partition elsewhere is cancelled, and a partition that is in `target` stays there.  Raises Refused
+        with the codes of Apache Kafka: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and those of
+        Broker.replica.
         """
         if not has_future_name(name):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name.topic} is too long for a copy")
@@ -145,7 +145,10 @@ class Moves:
         self._begin(Move(partition, origin, target), now)
 
     def resume(self, now: Moment) -> None:
-        """Begins anew what the last stop found under way.  A copy whose original can't be found is left alone."""
+        """Restart the moves that the last stop interrupted.
+
+        A copy without its original is left alone.
+        """
         for target in self._storage.online:
             for path, name in list(target.begun_futures.items()):
                 partition, origin = self._broker.partitions.get(name), self._storage.directory_of(name)
@@ -155,19 +158,19 @@ class Moves:
                         self._begin(Move(partition, origin, target), now)
 
     def keep_house(self, now: Moment) -> None:
-        """Goes on with moves that wait for their turn, or for something else to end."""
+        """Advance moves that wait for their turn, or for another event."""
         for move in self:
             if not move.is_waiting or (self._is_over(move) and not move.is_busy):
                 self._go_on(move, now)
 
     def synced(self, names: Iterable[TopicPartition], now: Moment) -> None:
-        """Goes on with moves that waited for the end of a sync."""
+        """Advance moves that waited for the end of a sync."""
         for name in self._broker.flushes.held.intersection(names):
             if not self._moves[name].is_waiting:
                 self._go_on(self._moves[name], now)
 
     def copied(self, event: Copying, now: Moment) -> None:
-        """Takes in the end of a Copying."""
+        """Complete a Copying."""
         move = event.move
         move.is_busy = False
         if event.failure is not None:
@@ -194,7 +197,7 @@ class Moves:
         self._go_on(move, now)
 
     def _go_on(self, move: Move, now: Moment) -> None:
-        """Takes the next step: called on the loop, when no thread is at it."""
+        """Take the next step of a move; called on the loop while no thread works on it."""
         if self._is_over(move):
             self._drop(move, now)
             return
@@ -204,7 +207,7 @@ class Moves:
                 self._make(move, now)
             elif partition.log.segments[0].base_offset <= move.future.end_offset <= partition.log.end_offset:
                 self._copy(move, move.future, now)
-            else:  # What comes next is gone by retention, or what is there was cut off since.
+            else:  # The next records were deleted by retention, or copied ones were truncated since.
                 self._drop(move, now)
                 self._begin(Move(partition, move.origin, move.target), now)
         except (DiskFailed, Refused) as failure:
@@ -230,7 +233,7 @@ class Moves:
         self._work(Copying(move, make))
 
     def _copy(self, move: Move, future: Log, now: Moment) -> None:
-        self._broker.commit(now)  # What is staged has its place in the old log.
+        self._broker.commit(now)  # Staged batches have offsets in the old log.
         log, rate = move.partition.log, max(self._broker.configs.int(RATE), 1)
         rest = log.read_stored(future.end_offset, min(MOVED_AT_ONCE_BYTES, rate), log.end_offset)
         if is_flushed(future) and rest.size <= MOVED_AT_LAST_BYTES:
@@ -246,7 +249,7 @@ class Moves:
         self._asked.append(work)
 
     def _end(self, move: Move, future: Log, batches: list[Batch], now: Moment) -> None:
-        """Copies the rest and gives the copy the name, or waits until nothing is under way with the old log."""
+        """Copy the rest and rename the copy, or wait until no operation on the old log is running."""
         name, partition = move.name, move.partition
         if self._broker.flushes.is_under_way(name):
             self._broker.flushes.held.add(name)
@@ -276,7 +279,7 @@ class Moves:
         self._drop(move, now)
 
     def _drop(self, move: Move, now: Moment) -> None:
-        """Gives up the copy, at once or when the thread is through; that of a log that failed stays on the disk."""
+        """Drop the copy, now or after its thread; leave it on disk if the original has failed."""
         move.is_dropped = True
         if move.pause is not None:
             move.pause.cancel()
@@ -295,7 +298,7 @@ class Moves:
 
 
 def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:
-    """Copies a slice; run in a thread.  Raises DiskFailed; Refused for what is no batch."""
+    """Copy a slice in a thread.  Raises DiskFailed; Refused for an invalid batch."""
     batches = _verified(slice_)
     if batches:
         future.append_as_follower(batches, now)
@@ -304,7 +307,10 @@ def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:
 
 
 def _verified(slice_: FileSlice) -> list[Batch]:
-    """Returns the batches, with their checksums looked at: damage is not copied.  Raises LogDamaged; Refused."""
+    """Return the batches after a checksum check, so that damage is not copied.
+
+    Raises LogDamaged; Refused.
+    """
     batches, position = [], slice_.position
     try:
         for batch in iter_batches(slice_.read()):

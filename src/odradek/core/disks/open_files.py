@@ -1,8 +1,8 @@
-"""Closes files of logs when descriptors run short: of those that were written to longest ago.
+"""Closing of log files when descriptors run short, those with the oldest writes first.
 
-A log opens its files as it needs them, and keeps the one it writes to.  Without a shortage all stay open, as in Apache
-Kafka; of ten thousand partitions most would be closed for nothing.  Nothing is counted or noted while files are opened
-and used: whoever runs short looks around.
+A log opens its files on demand, and keeps the file it writes to.  Without a shortage all stay open, as in Apache Kafka:
+with ten thousand partitions, most would be closed for nothing.  Opening and using files keeps no counts or notes; only
+a shortage triggers a search.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from odradek.base.units import TimestampMs, TopicPartition
 from odradek.core.partition.partition import Partition
 from odradek.log.log.durability import has_open_files, is_flushed, release_files
 
-LOOKED_AT_MIN = 256  # So many are compared at least, if there are so many: some hundred microseconds.
+LOOKED_AT_MIN = 256  # At least this many are compared, if there are as many: takes some hundred microseconds.
 _AGE = itemgetter(0)
 
 _Found = tuple[TimestampMs, TopicPartition, Partition]
 
 
 class Released(NamedTuple):
-    """How many logs closed their files, and which could if they were synced."""
+    """Number of logs that closed their files, and the logs that could after a sync."""
 
     logs: int
     to_sync: Sequence[TopicPartition]
 
 
 class OpenFiles:
-    """The open files of a broker's partitions."""
+    """Open files of a broker's partitions."""
 
     def __init__(self, partitions: Mapping[TopicPartition, Partition]) -> None:
         self._partitions = partitions
-        self._next = 0  # The partition at which the next look begins, so that each has its turn.
+        self._next = 0  # The first partition of the next search, so that each has its turn.
 
     def release(self, count: int, below: int) -> Released:
-        """Closes the files of up to `count` logs with an open file whose descriptor is less than `below`."""
+        """Close the files of up to `count` logs with an open descriptor below `below`."""
         flushed: list[_Found] = []
         unflushed: list[_Found] = []
         for looked_at, (name, partition) in enumerate(self._from_next()):

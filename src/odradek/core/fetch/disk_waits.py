@@ -1,4 +1,7 @@
-"""Reads for which a disk would have to be waited for: a thread waits, then they are tried again (effects: DiskWait)."""
+"""Reads that would wait for a disk: a thread waits, then the loop retries them.
+
+The effect is DiskWait (core/broker/effects.py).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import TypeAlias
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.page_cache import NotCached
 
-Place: TypeAlias = tuple[str, int]  # A file, and the position of what it lacks.
+Place: TypeAlias = tuple[str, int]  # A file, and the position of the missing data.
 
 
 class Cold(Exception):
-    """Raised by a read that may not wait; a wait for `missing` should let the next one through."""
+    """Failure of a read that may not wait for the disk; once `missing` is loaded, a retry should succeed."""
 
     def __init__(self, missing: NotCached) -> None:
         super().__init__(str(missing))
@@ -22,7 +25,7 @@ class Cold(Exception):
 
 
 def load(reads: Sequence[Cold]) -> None:
-    """Waits for what these reads lacked.  A failure is left to the next read, which knows what to do about it."""
+    """Wait for the data missing in these reads; leave failures to the retried read, which handles them."""
     for read in reads:
         with suppress(DiskFailed):
             read.missing.load()

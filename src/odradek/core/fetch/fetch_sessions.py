@@ -1,19 +1,17 @@
-"""Incremental fetch sessions: a client names its partitions once and then only what changes (KIP-227).
+"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only changes.
 
-The broker keeps, for each session, what was asked of every partition and what was last answered, so that an answer
-holds only partitions with something new.  A session is one client's; its epoch rises with each request, and a request
-that was lost shows as a gap.  Sessions beyond the limit are not made: the client is told id 0 and goes on sending
-whole requests.
+For each session, the broker keeps the request and the last answer of every partition, so that an answer contains only
+partitions with news.  A session belongs to one client.  Its epoch rises with each request, and a lost request shows as
+a gap.  Beyond the limit no session is created: the client receives id 0 and continues with full requests.
 
-A request reads only the partitions that are due: those that it names, those that changed, and those of which there was
-more to tell than an answer holds.
+A request reads only partitions that are due: named in the request, changed, or left over from a full answer.
 
     due ── read, and nothing is new ──> watches its partition
      ^                                          │
      └───── named again, or it changed ─────────┘
 
-A follower's session goes by the end of the log, and by what a consumer's goes by: what it is told, it keeps.
-One change ends the watch, so that a session that nobody uses any more costs a busy partition next to nothing.
+A follower's session watches the log end offset, and whatever a consumer's session watches: a follower stores these
+values.  One change ends the watch, so an abandoned session costs a busy partition next to nothing.
 """
 
 from __future__ import annotations
@@ -36,19 +34,19 @@ from odradek.core.kernel.parked import ParkingLot
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-LISTED_PER_STEP = 8  # Next to nothing is done with each.
+LISTED_PER_STEP = 8  # Each takes next to no time.
 EVICTION_MS = 2 * MINUTE_MS  # min.incremental.fetch.session.eviction.ms
 
 
 class FetchKey(NamedTuple):
-    """A partition as the client names it: by topic id from Fetch v13 on, by name before."""
+    """Partition as named by the client: by topic id from Fetch v13 on, by name before."""
 
     topic: str | Uuid
     partition: int
 
 
 class Wanted:
-    """A partition of a fetch, cached in its session: what the client asked, and what it was last told."""
+    """Partition of a fetch, cached in its session: the client's request, and the last values it was sent."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -59,7 +57,7 @@ class Wanted:
         last_fetched_epoch: int = -1,
         log_start_offset: int = -1,
     ) -> None:
-        """`log_start_offset` is that of a follower's log; -1 for a consumer."""
+        """Create the cached request; `log_start_offset` is a follower's, -1 for a consumer."""
         self.key = key
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
@@ -72,7 +70,7 @@ class Wanted:
         self._watched: Watchers | None = None
 
     def at(self, offset: int) -> Wanted:
-        """Returns the same from another offset on, of which nothing was told."""
+        """Return a copy with another offset, for which nothing was sent yet."""
         return Wanted(self.key, offset, self.max_bytes, self.current_leader_epoch, self.last_fetched_epoch)
 
     def asks_again(self, newer: Wanted) -> None:
@@ -89,7 +87,7 @@ class Wanted:
         self.told_high_watermark, self.told_log_start = high_watermark, log_start
 
     def watch(self, watchers: Watchers) -> None:
-        """Registers with the partition's `watchers`: the partition calls `changed` once."""
+        """Register with the partition's `watchers`: the partition calls `changed` once."""
         if self._watched is not watchers:
             self.stop_watching()
             self._watched = watchers
@@ -103,7 +101,7 @@ class Wanted:
             self._watched = None
 
     def changed(self) -> None:
-        """Makes this due in its session; called by the partition, which has dropped it from its watchers."""
+        """Make this due in its session; called by the partition, which has removed it from its watchers."""
         assert self._watched is not None and self not in self._watched, "one change ends one watch"
         self._watched = None
         session = self.session
@@ -117,24 +115,27 @@ Watchers: TypeAlias = dict[Wanted, None]
 
 
 class LogEnd(NamedTuple):
-    """What a follower's fetch without a session waits for: more in the log of a partition."""
+    """Key of a follower's fetch without a session: a higher log end offset of a partition."""
 
     name: TopicPartition
 
 
 class Session:
-    """One client's fetch session.  A fetch of it that waits is parked with the session as key, a Wanted as news."""
+    """Fetch session of one client.
+
+    A fetch of it that waits is parked with the session as key and a Wanted as news.
+    """
 
     def __init__(self, lot: ParkingLot, steady: int, *, uses_ids: bool, is_privileged: bool = False) -> None:
-        self.id = SESSIONLESS  # Until FetchSessions has taken it in.
+        self.id = SESSIONLESS  # Until FetchSessions registers it.
         self.lot = lot
         self.uses_ids = uses_ids
         self.is_privileged = is_privileged
         self.epoch = 1
         self.last_used = steady
         self.wanted: dict[FetchKey, Wanted] = {}
-        self.due: dict[Wanted, None] = {}  # In the order of service: who got data goes to the end.
-        self.rules: Rules | None = None  # Those of the last request.
+        self.due: dict[Wanted, None] = {}  # In the order of service: a partition that returned data moves to the end.
+        self.rules: Rules | None = None  # The rules of the last request.
 
     @property
     def is_open(self) -> bool:
@@ -142,7 +143,7 @@ class Session:
 
     @property
     def follower(self) -> BrokerId:
-        """The broker that fetches; NO_BROKER for a consumer's session."""
+        """The fetching broker; NO_BROKER for a consumer's session."""
         return NO_BROKER if self.rules is None else self.rules.follower
 
     def serve_last(self, wanted: Wanted) -> None:
@@ -151,13 +152,13 @@ class Session:
             self.due[wanted] = None
 
     def rest(self, wanted: Wanted, watchers: Watchers) -> None:
-        """Takes a partition out of the due ones until it changes, since there is nothing new to tell of it."""
+        """Remove a partition from the due ones until it changes, since it has no news."""
         assert wanted.session is self, "what was forgotten would be watched for ever"
         self.due.pop(wanted, None)
         wanted.watch(watchers)
 
     def forget(self, key: FetchKey) -> bool:
-        """Removes a partition from the session; returns False if it was not in it."""
+        """Remove a partition from the session; return False if it was not in it."""
         wanted = self.wanted.pop(key, None)
         if wanted is None:
             return False
@@ -167,7 +168,7 @@ class Session:
         return True
 
     def close(self) -> None:
-        """Ends the session: a fetch of it that waits is answered, and its partitions watch nothing any more."""
+        """End the session: complete its waiting fetch, and stop watching its partitions."""
         for wanted in self.wanted.values():
             wanted.session = None
             wanted.stop_watching()
@@ -176,7 +177,10 @@ class Session:
 
 
 class Rules(NamedTuple):
-    """What a client may read; one whose rules differ from those of its last request is told of all partitions anew."""
+    """Read permissions of a client.
+
+    If they differ from those of its last request, all partitions are sent again.
+    """
 
     principal: Principal
     version: int  # The version of the rights of principals.
@@ -185,14 +189,14 @@ class Rules(NamedTuple):
 
 
 class FetchRound(NamedTuple):
-    """One fetch: what it is about, and the session it belongs to, if any."""
+    """One fetch: its partitions and its session, if any."""
 
-    wanted: list[Wanted]  # Of a whole request; an incremental one is about what is due in its session.
+    wanted: list[Wanted]  # For a full request; an incremental one reads the due partitions of its session.
     session: Session | None
     is_incremental: bool
 
     def due(self, count: int | None = None) -> list[Wanted]:
-        """Returns the partitions to read now; of an incremental fetch at most `count`, the rest stays due."""
+        """Return the partitions to read now; at most `count` of an incremental fetch, the rest stays due."""
         if not self.is_incremental:
             return self.wanted
         assert self.session is not None
@@ -204,7 +208,10 @@ class FetchRound(NamedTuple):
 
 
 class FetchSessions:
-    """Every session of a broker.  `random_int31` gives the ids, which must not be guessable by other clients."""
+    """Every session of a broker.
+
+    `random_int31` creates the ids, which other clients must not be able to guess.
+    """
 
     def __init__(
         self, random_int31: Callable[[], int], lot: ParkingLot, sessions_max: int = FETCH_SESSIONS_MAX
@@ -213,7 +220,7 @@ class FetchSessions:
         self._lot = lot
         self._sessions_max = sessions_max
         self._sessions: dict[int, Session] = {}  # Least recently used first.
-        self._partitions = 0  # How many all sessions have together.
+        self._partitions = 0  # The sum over all sessions.
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -232,12 +239,12 @@ class FetchSessions:
         steady: int,
         is_privileged: bool = False,
     ) -> Generator[None, object, FetchRound]:
-        """Merges a request into its session, and yields after each partition: others may have their turns there.
+        """Merge a request into its session; yield after each partition, where other requests may run.
 
-        Where all sessions are taken, one that `is_privileged` takes the place of one that is not (KIP-227).
+        If all sessions are taken, a session that `is_privileged` replaces one that is not (KIP-227).
 
         Raises Refused: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the
-        client answers each with a whole request.
+        client responds to each with a full request.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._close(session_id)
@@ -255,7 +262,7 @@ class FetchSessions:
                 known.asks_again(one)
                 session.due[known] = None
             elif self._room_in(session) <= 0:
-                self._close(session.id)  # Its client goes on without one.
+                self._close(session.id)  # Its client continues without one.
                 raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
             else:
                 one.session = session
@@ -269,7 +276,7 @@ class FetchSessions:
             yield
         if not session.wanted:
             self._close(session.id)
-            # What is wanted and forgotten at once is answered this once, as Apache Kafka does.
+            # Partitions that are both added and forgotten are answered once, as in Apache Kafka.
             return FetchRound((yield from _listed(wanted)), None, is_incremental=False)
         return FetchRound([], session, is_incremental=True)
 
@@ -284,7 +291,7 @@ class FetchSessions:
             session.due[one] = None
             yield
         if not self._make_room(steady, is_privileged) or len(wanted) > self._room_in(session):
-            session.due = {}  # Its partitions lead to it, and it to them.
+            session.due = {}  # Breaks the reference cycle of session and partitions.
             return None
         session.id = self._new_id()
         session.wanted = wanted
@@ -312,7 +319,7 @@ class FetchSessions:
         return session
 
     def goes_on(self, session: Session, steady: int) -> None:
-        """Moves a session on to its next epoch, as its next request came."""
+        """Advance a session to its next epoch for its next request."""
         assert self._sessions.get(session.id) is session, "a session that has ended does not go on"
         assert INITIAL_EPOCH < session.epoch <= INT32_MAX, "after the greatest epoch comes 1"
         session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
@@ -320,14 +327,14 @@ class FetchSessions:
         self._sessions[session.id] = self._sessions.pop(session.id)
 
     def _room_in(self, session: Session) -> int:
-        """Returns how many more partitions the session may have."""
+        """Return the number of partitions that the session may still add."""
         in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions
         return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
 
     def _make_room(self, steady: int, is_privileged: bool) -> bool:
-        """Ends the least recently used session if need be; returns False if that was used too recently.
+        """Evict the least recently used session if needed; return False if that was used too recently.
 
-        A privileged one may end the least recently used of those that are not, however recently that was used.
+        A privileged session may evict the least recently used unprivileged one, however recent its use.
         """
         if len(self._sessions) < self._sessions_max:
             return True

@@ -1,7 +1,7 @@
-"""What a principal may do: operations on resources, with the codes of the protocol, and who answers for them.
+"""Permissions of principals: operations on resources, with the protocol's codes.
 
-Access control itself is not here yet: everybody may do everything (`EVERYTHING`).  What asks is complete: each API asks
-before it does anything, resource by resource, so that of two topics in a request one may be refused.
+Access control itself does not exist yet: every principal may do everything (`EVERYTHING`).  The checks are complete:
+each API checks every resource before it acts, so a request may be denied one of two topics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode
 
 
 class ResourceType(IntEnum):
-    """The codes of ACL bindings on the wire."""
+    """Codes of resource types in ACL bindings on the wire."""
 
     TOPIC = 2
     GROUP = 3
@@ -22,7 +22,10 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """The codes of ACL bindings on the wire; bit n of an authorized-operations field is the operation with code n."""
+    """Codes of operations in ACL bindings on the wire.
+
+    Bit n of an authorized-operations field is the operation with code n.
+    """
 
     READ = 3
     WRITE = 4
@@ -38,7 +41,7 @@ class Operation(IntEnum):
 
 
 CLUSTER_NAME = "kafka-cluster"  # The one resource of type CLUSTER.
-# What a request is told that may not do something to a resource of the type.
+# Errors for a denied operation, by type of the resource.
 DENIED: dict[ResourceType, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -48,7 +51,7 @@ DENIED: dict[ResourceType, ErrorCode] = {
 
 
 class Principal(NamedTuple):
-    """Who a connection is, as ACLs name him: `User:ANONYMOUS`, `User:CN=client one,O=Example`."""
+    """Principal of a connection, as ACLs name it: `User:ANONYMOUS`, `User:CN=client one,O=Example`."""
 
     type: str
     name: str
@@ -57,24 +60,25 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-USER = "User"  # The one type of principals that Kafka makes itself.
+USER = "User"  # The only type of principals that Kafka itself creates.
 ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 class Rights(Protocol):
-    """What one principal may do from one host, under one version of the rules."""
+    """Permissions of one principal from one host, under one version of the rules."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """True if the operation is allowed on that resource; as in Apache Kafka, READ, WRITE, DELETE and ALTER imply
-        DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+        """Return whether the operation is allowed on that resource.
+
+        As in Apache Kafka, READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
         """
 
     def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
-        """True if the operation is allowed on at least one resource of the type, whether or not it exists."""
+        """Return whether the operation is allowed on any resource of the type, existing or not."""
 
 
 class Everything:
-    """The rights of everybody where there is no access control."""
+    """Rights of all principals without access control."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True
@@ -87,7 +91,7 @@ EVERYTHING: Rights = Everything()
 
 
 class NoClusterAction(Everything):
-    """The rights of clients where brokers have a listener of their own: all but what brokers do among themselves."""
+    """Rights of clients if brokers have a listener of their own: everything except inter-broker requests."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return operation is not Operation.CLUSTER_ACTION

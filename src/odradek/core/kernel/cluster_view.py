@@ -1,7 +1,8 @@
-"""What this broker knows of the cluster: brokers, topics and who leads what.
+"""Cluster metadata as this broker knows it: brokers, topics and leaders.
 
-Brokers, partitions and topics are values.  The view that has them changes in place, so that a change costs what it
-changes and not what there is.  The one part of the core that coordination/ may import.
+Brokers, partitions and topics are values.  The view that contains them changes in place, so that the cost of an update
+depends on the change and not on the size of the cluster.  This is the one part of the core that coordination/ may
+import.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ CONSUMER_OFFSETS, TRANSACTION_STATE = TopicName("__consumer_offsets"), TopicName
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName("__share_group_state")})
 
 
-PLAINTEXT = "PLAINTEXT"  # A security protocol, and the name of the listener that a broker has by default.
+PLAINTEXT = "PLAINTEXT"  # A security protocol, and the name of a broker's default listener.
 
 
 class Endpoint(NamedTuple):
-    """One address of a broker under one listener name; `protocol` is the security protocol spoken there."""
+    """One address of a broker under one listener name; `protocol` is its security protocol."""
 
     listener: str
     host: str
@@ -30,7 +31,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerInfo(NamedTuple):
-    """A live broker."""
+    """Live broker."""
 
     id: BrokerId
     endpoints: tuple[Endpoint, ...] = ()
@@ -40,13 +41,13 @@ class BrokerInfo(NamedTuple):
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-RECOVERED, RECOVERING = 0, 1  # Whether a leader that was elected uncleanly has seen to its log (KIP-704).
+RECOVERED, RECOVERING = 0, 1  # Recovery state of a leader after an unclean election (KIP-704).
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition and who is in sync, as the tree has it.
+    """Leader and ISR of a partition, as in the tree.
 
-    `controller_epoch` is that of the controller that wrote it, `partition_epoch` the version of its znode.
+    `controller_epoch` belongs to the controller that wrote it, `partition_epoch` is the version of its znode.
     """
 
     leader: BrokerId
@@ -62,9 +63,10 @@ NO_REPLICAS: Replicas = MappingProxyType({})
 
 
 class TopicAssignment(NamedTuple):
-    """Which brokers hold a topic.  `topic_id` is ZERO_UUID where none was given (before Kafka 2.8).
+    """Assignment of a topic to brokers.
 
-    `adding` and `removing` name the replicas of partitions under reassignment (KIP-455).
+    `topic_id` is ZERO_UUID for a topic without one (before Kafka 2.8).  `adding` and `removing` name the replicas of
+    partitions under reassignment (KIP-455).
     """
 
     partitions: Replicas
@@ -74,10 +76,10 @@ class TopicAssignment(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """Who holds one partition.  The first of the replicas is the preferred leader.
+    """State and replicas of one partition.  The first of the replicas is the preferred leader.
 
-    `offline` are replicas that can't be had though their broker may live: their data directory has failed.
-    The epochs are those of LeaderAndIsr.
+    `offline` are replicas that cannot be used although their broker may live: their data directory has failed.  The
+    epochs are those of LeaderAndIsr.
     """
 
     leader: BrokerId
@@ -90,13 +92,13 @@ class PartitionInfo(NamedTuple):
 
     @classmethod
     def of(cls, state: LeaderAndIsr, replicas: tuple[BrokerId, ...], offline: tuple[BrokerId, ...] = ()) -> Self:
-        """Returns what a partition's state says, and on which brokers it is."""
+        """Return a partition with this state on these replicas."""
         epochs = state.partition_epoch, state.controller_epoch
         return cls(state.leader, state.leader_epoch, replicas, state.isr, offline, *epochs)
 
 
 class TopicInfo(NamedTuple):
-    """One topic: its id, its partitions by index, and the configuration that was set on it."""
+    """One topic: its id, its partitions by index, and its configuration overrides."""
 
     name: TopicName
     id: Uuid
@@ -109,10 +111,10 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterView:
-    """The cluster as this broker knows it now.
+    """Cluster as this broker knows it now.
 
-    `put` and `remove` change it: who goes through `topics` and pauses meanwhile takes a list of them first, and who
-    keeps what follows from them keeps the `version` it was for.
+    `put` and `remove` change it.  A loop over `topics` that yields must copy them to a list first.  A value derived
+    from the topics must be kept with their `version`.
     """
 
     __slots__ = (
@@ -143,8 +145,8 @@ class ClusterView:
         self._names: dict[Uuid, TopicName] = {}
         self._alike: dict[str, dict[TopicName, None]] = {}
         self.topics: Mapping[TopicName, TopicInfo] = self._topics
-        self.names: Mapping[Uuid, TopicName] = self._names  # A topic made before ids existed (Kafka 2.7) has none.
-        self.unreadable = dict(unreadable)  # Topics that are there, and why their metadata can't be read.
+        self.names: Mapping[Uuid, TopicName] = self._names  # A topic created before ids existed (Kafka 2.7) has none.
+        self.unreadable = dict(unreadable)  # Existing topics with unreadable metadata, and the reasons.
         self.version = 0  # Rises with each change of the topics.
         for name in unreadable:
             self._take_name(name)
@@ -156,11 +158,11 @@ class ClusterView:
         return None if name is None else self.topics[name]
 
     def collides_with(self, name: TopicName) -> TopicName | None:
-        """Returns the first of the topics that can't exist beside one of this name, or None."""
+        """Return the first topic whose name collides with this one, or None."""
         return next(iter(self._alike.get(collision_key(name), ())), None) if _may_collide(name) else None
 
     def put(self, topic: TopicInfo) -> None:
-        """Adds a topic, or replaces the one of its name."""
+        """Add a topic, or replace the one of its name."""
         before = self._topics.get(topic.name)
         if before is not None and before.id != topic.id:
             self._names.pop(before.id, None)
@@ -176,7 +178,7 @@ class ClusterView:
             self._alike.setdefault(collision_key(name), {})[name] = None
 
     def remove(self, name: TopicName) -> None:
-        """Takes a topic out, if it is there."""
+        """Remove a topic, if it exists."""
         topic = self._topics.pop(name, None)
         if topic is None:
             return
@@ -190,7 +192,7 @@ class ClusterView:
 
 
 def collision_key(name: str) -> str:
-    """Returns a key that is equal for names that can't both exist: metric names hold '_' for '.'."""
+    """Return a key that is equal for names that collide: metric names replace '.' by '_'."""
     return name.replace(".", "_")
 
 

@@ -1,4 +1,4 @@
-"""Randomness as an argument: the core never draws any by itself."""
+"""Randomness as an argument: the core itself never draws random numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.base.uuids import Uuid
 
 
 class Entropy(NamedTuple):
-    """The shell's randomness."""
+    """Randomness of the shell."""
 
     random_int31: Callable[[], int]
     new_uuid: Callable[[], Uuid]

@@ -1,13 +1,13 @@
-"""The values of inter.broker.protocol.version: Kafka's MetadataVersion, as far as there is a ZooKeeper.
+"""Values of inter.broker.protocol.version: Kafka's MetadataVersion as far as ZooKeeper is supported.
 
-A release may have several, one for each time that what brokers say was changed before it; 2.8 is the last one, 2.8-IV1.
+A release has one value for each change of the inter-broker protocol before it; 2.8 means the last one, 2.8-IV1.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# How many each release has.
+# The number of values of each release.
 _RELEASES = {"0.11.0": 3, "1.0": 1, "1.1": 1}
 _RELEASES |= {"2.0": 2, "2.1": 3, "2.2": 2, "2.3": 2, "2.4": 2, "2.5": 1, "2.6": 1, "2.7": 3, "2.8": 2}
 _RELEASES |= {"3.0": 2, "3.1": 1, "3.2": 1, "3.3": 4, "3.4": 1, "3.5": 3, "3.6": 3, "3.7": 5, "3.8": 1, "3.9": 1}
@@ -15,7 +15,7 @@ _NAMES = [f"{release}-IV{number}" for release, count in _RELEASES.items() for nu
 
 
 class MetadataVersion(NamedTuple):
-    """One of them; they compare by their order."""
+    """One metadata version; versions compare by their order."""
 
     rank: int
     name: str
@@ -30,9 +30,9 @@ _NAMED |= {version.name.partition("-")[0]: version for version in METADATA_VERSI
 
 
 def metadata_version(text: str) -> MetadataVersion | None:
-    """Returns the version that a text names, as Kafka reads it; None if it names none.
+    """Return the version that a text names, parsed as in Kafka; None if it names none.
 
-    What follows the numbers of a release is left out: 3.9.1 is 3.9.  Before 1.0 a release had three of them.
+    Any suffix of the release numbers is ignored: 3.9.1 is 3.9.  Before 1.0 a release had three numbers.
     """
     release = text.split(".")[: 3 if text.startswith("0.") else 2]
     return _NAMED.get(".".join(release))

@@ -1,4 +1,4 @@
-"""Time as an argument.  The core never reads a clock: whoever calls it says what time it is."""
+"""Time as an argument: the core never reads a clock, its callers pass the time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.base.units import TimestampMs
 class Moment(NamedTuple):
     """One instant on two clocks, both in milliseconds.
 
-    `wall` goes into records and may jump when the clock is set; `steady` only rises and is what deadlines are made of.
+    `wall` goes into records and may jump when the clock is set; `steady` only rises and is used for deadlines.
     """
 
     wall: TimestampMs

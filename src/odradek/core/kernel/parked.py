@@ -1,7 +1,7 @@
-"""Delayed operations (Kafka's purgatory): requests that cannot be answered yet, each with a condition and a deadline.
+"""Delayed operations (Kafka's purgatory): requests that wait for a condition or their deadline.
 
-A parked request holds no coroutine.  The event that fulfils its condition (a high watermark that moved, a sync that
-ended, a topic that was made) completes it, or the deadline does; the shell collects what was completed and answers.
+A parked request holds no coroutine.  The event that fulfils its condition (an advanced high watermark, a completed
+sync, a created topic) completes it, or the deadline does.  The shell collects the completed ones and answers them.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-# Deadlines are kept in buckets: an acks=all answer is nearly always completed long before its deadline, and taking
-# one out of a dict costs a tenth of what it would cost to leave it in a heap for thirty seconds.
+# Deadlines are kept in buckets: an acks=all answer is nearly always completed long before its deadline, and removal
+# from a dict costs a tenth of keeping it in a heap for thirty seconds.
 BUCKET_MS = 4
-NEVER = 1 << 62  # The deadline of what ends by itself: all of them share one bucket.
+NEVER = 1 << 62  # The deadline of operations that always end: all of them share one bucket.
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 _NOBODY: dict[Parked[object], None] = {}
 
 
 class Condition(Protocol):
-    """What a parked request waits for."""
+    """Condition that a parked request waits for."""
 
     @property
     def keys(self) -> Iterable[Hashable]:
-        """What the request is woken by: partitions, topic names, tokens of changes."""
+        """The keys that wake the request: partitions, topic names, tokens of changes."""
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        """Called when something happened to one of the keys; True completes the request."""
+        """Handle an event of one of the keys; return True to complete the request."""
 
 
 class Parked(Generic[Answer_co]):
-    """One request that waits.  `deadline` is on the steady clock; `owner` is the shell's, to find its connection.
+    """One parked request.
 
-    `takes_long` is called when the request is completed: if it returns True, `then` is called in a thread.
+    `deadline` is on the steady clock; `owner` belongs to the shell, to find its connection.  `takes_long` is called
+    when the request is completed: if it returns True, `then` is called in a thread.
     """
 
     def __init__(self, condition: Condition, deadline: int, then: Callable[[], Answer_co]) -> None:
@@ -45,7 +46,7 @@ class Parked(Generic[Answer_co]):
 
 
 class ParkingLot:
-    """The purgatory of a broker: all parked requests, by what wakes them and by deadline, in the order of arrival."""
+    """Purgatory of a broker: all parked requests, by key and by deadline, in the order of arrival."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, dict[Parked[object], None]] = {}
@@ -68,30 +69,30 @@ class ParkingLot:
         waiting[parked] = None
 
     def happened(self, key: Hashable, news: object = None) -> None:
-        """Completes the requests that wait for the key and whose condition `news` of it fulfils."""
+        """Complete the requests that wait for the key and whose condition its `news` fulfils."""
         waiting = self._by_key.get(key)
         if waiting:
             for parked in [one for one in waiting if one.condition.fulfilled_by(key, news)]:
                 self.complete(parked)
 
     def tick(self, steady: int) -> None:
-        """Completes every request whose deadline has passed."""
+        """Complete every request whose deadline has passed."""
         while self._buckets and self._buckets[0] * BUCKET_MS <= steady:
             bucket = heapq.heappop(self._buckets)
             for parked in list(self._by_bucket[bucket]):
                 self.complete(parked)
             assert not self._by_bucket[bucket], "a deadline does not change while its request is parked"
-            # A bucket lives until its time: forget() leaves it empty, so that the heap names it once.
+            # A bucket lives until its time: forget() leaves it empty, so that the heap contains it once.
             del self._by_bucket[bucket]
 
     def next_deadline(self) -> int | None:
-        """Returns when tick has something to do next, on the steady clock; None if nothing waits."""
+        """Return the time of the next `tick` with work, on the steady clock; None if nothing waits."""
         while self._buckets and not self._by_bucket[self._buckets[0]]:
             del self._by_bucket[heapq.heappop(self._buckets)]
         return self._buckets[0] * BUCKET_MS if self._buckets else None
 
     def is_awaited(self, key: Hashable) -> bool:
-        """True if a parked request waits for the key."""
+        """Return whether a parked request waits for the key."""
         return key in self._by_key
 
     def complete(self, parked: Parked[object]) -> None:
@@ -99,7 +100,7 @@ class ParkingLot:
         self._completed.append(parked)
 
     def forget(self, parked: Parked[object]) -> None:
-        """Drops a request whose connection is gone.  Harmless for one that is no longer parked."""
+        """Drop a request whose connection is closed.  Harmless if it is no longer parked."""
         self._by_bucket.get(_bucket(parked), _NOBODY).pop(parked, None)
         for key in parked.condition.keys:
             waiting = self._by_key.get(key)
@@ -109,13 +110,13 @@ class ParkingLot:
                     del self._by_key[key]
 
     def complete_all(self) -> None:
-        """Completes all parked requests with what is known now: the broker stops."""
+        """Complete all parked requests with their current result: the broker stops."""
         for bucket in list(self._by_bucket.values()):
             for parked in list(bucket):
                 self.complete(parked)
 
     def take_completed(self) -> list[Parked[object]]:
-        """Returns the requests completed since the last call, in order; the caller answers each with its `then`."""
+        """Return the requests completed since the last call, in order; the caller answers each with `then`."""
         completed = self._completed
         if completed:
             self._completed = []
@@ -123,4 +124,4 @@ class ParkingLot:
 
 
 def _bucket(parked: Parked[object]) -> int:
-    return -(-parked.deadline // BUCKET_MS)  # Rounded up: nobody is answered before the time it asked for.
+    return -(-parked.deadline // BUCKET_MS)  # Rounded up: no request completes before its deadline.

@@ -1,8 +1,8 @@
-"""Regular expressions that clients send, in RE2's syntax, as Apache Kafka has it.
+"""Regular expressions of clients in RE2's syntax, as in Apache Kafka.
 
-RE2 needs time in proportion to the pattern and to the text, never more, and what a pattern is compiled to is bounded.
-Python's own `re` is no substitute: its syntax is another, and one pattern could occupy the broker for ever.  RE2 comes
-with the extra `regex`, because it has no wheels for musl and most brokers never see an expression.
+RE2 runs in time proportional to the pattern and to the text, and the size of a compiled pattern is bounded.  Python's
+own `re` is no substitute: it has another syntax, and one pattern could block the broker forever.  RE2 is installed with
+the extra `regex`, because it has no wheels for musl and most brokers never receive an expression.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.extras import not_installed
 from odradek.base.units import KIB
 
-# Some thousands of instructions.  With ten thousand topics the worst pattern that was found takes half a second; with
-# RE2's own default it was three times that.
+# Some thousands of instructions.  With ten thousand topics, the worst known pattern takes half a second; with RE2's own
+# default it took three times as long.
 PATTERN_MEMORY_BYTES = 256 * KIB
 
 
 class Pattern:
-    """A compiled expression.
+    """Compiled expression.
 
     Raises Refused(INVALID_REGULAR_EXPRESSION) for an invalid one, for one that needs too much memory, and without RE2.
     """
@@ -40,7 +40,7 @@ class Pattern:
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, detail) from None
 
     def matches(self, text: str) -> bool:
-        """True if the expression matches the whole text."""
+        """Return whether the expression matches the whole text."""
         return self._compiled.fullmatch(text) is not None
 
 
@@ -53,7 +53,7 @@ def _imported_re2(text: str) -> Any:
     return re2
 
 
-@cache  # It reads the metadata of installed packages, and clients may ask as often as they like.
+@cache  # It reads the metadata of installed packages, and clients may send many expressions.
 def _no_re2() -> str:
     return f"regular expressions need the extra regex on this broker, and {not_installed(['re2'], 'regex')}"
 

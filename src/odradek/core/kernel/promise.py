@@ -1,8 +1,8 @@
-"""An answer that one request waits for and another event brings: a member waits for its group, and the like.
+"""Answer that one request waits for and another event provides, as for a member and its group.
 
 promise = Promise[Joined]()
 Parked(promise, deadline, lambda: answer_to(promise.value))     the request that waits
-promise.keep(lot, joined)                                       whoever knows
+promise.keep(lot, joined)                                       the event
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class Promise(Generic[T]):
-    """An answer to come, and the condition that it is there.
+    """Answer to come, and the condition that it has come.
 
     `value` stays None if the deadline comes first, or the broker stops.
     """
@@ -33,13 +33,13 @@ class Promise(Generic[T]):
         return True
 
     def keep(self, lot: ParkingLot, value: T) -> None:
-        """Gives the value, once, and answers the request that waits, if one does: its connection may be gone."""
+        """Set the value, once, and complete the waiting request, if its connection still exists."""
         assert self.value is None, "a promise is kept once"
         self.value = value
         lot.happened(self)
 
     def then(self, answer: Callable[[T | None], Answer], deadline: int) -> Answer | Parked[Answer]:
-        """Calls `answer` with the value, now if it is there; with None if the deadline comes first."""
+        """Call `answer` with the value, now if it is set; with None if the deadline comes first."""
         if self.value is not None:
             return answer(self.value)
         return Parked(self, deadline, lambda: answer(self.value))

@@ -1,6 +1,6 @@
-"""Timers of the core: ends of sessions, of waits for a rebalance, of pauses before something is tried again.
+"""Timers of the core: session timeouts, rebalance timeouts, backoffs.
 
-They are in one heap.  A cancelled timer stays in it until its time, or until most of its timers are cancelled.
+They share one heap.  A cancelled timer stays in it until its time, or until most of its timers are cancelled.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ class Timer:
         return self.action is not None
 
     def cancel(self) -> None:
-        """Cancels the timer.  Harmless once it is over."""
+        """Cancel the timer.  Harmless once it is over."""
         if self.action is not None:
             self.action = None
             self._timers.was_cancelled()
 
 
 class Timers:
-    """The timers of one broker."""
+    """Timers of one broker."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
-        self._numbers = count()  # Two timers of one time come in the order in which they were set.
+        self._numbers = count()  # Timers with equal times run in the order in which they were set.
         self._cancelled = 0
 
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled
 
     def at(self, due: int, action: Action) -> Timer:
-        """Sets a timer: `action` is called by the first tick at or after `due`."""
+        """Set a timer: the first tick at or after `due` calls `action`."""
         timer = Timer(self, due, action)
         heapq.heappush(self._heap, (due, next(self._numbers), timer))
         return timer
 
     def next_due(self) -> int | None:
-        """Returns when the next timer is due; None if there is none."""
+        """Return the time of the next timer; None if there is none."""
         while self._heap and not self._heap[0][2].is_set:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         return self._heap[0][0] if self._heap else None
 
     def tick(self, now: Moment) -> None:
-        """Calls the actions that are due, also those of timers that an action sets for now, or earlier."""
+        """Call the due actions, including those that an action sets for now or earlier."""
         while (due := self.next_due()) is not None and due <= now.steady:
             timer = heapq.heappop(self._heap)[2]
             action, timer.action = timer.action, None

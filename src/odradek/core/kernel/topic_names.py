@@ -1,4 +1,4 @@
-"""Checks the names of topics, which become folders, znodes and metric names."""
+"""Validation of topic names, which become folders, znodes and metric names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def checked(name: str) -> TopicName:
-    """The name as a TopicName.  Raises Refused(INVALID_TOPIC_EXCEPTION) with what is wrong with it."""
+    """Return the name as a TopicName; raise Refused(INVALID_TOPIC_EXCEPTION) with the reason otherwise."""
     if not name:
         raise _invalid("a topic name may not be empty")
     if name in (".", ".."):

@@ -1,1 +1,1 @@
-"""One partition: its log's positions, its leader's and followers' state, and its in-sync replicas."""
+"""State of one partition: log positions, leader and follower state, and in-sync replicas."""

@@ -1,11 +1,11 @@
-"""The ISRs that leaders here propose to the controller (AlterPartition, KIP-497): Kafka's AlterPartitionManager.
+"""ISR proposals of the leaders on this broker (KIP-497): Kafka's AlterPartitionManager.
 
-    Leading.fetched, a timer ──> submit ──> take: the controller is asked ──> ended ──> the high watermark may advance
-                                   ^────────── a pause, if the answer says nothing ────┘
+    Leading.fetched, a timer ──> submit ──> take: a request to the controller ──> ended ──> high watermark may advance
+                                   ^────────── a pause after an inconclusive answer ────┘
 
-How it is asked, or before Kafka 2.7 the tree is written to, is in net/cluster/isr_changes.py.
+net/cluster/isr_changes.py sends AlterPartition requests, or writes to the tree before Kafka 2.7.
 
-Each proposal has one attempt under way at a time: an answer that says "not applied" then speaks of all of them.
+Each proposal has one attempt in flight at a time, so an answer of "not applied" covers all attempts.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from odradek.core.partition.leadership_state import Leadership
 
 RETRY_MS = 50
-SYNCED_MS = 10  # After this it is looked whether a sync has ended.
-ASKED_AT_ONCE = 256  # Their answers are taken in at once, too, and each wakes who waits.
+SYNCED_MS = 10  # Delay before the next check whether a sync has ended.
+ASKED_AT_ONCE = 256  # Limits the answers handled at once, too; each wakes parked requests.
 LOOKED_AT_PER_SLICE = 256
-# Kafka looks twice in replica.lag.time.max.ms, and who falls behind stays for half of it too long.
+# Kafka checks twice per replica.lag.time.max.ms, which keeps a lagging follower in the ISR for half of it too long.
 LOOKS_PER_LAG = 10
 
 
 class ProposedIsr:
-    """One attempt; `broker_epochs` are those of the proposal's ISR, in its order, -1 if unknown."""
+    """One attempt; `broker_epochs` belong to the ISR of the proposal, in its order, -1 if unknown."""
 
     def __init__(self, leading: Leadership, proposal: LeaderAndIsr, broker_epochs: tuple[int, ...]) -> None:
         self.leading = leading
@@ -43,13 +43,13 @@ class ProposedIsr:
 
 
 class IsrCounts:
-    """How often ISRs of partitions that this broker leads have shrunk and grown, and proposals were not taken."""
+    """Counters of ISR shrinks, expansions and failed proposals for the partitions that this broker leads."""
 
     def __init__(self) -> None:
         self.shrinks = self.expands = self.failures = 0
 
     def ended(self, before: LeaderAndIsr, after: LeaderAndIsr, error: ErrorCode) -> None:
-        """Counts an answer to a proposal; `before` and `after` are the committed states before and after it."""
+        """Count an answer to a proposal; `before` and `after` are the committed states around it."""
         if error is not ErrorCode.NONE:
             self.failures += 1
         self.expands += len(after.isr) > len(before.isr)
@@ -57,7 +57,7 @@ class IsrCounts:
 
 
 class AlterPartitionManager:
-    """What leaders with followers have in common on one broker."""
+    """ISR proposals of all leaders with followers on one broker."""
 
     def __init__(
         self,
@@ -69,7 +69,10 @@ class AlterPartitionManager:
         *,
         sync: Callable[[TopicPartition], None],
     ) -> None:
-        """`advanced` hears of partitions whose high watermark has advanced by an answer, `sync` flushes a log."""
+        """Create a manager without leaders.
+
+        `advanced` receives each partition whose high watermark an answer advances.  `sync` flushes a log.
+        """
         self._broker = broker
         self._view = view
         self._lag_ms_max = lag_ms_max
@@ -85,12 +88,15 @@ class AlterPartitionManager:
 
     @property
     def eligible(self) -> Eligible:
-        """Who may join an ISR, by what this broker knows: under ZooKeeper nobody tells it others' broker epochs."""
+        """Return the brokers that may join an ISR, as far as this broker knows.
+
+        Under ZooKeeper the brokers do not learn each other's broker epochs.
+        """
         return dict.fromkeys(self._view.brokers, NO_BROKER_EPOCH)
 
     @property
     def alive(self) -> Container[BrokerId]:
-        """The brokers that live."""
+        """The live brokers."""
         return self._view.brokers
 
     def metadata_of(self, name: TopicPartition) -> PartitionInfo | None:
@@ -101,20 +107,20 @@ class AlterPartitionManager:
         return topic.partitions[name.partition]
 
     def begin(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
-        """Returns what a leader knows of its followers as it begins; `end` is that of its log."""
+        """Return a new leader's state of its followers; `end` is the leader's log end offset."""
         self._leading[leading] = None
         return InSync(self._broker, state_of(info), info.replicas, end, now.steady, lag_ms_max=self._lag_ms_max)
 
     def forget(self, leading: Leadership) -> None:
-        """Watches a leader no more, whose leadership has ended or which has no followers."""
+        """Stop tracking a leader whose leadership has ended or which has no followers."""
         self._leading.pop(leading, None)
         self._under_way.pop(leading, None)
 
     def submit(self, leading: Leadership, now: Moment) -> None:
-        """Has the controller asked for what is pending, unless it is being asked, or the leadership has ended.
+        """Queue the pending proposal, unless one is in flight or the leadership has ended.
 
-        Who would be the only one in sync asks once all that counts is durable here: from then on nobody else is elected
-        who has it.
+        A leader that would be the only in-sync replica waits until everything below its high watermark is durable.
+        After the proposal only this broker can be elected with these records.
         """
         in_sync = leading.in_sync
         if leading.ended is not None or in_sync is None or in_sync.pending is None:
@@ -131,16 +137,19 @@ class AlterPartitionManager:
 
     @property
     def has_asked(self) -> bool:
-        """True if `take` may have something to return."""
+        """Return whether `take` may have proposals to return."""
         return bool(self._asked)
 
     def take(self) -> list[ProposedIsr]:
-        """Returns what the controller is to be asked now, as much as goes into one request; each ends in `ended`."""
+        """Return the proposals to send now, at most one request's worth; each one ends in `ended`."""
         asked, self._asked = self._asked[:ASKED_AT_ONCE], self._asked[ASKED_AT_ONCE:]
         return [one for one in asked if self._under_way.get(one.leading) is one]
 
     def ended(self, asked: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment) -> None:
-        """Takes in the answer; `state` is the partition's without an error.  An error that may pass is tried again."""
+        """Apply the answer to a proposal; retry it after a transient error.
+
+        `state` is the state of the partition if there is no error.
+        """
         leading, in_sync = asked.leading, asked.leading.in_sync
         if self._under_way.get(leading) is asked:
             del self._under_way[leading]
@@ -155,7 +164,10 @@ class AlterPartitionManager:
         self._look_at(leading, now)
 
     def shrink(self, now: Moment) -> Iterator[None]:
-        """Proposes ISRs without followers that have fallen behind, in slices; called once a second, does it if due."""
+        """Propose ISRs without lagging followers, in slices; does nothing until the check is due.
+
+        Call it once a second.
+        """
         if now.steady < self._next_look:
             return
         self._next_look = now.steady + self._lag_ms_max // LOOKS_PER_LAG
@@ -163,9 +175,9 @@ class AlterPartitionManager:
             in_sync = leading.in_sync
             if leading.ended is None and in_sync is not None:
                 if in_sync.shrink(leading.log.end_offset, now.steady) is not None:
-                    leading.partition.end_moved()  # Who is left out joins by a fetch: none of a session rests.
+                    leading.partition.end_moved()  # A removed follower rejoins by a fetch.
                     self.submit(leading, now)
-                if in_sync.has_outsiders:  # Who was about to join may have fallen behind, too.
+                if in_sync.has_outsiders:  # A follower that was about to join may have fallen behind, too.
                     self._look_at(leading, now)
                     if leading.partition.is_online and check_stuck(leading, in_sync):
                         yield
@@ -173,7 +185,10 @@ class AlterPartitionManager:
                 yield
 
     def sync_if_alone(self, leading: Leadership) -> None:
-        """Has a log flushed whose leader has become the only one in sync: what was written counts on its disk now."""
+        """Flush the log of a leader that has become the only in-sync replica.
+
+        From now on its records are committed once they are durable on its own disk.
+        """
         if leading.in_sync is None or not leading.partition.is_online or not leading.waits_for_disk:
             return
         if leading.positions.durable_end < leading.log.end_offset:

@@ -1,17 +1,18 @@
-"""The in-sync replicas of one partition, as its leader knows them: Kafka's PartitionState and ISR rules of 3.9.
+"""In-sync replicas of one partition, maintained by its leader with the ISR rules of Kafka 3.9.
 
-    fetched ──> expand ─┐                     ┌─> altered    the controller answers (AlterPartition, KIP-497)
-    a timer ──> shrink ─┴─> pending proposal ─┴─> told       the controller says who leads (LeaderAndIsr)
+    fetched ──> expand ─┐                     ┌─> altered    the controller's answer (AlterPartition, KIP-497)
+    a timer ──> shrink ─┴─> pending proposal ─┴─> told       the controller's new state (LeaderAndIsr)
 
-The high watermark may advance after each of them, and after an append.
+Kafka keeps this state in PartitionState.  The high watermark may advance after each of these events, and after an
+append.
 
-The committed ISR is what the controller is known to have written.  A proposal may be in force long before its answer
-comes, or never be: until it is answered the maximal ISR, the larger of the two, holds the high watermark.  So each
-record below it is on every replica that the controller may elect, whatever request or answer is lost on the way.
+The committed ISR is the last one known to be written by the controller.  A proposal may be applied long before its
+answer arrives, or never.  Until then the maximal ISR, the larger of the two, bounds the high watermark.  So each record
+below the high watermark is on every replica that the controller may elect, whichever request or answer is lost.
 
-How a proposal travels is the caller's matter: as AlterPartition, or before Kafka 2.7 as a write to the tree.  Whoever
-sends it repeats `pending` until it is answered, one attempt after the other, so that an answer that says "not applied"
-speaks of all attempts.  Times are of a steady clock, in milliseconds.
+The caller sends a proposal: as AlterPartition, or before Kafka 2.7 as a write to the tree.  The sender repeats
+`pending` until it is answered, one attempt after the other, so an answer of "not applied" covers all attempts.  Times
+are in milliseconds on a steady clock.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from odradek.base.units import NO_EPOCH, BrokerId, Offset
 from odradek.core.kernel.cluster_view import RECOVERED, LeaderAndIsr
 from odradek.core.partition.follower_states import NO_BROKER_EPOCH, Eligible, Follower
 
-# The controller has the partition epoch of the proposal and did not apply it, so the committed ISR stands.
+# The controller saw the partition epoch of the proposal and did not apply it, so the committed ISR remains.
 NOT_APPLIED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-# The controller has another state than the leader, which hears of it by a LeaderAndIsr.
+# The controller's state differs from the leader's; the leader learns of it from a LeaderAndIsr request.
 STATE_IS_OLD = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -39,19 +40,19 @@ STATE_IS_OLD = frozenset(
 
 
 def stranger_code(leader_epoch: int) -> ErrorCode:
-    """Returns the code for a fetch by a broker that is no replica.
+    """Return the error code for a fetch by a broker that is not a replica.
 
-    Who names the right leader epoch may have heard of a reassignment first.
+    A broker that names the right leader epoch may have learned of a reassignment first.
     """
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class InSync:
-    """Who is in sync with the leader of one partition, for as long as this broker leads it.
+    """In-sync replicas of one partition, maintained by its leader for as long as it leads.
 
-    `committed` is the last state known of the controller, `pending` the proposal that it has not answered yet, and
-    `maximal_isr` all that are or may be in the ISR.  `pending_epochs` goes with the proposal: the broker epochs of its
-    ISR, one for each, -1 if unknown.
+    `committed` is the last known state of the controller, `pending` the proposal without an answer.  `maximal_isr`
+    contains all replicas that are or may be in the ISR.  `pending_epochs` holds the broker epochs of the pending ISR in
+    its order, -1 if unknown.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class InSync:
         *,
         lag_ms_max: int,
     ) -> None:
-        """Begins a leadership.  `epoch_start` is where the log ended then, `lag_ms_max` replica.lag.time.max.ms."""
+        """Start a leadership.
+
+        `epoch_start` is the log end offset at that time, `lag_ms_max` is replica.lag.time.max.ms.
+        """
         self.broker = broker
         self.committed = state
         self.pending: LeaderAndIsr | None = None
@@ -89,10 +93,10 @@ class InSync:
         broker_epoch: int = NO_BROKER_EPOCH,
         leader_epoch: int = NO_EPOCH,
     ) -> bool:
-        """Takes in a follower's fetch; returns True if its log end offset has changed.
+        """Record a follower's fetch; return whether its log end offset has changed.
 
-        The caller has checked the request's leader epoch and offset, and that the logs do not diverge (KIP-595).
-        Raises Refused for a broker that is no replica, and for one that has restarted since.
+        The caller has checked the leader epoch and the offset of the request, and that the logs do not diverge
+        (KIP-595).  Raises Refused if the broker is not a replica, or if it has restarted since.
         """
         assert offset <= leader_end, "nothing is replicated that is not written"
         known = self.replica(follower, leader_epoch)
@@ -102,33 +106,42 @@ class InSync:
         return offset != before
 
     def replica(self, follower: BrokerId, leader_epoch: int = NO_EPOCH) -> Follower:
-        """Returns a follower; `leader_epoch` is the one that it names.  Raises Refused if it is no replica."""
+        """Return the state of a follower; raise Refused if it is not a replica.
+
+        `leader_epoch` is the epoch in the follower's request.
+        """
         known = self._followers.get(follower)
         if known is None:
             raise Refused(stranger_code(leader_epoch), f"broker {follower} is none of the replicas {self._replicas}")
         return known
 
     def stayed(self, follower: BrokerId, at: int) -> None:
-        """Takes in that a follower went on fetching what it had fetched before; see Follower.stayed."""
+        """Record that a follower repeated its last fetch; see Follower.stayed."""
         known = self._followers.get(follower)
         if known is not None:
             known.stayed(at)
 
     def is_in(self, follower: BrokerId) -> bool:
-        """True if a follower is in the ISR, and nobody has proposed another one: its fetches can't change that."""
+        """Return whether a follower is in the ISR and no proposal is pending.
+
+        The follower's fetches cannot change the ISR then.
+        """
         return self.pending is None and follower in self.committed.isr
 
     @property
     def epoch_start(self) -> Offset:
-        """Where the log ended when the leader epoch began; a high watermark below it is older than its leader."""
+        """The log end offset at the start of the leader epoch.
+
+        A high watermark below it dates from an earlier leader.
+        """
         return self._epoch_start
 
     def high_watermark(self, own_end: Offset, current: Offset, now: int, eligible: Eligible, min_isr: int) -> Offset:
-        """Returns the high watermark, which is `current` or above; `own_end` is the leader's written or durable end.
+        """Return the high watermark, at least `current`; `own_end` is the leader's written or durable end.
 
-        It waits for all of the maximal ISR, and for followers that are about to join: else a leader that is alone would
-        run away from one that is always a little behind.  As since Kafka 3.7 (KIP-966) it stands while the ISR is
-        smaller than min.insync.replicas; a caller that does not want that passes 1 as `min_isr`.
+        It waits for the maximal ISR, and for followers that are about to join.  Otherwise a leader that is alone would
+        run away from a follower that is always a little behind.  As since Kafka 3.7 (KIP-966), it does not advance
+        while the ISR is smaller than min.insync.replicas.  Pass 1 as `min_isr` to turn this rule off.
         """
         if self.is_under_min_isr(min_isr):
             return current
@@ -146,7 +159,7 @@ class InSync:
         return end
 
     def low_watermark(self, own_start: Offset, alive: Container[BrokerId]) -> Offset:
-        """Returns the least log start offset of the live replicas, for DeleteRecords; -1 if one is not known yet."""
+        """Return the lowest log start offset of the live replicas, for DeleteRecords; -1 if one is unknown."""
         low = own_start
         for broker, follower in self._followers.items():
             if follower.log_start_offset < low and broker in alive:
@@ -154,10 +167,10 @@ class InSync:
         return low
 
     def expand(self, follower: BrokerId, high_watermark: Offset, eligible: Eligible) -> LeaderAndIsr | None:
-        """Proposes that a follower joins the ISR; returns None if it may not yet, or if a proposal is pending.
+        """Propose that a follower joins the ISR; return None if it may not yet, or if a proposal is pending.
 
-        Called right after its fetch: what it had some time ago it may have lost in a restart.  It must have reached the
-        start of the leader epoch too, since a new leader's high watermark may be behind that of the leader before it.
+        Call it right after a fetch: a follower may lose its earlier records in a restart.  The follower must also have
+        reached the start of the leader epoch, because a new leader's high watermark may be below its predecessor's.
         """
         if self.pending is not None or follower in self.committed.isr:
             return None
@@ -166,14 +179,15 @@ class InSync:
             return None
         if known.log_end_offset < max(high_watermark, self._epoch_start):
             return None
-        # It counts at once: if the proposal fails, the high watermark has waited for one too many, and no harm is done.
+        # The follower counts at once.  If the proposal fails, the high watermark has waited for one replica too many,
+        # which is harmless.
         self.maximal_isr = (*self.committed.isr, follower)
         return self._propose(self.maximal_isr)
 
     def shrink(self, leader_end: Offset, now: int) -> LeaderAndIsr | None:
-        """Proposes an ISR without those that are not caught up; returns None if all are, or if a proposal is pending.
+        """Propose an ISR without lagging followers; return None if there are none or a proposal is pending.
 
-        Called from time to time, at least twice in replica.lag.time.max.ms.  Who goes counts until it is gone.
+        Call it at least twice per replica.lag.time.max.ms.  A removed follower counts until its removal is committed.
         """
         if self.pending is not None:
             return None
@@ -189,12 +203,12 @@ class InSync:
         return [known.log_end_offset for known in outside if known.is_stuck(leader_end)]
 
     def altered(self, proposal: LeaderAndIsr, error: ErrorCode, state: LeaderAndIsr | None = None) -> bool:
-        """Takes in the answer to a proposal, the object itself; returns True if it is to be proposed again.
+        """Apply the answer to a proposal, identified by the object; return whether to propose it again.
 
-        `state` is the partition's state where there is no error.  An answer to a proposal that is not pending any more
-        changes nothing.  An error that leaves it pending for good is followed by a LeaderAndIsr.
+        `state` is the state of the partition if there is no error.  An answer to a proposal that is no longer pending
+        changes nothing.  If an error leaves the proposal pending for good, a LeaderAndIsr follows.
         """
-        if proposal is not self.pending:  # An equal one may have been for a follower's process before its restart.
+        if proposal is not self.pending:  # An equal proposal may date from before a follower's restart.
             return False
         if error is ErrorCode.NONE:
             assert state is not None, "an answer without an error has the state"
@@ -207,18 +221,20 @@ class InSync:
         return error not in STATE_IS_OLD
 
     def told(self, state: LeaderAndIsr, replicas: Sequence[BrokerId], leader_end: Offset, now: int) -> bool:
-        """Takes in a LeaderAndIsr that has this broker lead on; returns False if it is older than what is known.
+        """Apply a LeaderAndIsr that keeps this broker as leader; return False if it is stale.
 
-        If `pending` is still there afterwards, it is to be proposed again.
+        If `pending` is still set afterwards, propose it again.
         """
         ours = self.committed
         if state.leader_epoch < ours.leader_epoch or state.partition_epoch < ours.partition_epoch:
             return False
-        # Kafka also lets the state that it was proposed for end what is pending.  That may have been sent before the
-        # proposal came, which is then in force, and the high watermark would pass the end of who has joined.
+        # In Kafka, a LeaderAndIsr with the state that the proposal started from also ends the proposal.  The controller
+        # may have sent that state before it received the proposal and applied it.  The high watermark would then pass
+        # the end of the follower that has joined.
         if (state.leader_epoch, state.partition_epoch) > (ours.leader_epoch, ours.partition_epoch):
             self._commit(state)
-        # Somebody else may have led in an epoch that was missed, and followers may have cut off what they had from us.
+        # Another broker may have led in a missed epoch, and followers may have truncated the records that they fetched
+        # from here.
         if state.leader_epoch > ours.leader_epoch + 1:
             self._followers.clear()
         self._replicas = tuple(replicas)
@@ -231,34 +247,38 @@ class InSync:
 
     @property
     def is_alone(self) -> bool:
-        """True if nobody else is in the ISR, or may not be: a record that this broker loses may be lost for good.
+        """Return whether this leader is, or may be, the only ISR member.
 
-        Who is about to join has the record, and is not elected before it has joined.
+        A record that it loses then may be lost for good.  A follower that is about to join has the record, but cannot
+        be elected before it has joined.
         """
         pending = self.pending
         return len(self.committed.isr) == 1 or (pending is not None and len(pending.isr) == 1)
 
     @property
     def has_outsiders(self) -> bool:
-        """True if a follower is not in the maximal ISR: as time goes on the high watermark may stop to wait for it."""
+        """Return whether a follower is outside the maximal ISR: the high watermark may stop waiting for it."""
         return len(self.maximal_isr) <= len(self._followers)
 
     def is_under_min_isr(self, min_isr: int) -> bool:
-        """True if the committed ISR is too small for acks=all, which is refused with NOT_ENOUGH_REPLICAS.
+        """Return whether the committed ISR is too small for acks=all, which fails with NOT_ENOUGH_REPLICAS.
 
-        No more are asked for than there are replicas.
+        The minimum is capped at the number of replicas.
         """
         return len(self.committed.isr) < min(min_isr, len(self._replicas))
 
     def is_under_min_isr_after_append(self, min_isr: int) -> bool:
-        """True if the maximal ISR (as in Kafka) is too small at the answer: NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+        """Return whether the maximal ISR (as in Kafka) is too small to acknowledge an append.
+
+        The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        """
         return len(self.maximal_isr) < min(min_isr, len(self._replicas))
 
     def _propose(self, isr: tuple[BrokerId, ...]) -> LeaderAndIsr:
         assert self.pending is None, "one proposal at a time, each for the state that the one before has led to"
-        # Who leads has recovered (KIP-704): nobody could join its ISR otherwise.
+        # A leader has recovered (KIP-704): no follower could join its ISR otherwise.
         self.pending = self.committed._replace(isr=isr, recovery=RECOVERED)
-        # Also when it is repeated: a follower that has restarted since may lack what it was proposed for (KIP-903).
+        # A repeat needs new epochs: a follower that has restarted may lack records that the proposal assumed (KIP-903).
         self.pending_epochs = tuple(
             self._followers[one].broker_epoch if one != self.broker else NO_BROKER_EPOCH for one in isr
         )
@@ -276,7 +296,10 @@ class InSync:
         assert self.pending is None or {self.broker} <= {*self.pending.isr} <= {*self.maximal_isr}, "or by a proposal"
 
     def _set_followers(self, now: int) -> None:
-        """Has a Follower for each of the replicas, and of the ISR, which is waited for in any case."""
+        """Keep one Follower for each replica and each ISR member.
+
+        ISR members that are not replicas also bound the high watermark.
+        """
         isr, before = self.committed.isr, self._followers
         wanted = dict.fromkeys(one for one in (*self._replicas, *self.maximal_isr) if one != self.broker)
         self._followers = {
@@ -284,7 +307,7 @@ class InSync:
         }
 
     def _is_answer(self, state: LeaderAndIsr, proposal: LeaderAndIsr) -> bool:
-        """True if the state is what has become of the state that the proposal was for, or still is that state."""
+        """Return whether the state is the one that the proposal started from, or results from it."""
         isr = {*state.isr}
         is_ours = state.leader == self.broker and state.leader_epoch == proposal.leader_epoch
         if not is_ours or not {self.broker} <= isr <= {self.broker, *self._followers}:

@@ -1,13 +1,13 @@
-"""Checks a producer's records before they enter a partition: the batch, and what the topic asks of its records.
+"""Checks of a producer's batch before it enters a partition: its header and the topic's rules.
 
-The records stay opaque unless the topic asks for a look: odradek.record.validation=records, compression.type other than
-`producer`, compaction (every record needs a key), or a bound on how old records may be.
+The records stay opaque unless the topic requires otherwise: odradek.record.validation=records, compression.type other
+than `producer`, compaction (every record needs a key), or a bound on the age of records.
 
     checked ──> look ──> fitting        `admitted` does all three
     header      records  size
 
-`look` knows the bytes and the topic's configuration only, and may be done in a thread; needs_thread says for which
-batches it should be.  A small one that stays small is done at once: a thread costs more than that.
+`look` depends on the bytes and the topic's configuration only, so it may run in a thread; needs_thread selects the
+batches that should.  A batch that is small before and after decompression is checked at once: a thread costs more.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from odradek.record.unpack import unpack
 from odradek.record.validation import check_records
 
 AS_PRODUCED = "producer"
-# Without a codec.  A tenth of a millisecond, or a whole one if all records are as short as can be.
+# Limit for batches without a codec.  Reading one takes 0.1 ms, or 1 ms if all records have the minimum size.
 READ_AT_ONCE_BYTES_MAX = BATCH_BYTES_MAX if COMPILED else 4 * KIB
-# As it comes, and as it is unpacked.
+# Compressed and decompressed sizes.
 PACKED_AT_ONCE_BYTES_MAX = 32 * KIB if COMPILED else 1 * KIB
 UNPACKED_AT_ONCE_BYTES_MAX = 128 * KIB if COMPILED else 4 * KIB
 PACKED_ANEW_AT_ONCE_BYTES_MAX = 16 * KIB
-_QUICK = (Codec.LZ4, Codec.ZSTD)  # The others are taken apart in Python, into as many pieces as the producer likes.
+_QUICK = (Codec.LZ4, Codec.ZSTD)  # The others are decompressed in Python, in as many pieces as the producer chose.
 _CODEC_POSITION = 22  # The lower byte of the attributes.
-# As compression.type names them; the levels are those of compression.<codec>.level.
+# Names as in compression.type; levels come from compression.<codec>.level.
 _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
     "uncompressed": (Codec.NONE, lambda configs: None),
     "gzip": (Codec.GZIP, lambda configs: configs.compression_gzip_level),
@@ -49,9 +49,9 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 def admitted(
     partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
 ) -> Batch:
-    """Returns the one batch of a produce request, as it may be appended.
+    """Return the one batch of a produce request, ready to append; raise Refused if it is not allowed.
 
-    Raises Refused; if `at_once` is set, also for a batch that a thread should look into.
+    With `at_once`, also raises Refused for a batch that belongs in a thread.
     """
     batch = checked(partition, records, now)
     if is_particular(partition.configs):
@@ -59,13 +59,16 @@ def admitted(
         if at_once:
             if _needs_thread(partition.configs, batch.view):
                 raise Refused(ErrorCode.NONE)
-            bytes_max = UNPACKED_AT_ONCE_BYTES_MAX  # More is refused, and then looked into by a thread.
+            bytes_max = UNPACKED_AT_ONCE_BYTES_MAX  # A larger batch is refused here and then checked in a thread.
         batch = look(partition.topic_partition, partition.configs, batch, now, bytes_max)
     return fitting(partition, batch)
 
 
 def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) -> bool:
-    """True if `look` may take long: it reads or packs a large batch, or unpacks one that proves to be large."""
+    """Return whether `look` may take long.
+
+    It does if it reads or compresses a large batch, or decompresses a small batch to a large one.
+    """
     configs = partition.configs
     if not is_particular(configs) or len(records) < HEADER_BYTES:
         return False
@@ -84,7 +87,7 @@ def _needs_thread(configs: TopicConfigs, records: memoryview | bytes | bytearray
 
 
 def _proves_large(configs: TopicConfigs, records: memoryview | bytes | bytearray) -> bool:
-    """True if a small packed batch that is to be read unpacks to a large one."""
+    """Return whether a small compressed batch that must be read decompresses to a large one."""
     codec = records[_CODEC_POSITION] & CODEC_MASK
     if codec not in _QUICK or not reads_records(configs):
         return False
@@ -98,16 +101,16 @@ def _proves_large(configs: TopicConfigs, records: memoryview | bytes | bytearray
 
 
 def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
-    """Returns the batch if it is whole and intact, with a header that is allowed here.  Raises Refused."""
+    """Return the batch if it is complete, intact and has an allowed header; raise Refused otherwise."""
     configs = partition.configs
     if not records:
         raise Refused(ErrorCode.INVALID_RECORD, "a produce request must hold exactly one batch for each partition")
     batch = Batch.checked(records)
     if not configs.is_log_append_time:
         if batch.attributes & LOG_APPEND_TIME:
-            batch.stamp_create_time()  # The producer must not say that this is log append time.
+            batch.stamp_create_time()  # The producer must not declare this to be log append time.
         latest = now.wall + configs.message_timestamp_after_max_ms
-        if batch.max_timestamp > latest and not reads_records(configs):  # Then it is asked of each record.
+        if batch.max_timestamp > latest and not reads_records(configs):  # Otherwise each record is checked.
             text = (
                 f"Timestamp {batch.max_timestamp} of a message for {partition.topic_partition} is later than {latest}"
             )
@@ -118,9 +121,9 @@ def checked(partition: Partition, records: memoryview | bytes | bytearray | None
 def look(
     name: TopicPartition, configs: TopicConfigs, batch: Batch, now: Moment, unpacked_bytes_max: int = UNPACKED_BYTES_MAX
 ) -> Batch:
-    """Checks the records as the topic wants it, and returns the batch under the topic's codec.
+    """Check the records by the topic's rules and return the batch under the topic's codec.
 
-    Raises Refused: INVALID_RECORD also for what does not unpack, since its checksum says that it was sent like that.
+    Raises Refused, with INVALID_RECORD also for a failed decompression: by its checksum the batch was sent like that.
     """
     is_packed_anew = configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] is not batch.codec
     is_read = reads_records(configs)
@@ -138,16 +141,16 @@ def look(
 
 
 def fitting(partition: Partition, batch: Batch) -> Batch:
-    """Returns the batch if it is not too large for the topic.  Raises Refused(MESSAGE_TOO_LARGE)."""
+    """Return the batch if it fits the topic's size limit; raise Refused(MESSAGE_TOO_LARGE) otherwise."""
     if len(batch.view) > partition.configs.max_message_bytes:
         raise _too_large(partition.topic_partition, partition.configs, batch.size)
     return batch
 
 
 def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
-    """Returns the batch of a streaming append, of which only the front was received, if its header alone admits it.
+    """Return the batch of a streaming append if its header alone is enough to admit it.
 
-    Returns None if the whole batch must be received before it can be checked; call `admitted` then.
+    Only `front` has been received.  Returns None if the whole batch must be received first; call `admitted` then.
     """
     configs = partition.configs
     batch = Batch.announced(front, size)
@@ -158,7 +161,7 @@ def announced(partition: Partition, front: memoryview, size: int, now: Moment) -
 
 
 def is_particular(configs: TopicConfigs) -> bool:
-    """True if the topic asks for more checks than those of a batch's header."""
+    """Return whether the topic requires checks beyond the batch header."""
     return configs.compression_type != AS_PRODUCED or reads_records(configs)
 
 
@@ -167,7 +170,7 @@ def _bounds_age(configs: TopicConfigs) -> bool:
 
 
 def reads_records(configs: TopicConfigs) -> bool:
-    """True if the topic asks something of each record."""
+    """Return whether the topic has rules for single records."""
     return configs.validates_records or "compact" in configs.cleanup_policy or _bounds_age(configs)
 
 
@@ -188,7 +191,7 @@ def _too_large(name: TopicPartition, configs: TopicConfigs, size: int) -> Refuse
 
 
 def _packed_anew(name: TopicPartition, batch: Batch, payload: memoryview, configs: TopicConfigs) -> Batch:
-    """Returns the batch under the topic's own codec (compression.type)."""
+    """Return the batch compressed with the topic's own codec (compression.type)."""
     codec, level_of = _CODECS[configs.compression_type]
     size = HEADER_BYTES + len(payload)
     if codec is Codec.NONE and size > configs.max_message_bytes:

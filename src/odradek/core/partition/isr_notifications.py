@@ -1,8 +1,10 @@
-"""Partitions whose ISR was written here, and which the controller has not been told of: before Kafka 2.7 it is later.
+"""Pending notifications of ISR changes for the controller, as needed before Kafka 2.7.
 
-    a state is written ──> changed ──> gathered until none has changed for 5 s, or a minute is over ──> take
+A broker first writes the new ISR to the tree.  It notifies the controller later:
 
-The intervals are Kafka's (IsrChangePropagationConfig): where a broker goes and comes back thousands change at a time,
+    a state is written ──> changed ──> gathered until 5 s without a change, or for a minute ──> take
+
+The intervals are Kafka's (IsrChangePropagationConfig): thousands of partitions change when a broker leaves and returns,
 and the controller reads each of them.
 """
 
@@ -20,7 +22,7 @@ DELAY_MS_MAX = MINUTE_MS
 
 
 class IsrNotifications:
-    """Those of one broker."""
+    """Pending ISR notifications of one broker."""
 
     def __init__(self, timers: Timers, now: Moment) -> None:
         self._timers = timers
@@ -30,13 +32,13 @@ class IsrNotifications:
         self.are_due = False
 
     def changed(self, partitions: Iterable[TopicPartition], now: Moment) -> None:
-        """Takes in that the states of these partitions were written."""
+        """Record that the states of these partitions were written."""
         self._changed |= dict.fromkeys(partitions)
         self._last_change_ms = now.steady
         self._watch(now)
 
     def take(self, now: Moment) -> list[TopicPartition]:
-        """Returns what the controller is to be told of now, each partition once; called when they `are_due`."""
+        """Return the partitions to report to the controller, each once; call it when they `are_due`."""
         assert self.are_due, "not more often than Kafka does"
         taken = list(self._changed)
         self._changed.clear()
@@ -45,7 +47,7 @@ class IsrNotifications:
         return taken
 
     def put_back(self, partitions: Iterable[TopicPartition], now: Moment) -> None:
-        """Takes back what the controller could not be told of; it is due again at the next look."""
+        """Restore partitions after a failed notification; they are due again at the next check."""
         self._changed = {**dict.fromkeys(partitions), **self._changed}
         self._last_taken_ms = min(self._last_taken_ms, now.steady - DELAY_MS_MAX)
         self._watch(now)
@@ -53,7 +55,7 @@ class IsrNotifications:
     def _watch(self, now: Moment) -> None:
         if self._changed and not self._is_watched:
             self._is_watched = True
-            # At fixed times, as Kafka: not each time so much later than a change.
+            # At fixed times, as in Kafka, and not at a fixed delay after each change.
             self._timers.at((now.steady // CHECK_MS + 1) * CHECK_MS, self._look)
 
     def _look(self, now: Moment) -> None:

@@ -1,11 +1,11 @@
-"""Leaders that can't write any more, as their disk has failed or is full, while another replica may lead.
+"""Leaders whose disk has failed or is full, while another replica may lead.
 
-    Partition.disk_failed ──> AlterPartitionManager.unable ──> hand_over: offline, and the controller is told
-    the disk has room again ──> come_back: forgotten, and the controller is told, as at a start
+    Partition.disk_failed ──> AlterPartitionManager.unable ──> hand_over: offline, the controller is notified
+    the disk has room again ──> come_back: forgotten, the controller is notified, as at a start
 
-The controller asks which replicas this broker can reach, by a LeaderAndIsr that names them all.  Those that are offline
-it takes out of the ISR, and another one leads.  A log that was lost to a failing disk is offline until the next start.
-One whose disk was full is whole: as soon as there is room it follows whoever leads by then.
+The controller sends a LeaderAndIsr with all replicas of this broker to find the offline ones.  It removes these from
+the ISR and elects other leaders.  A log that was lost to a failing disk stays offline until the next start.  A log on a
+full disk is intact: once there is room, it follows the current leader.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnableLeaders:
-    """Those of one broker.  `lost` is called for a leadership that is over, `forget` for a replica to be made anew."""
+    """Leaders of one broker that cannot write.
+
+    `lost` is called when a leadership has ended, `forget` for a replica to be created again.
+    """
 
     def __init__(
         self,
@@ -40,17 +43,17 @@ class UnableLeaders:
         self._alter_partition = alter_partition
         self._lost = lost
         self._forget = forget
-        # A leader that resigned for want of room stays away until there is room.  Two of them would otherwise hand the
-        # partition back and forth, each in sync at once, because nothing is written that it could lack.
-        self._awaiting: dict[Partition, LogDirectory] = {}  # Replicas that come back when there is room.
-        self.changes = 0  # How many went, and came back: the controller is to hear of each.
+        # A leader that resigned for lack of room stays away until there is room.  Two of them would otherwise hand the
+        # partition back and forth: without writes, each is in sync at once.
+        self._awaiting: dict[Partition, LogDirectory] = {}  # Replicas that return when there is room.
+        self.changes = 0  # Number of departures and returns; the controller must be notified of each.
 
     def is_awaiting_room(self, partition: Partition) -> bool:
-        """True if the replica is offline for want of room alone."""
+        """Return whether the replica is offline for lack of room only."""
         return partition in self._awaiting
 
     def hand_over(self, now: Moment) -> Iterator[None]:
-        """Has the controller find other leaders.  Yields after each; about once a second."""
+        """Make the controller elect other leaders; yields after each.  Called about once a second."""
         manager = self._alter_partition
         # The controller learns only of failed directories.  With one failed log, this broker would otherwise stay the
         # leader and reject every write, with healthy replicas in the ISR.
@@ -64,7 +67,10 @@ class UnableLeaders:
             yield
 
     def _give_up(self, name: TopicPartition, partition: Partition) -> bool:
-        """Takes a leader offline that has no room; returns False if it has some by now, or nobody else may lead."""
+        """Take a leader without room offline.
+
+        Returns False if there is room by now, or if no other replica may lead.
+        """
         directory = self._storage.directory_of(name)
         if directory is None or not partition.has_told_full or not self._others_may_lead(partition):
             return False
@@ -81,7 +87,7 @@ class UnableLeaders:
         return any(one in self._alter_partition.alive for one in in_sync.committed.isr if one != in_sync.broker)
 
     def come_back(self) -> Iterator[None]:
-        """Forgets replicas whose disk has room again, so that the controller says what they are now."""
+        """Forget replicas whose disk has room again, so that the controller assigns their role."""
         for partition, directory in list(self._awaiting.items()):
             name = partition.topic_partition
             if directory.failure is not None or self._partitions.get(name) is not partition:

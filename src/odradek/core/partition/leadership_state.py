@@ -1,6 +1,6 @@
-"""What it is to lead a partition: in which epoch, with which followers, and how far what is written is committed.
+"""Leadership of one partition: its epoch, its followers, and the progress of its commitment.
 
-Whoever waits for a write holds on to the leadership it was made in: once that has ended nobody knows whether it stays.
+A request that waits for a write keeps the leadership of that write.  After its end, the fate of the write is unknown.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Leadership:
-    """The leadership of one partition, without a break; its leader epoch may rise meanwhile, as the ISR changes.
+    """Unbroken leadership of one partition; its leader epoch may rise as the ISR changes.
 
-    Methods raise Refused for what the protocol has a code for, and with `ended` once it has ended.
+    Methods raise Refused where the protocol has an error code, and with `ended` once the leadership has ended.
     """
 
     def __init__(self, partition: Partition, info: PartitionInfo) -> None:
@@ -32,7 +32,7 @@ class Leadership:
         self.positions = partition.positions
         self.epoch = info.leader_epoch
         self.in_sync: InSync | None = None  # None without followers.
-        self.ended: ErrorCode | None = None  # What who waits for a write is told.
+        self.ended: ErrorCode | None = None  # The error for requests that wait for a write.
 
     @property
     def name(self) -> TopicPartition:
@@ -40,30 +40,30 @@ class Leadership:
 
     @property
     def log(self) -> Log:
-        """The log.  Raises Refused once the leadership has ended: it may be a follower's by then."""
+        """The log.  Raises Refused once the leadership has ended, as it may be a follower's log by then."""
         if self.ended is not None:
             raise Refused(self.ended, f"{self.name} is not led here any more")
         return self.partition.log
 
     @property
     def is_new(self) -> bool:
-        """True if nothing was written in the leader's epoch yet: the first write goes to the epochs' file, too."""
+        """Return whether the leader epoch has no records: the first write also updates the epoch file."""
         return self.ended is None and self.partition.log.epochs.latest != self.epoch
 
     def goes_on(self, info: PartitionInfo, now: Moment) -> None:
-        """Leads on, in another epoch or with other replicas."""
+        """Continue to lead, in another epoch or with other replicas."""
         assert info.leader_epoch >= self.epoch, "leader epochs rise"
         self.epoch = info.leader_epoch
         self.set_followers(info, now)
 
     def set_followers(self, info: PartitionInfo, now: Moment) -> None:
-        """Takes over the replicas and the ISR, and advances the high watermark as far as these let it."""
+        """Apply the replicas and the ISR, and advance the high watermark as far as they allow."""
         manager = self.partition.alter_partition
         if len(info.replicas) <= 1:
             if self.in_sync is not None:
                 self.in_sync = None
                 manager.forget(self)
-                self.partition.advance_high_watermark(self.log.end_offset)  # There is nobody to wait for.
+                self.partition.advance_high_watermark(self.log.end_offset)  # There are no followers to wait for.
         elif self.in_sync is None:
             self.in_sync = manager.begin(self, info, self.log.end_offset, now)
         else:
@@ -73,18 +73,21 @@ class Leadership:
         self.advance(now)
 
     def end(self, code: ErrorCode) -> None:
-        """Ends it; who waits for a write is told `code`."""
+        """End the leadership; requests that wait for a write fail with `code`."""
         assert self.ended is None, "it ends once"
         if self.in_sync is not None:
             self.partition.alter_partition.forget(self)
         self.ended = code
-        # The partition's go on, as another leader says.
+        # The positions of the partition continue under the next leader.
         self.positions = Positions(self.positions.high_watermark, self.positions.durable_end)
 
     # Commitment.
 
     def follower(self, follower: BrokerId, leader_epoch: int = NO_EPOCH) -> Follower:
-        """Returns what is known of a follower.  Raises Refused if it is no replica; `leader_epoch` is what it names."""
+        """Return the state of a follower; raise Refused if it is not a replica.
+
+        `leader_epoch` is the epoch in the follower's request.
+        """
         if self.in_sync is None:
             raise Refused(stranger_code(leader_epoch), f"{self.name} has no replica on broker {follower}")
         return self.in_sync.replica(follower, leader_epoch)
@@ -99,19 +102,19 @@ class Leadership:
         broker_epoch: int = NO_BROKER_EPOCH,
         leader_epoch: int = NO_EPOCH,
     ) -> bool:
-        """Takes in that a follower has all from `log_start` up to `offset`.
+        """Record that a follower has all records from `log_start` up to `offset`.
 
-        Returns True if the high watermark has advanced, or its log begins further on: somebody may wait for that.  Its
-        leader epoch was checked, and that its log does not part from ours.  Raises Refused if it is no replica, or has
-        restarted since.
+        Returns True if the high watermark or the follower's log start offset has advanced, since requests may wait for
+        that.  The caller has checked the follower's leader epoch, and that its log does not diverge.  Raises Refused if
+        it is not a replica, or has restarted since.
         """
         known = self.follower(follower, leader_epoch)
         before, started = known.log_end_offset, known.log_start_offset < log_start
         in_sync, manager, end = self.in_sync, self.partition.alter_partition, self.log.end_offset
         assert in_sync is not None, "it has a follower"
         eligible = manager.eligible
-        # By another process than that of its session, maybe: what that had, and until when, counts up to here, and who
-        # is there still says so again.
+        # A lower offset may come from another process than the session's.  Progress of the old process counts up to
+        # this fetch, and live sessions report theirs again.
         if offset < before:
             self.partition.end_moved()
         in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
@@ -121,19 +124,19 @@ class Leadership:
 
     @property
     def low_watermark(self) -> Offset:
-        """The least log start offset of the live replicas; -1 if one is not known yet."""
+        """The lowest log start offset of the live replicas; -1 if one is unknown."""
         start, alive = self.log.start_offset, self.partition.alter_partition.alive
         return start if self.in_sync is None else self.in_sync.low_watermark(start, alive)
 
     def advance(self, now: Moment) -> bool:
-        """Advances the high watermark as far as followers let it; returns True if it has advanced."""
+        """Advance the high watermark as far as the followers allow; return whether it has advanced."""
         return self.in_sync is not None and self.committed(NO_OFFSET, now)
 
     def committed(self, visible_end: Offset, now: Moment) -> bool:
-        """Advances the high watermark: with followers as far as the ISR has come, without to `visible_end`.
+        """Advance the high watermark to the progress of the ISR, or without followers to `visible_end`.
 
-        The one rule of commitment.  With followers a record counts once it is written on all that may be elected; if
-        that is the leader alone, as without followers.
+        This is the only rule of commitment.  With followers, a record is committed once it is written on all replicas
+        that may be elected.  If that is the leader alone, the rule is the same as without followers.
         """
         if self.in_sync is not None:
             manager, current = self.partition.alter_partition, self.positions.high_watermark
@@ -146,7 +149,7 @@ class Leadership:
 
     @property
     def waits_for_disk(self) -> bool:
-        """True if a record counts for acks=all only once it is durable here, as there is no other replica in sync."""
+        """Return whether acks=all waits until a record is durable here, as no other replica is in sync."""
         is_alone = self.in_sync is None or self.in_sync.is_alone
         return is_alone and self.partition.configs.flush.before_acknowledging
 
@@ -158,6 +161,6 @@ class Leadership:
 
     @property
     def has_min_isr(self) -> bool:
-        """False if what is committed now lies on fewer replicas than min.insync.replicas."""
+        """Return whether committed records are on at least min.insync.replicas replicas."""
         min_isr = self.partition.configs.min_insync_replicas
         return self.in_sync is None or not self.in_sync.is_under_min_isr_after_append(min_isr)

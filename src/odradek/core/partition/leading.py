@@ -1,9 +1,9 @@
-"""What only the leader of a partition does: takes in batches and writes them.
+"""Leader's part of a partition: accept batches and write them.
 
-    stage ──> commit ──> the high watermark, as far as it may          one batch, or those of a turn of the loop
+    stage ──> commit ──> the high watermark, as far as allowed         one batch, or the batches of one turn of the loop
     begin_arrival ──> arrived                                          a large batch, written as it is received
 
-A partition has a Leading from when this broker becomes its leader until another one does, or its log goes.
+A partition has a Leading from the time this broker becomes leader until another one does, or its log is lost.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from odradek.record.record_batch import Batch
 if TYPE_CHECKING:
     from odradek.core.partition.partition import Partition
 
-ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are received as a whole after a streaming append was withdrawn.
+ARRIVALS_AFTER_WITHDRAWAL = 32  # Number of batches received as a whole after a streaming append was withdrawn.
 
 
 class Leading(Leadership):
-    """The leadership of one partition, and what is on its way into the log."""
+    """Leadership of one partition, with the batches that are being appended."""
 
     def __init__(self, partition: Partition, info: PartitionInfo, now: Moment) -> None:
         super().__init__(partition, info)
@@ -44,7 +44,7 @@ class Leading(Leadership):
         return self._staging is not None
 
     def end(self, code: ErrorCode) -> None:
-        """Ends it; what was staged is refused, and who waits for a write is told `code`."""
+        """End the leadership; refuse staged batches and fail requests that wait for a write with `code`."""
         super().end(code)
         staging, self._staging = self._staging, None
         if staging is not None:
@@ -53,10 +53,11 @@ class Leading(Leadership):
     # Batches.
 
     def stage(self, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True) -> Append:
-        """Takes in one batch as the leader; `commit` writes it.  Raises Refused if it may not enter, or without a log.
+        """Stage one batch as the leader; `commit` writes it.
 
-        A batch that its producer sent before is not written again, and gets the place it has.  Coordinators do not
-        number their batches: without `checks_sequence` only the epoch counts.
+        Raises Refused if the batch is rejected, or without a log.  A batch that its producer sent before is not written
+        again and keeps its offsets.  Coordinators do not number their batches: without `checks_sequence` only the epoch
+        is checked.
         """
         log, staging = self.log, self._staging
         if all_replicas and self.in_sync is not None:
@@ -77,7 +78,7 @@ class Leading(Leadership):
             after: ProducerStateEntry | None = None
             if known and checks_sequence and (known.first_offset >= 0 or producer_id not in producers.awaited):
                 after = known.after_next(batch, end, timestamp)
-            if after is None:  # The batch is not its producer's next one, as nearly all are.
+            if after is None:  # Rare: the batch is not the producer's next one.
                 after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
                 if isinstance(after_or_place, DuplicateBatch):
                     return self._again(after_or_place, all_replicas=all_replicas)
@@ -99,7 +100,7 @@ class Leading(Leadership):
         timestamp: TimestampMs,
         checks_sequence: bool,
     ) -> ProducerStateEntry | DuplicateBatch:
-        """Returns the producer after the batch at `offset`, or the batch's place if it was written before.
+        """Return the producer's state after the batch at `offset`, or the batch's place if it is a duplicate.
 
         Raises Refused.
         """
@@ -108,20 +109,20 @@ class Leading(Leadership):
             known = ProducerStateEntry(producer_id)
         elif checks_sequence and (place := known.find(batch)) is not None:
             return place
-        # The first batch may have come with this one, and not be written yet.
+        # The first batch of the transaction may be staged in the same turn and not be written yet.
         is_begun = known.has_open_transaction and known.epoch == batch.producer_epoch
         awaited = None if is_begun else log.producers.awaited.get(producer_id)
         check(known, batch, offset, awaited=awaited, checks_sequence=checks_sequence)
         return known.after(batch, offset, timestamp)
 
     def producer(self, producer_id: ProducerId) -> ProducerStateEntry | None:
-        """Returns a producer as it is once all staged batches are written; None if it is not known."""
+        """Return the state of a producer once all staged batches are written; None if it is unknown."""
         staging = self._staging
         staged = staging and staging.producers and staging.producers.get(producer_id)
         return staged or self.log.producers.get(producer_id)
 
     def _again(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
-        """Returns the place of a batch that came before; if that is only staged, both are written or refused."""
+        """Return the place of a duplicate; if the first one is only staged, both are written or refused."""
         is_safe = place.end <= self.positions.durable_end
         needs_sync = all_replicas and self.waits_for_disk and not is_safe
         append = written_before(self, place, needs_sync=needs_sync)
@@ -135,7 +136,7 @@ class Leading(Leadership):
         return (all_replicas and self.waits_for_disk) or flush.is_due(end - self.positions.durable_end)
 
     def begin_arrival(self, batch: Batch, now: TimestampMs) -> Arrival | None:
-        """Begins a streaming append as the leader; returns None if the batch should rather be staged when complete."""
+        """Begin a streaming append as the leader; return None if the complete batch should be staged instead."""
         if self.ended is not None or self._staging is not None:
             return None
         log = self.log
@@ -151,14 +152,14 @@ class Leading(Leadership):
             return None
 
     def _is_next(self, log: Log, batch: Batch) -> bool:
-        """True if the batch is its producer's next one and begins no transaction; any other is staged."""
+        """Return whether the batch is its producer's next one and begins no transaction; others are staged."""
         known = log.producers.get(batch.producer_id)
         return known is not None and known.expects(batch) and known.id not in log.producers.awaited
 
     def arrived(self, arrival: Arrival, now: Moment, *, all_replicas: bool) -> Append:
-        """Completes a streaming append: all of the batch is written, and its checksum right.
+        """Complete a streaming append: the whole batch is written, and its checksum is right.
 
-        Raises Refused if there is no log any more, or if the producer sent another batch meanwhile.
+        Raises Refused if the log is lost, or if the producer has sent another batch since.
         """
         log, batch = self.log, arrival.batch
         if all_replicas and self.in_sync is not None:
@@ -178,7 +179,7 @@ class Leading(Leadership):
         return append
 
     def forget_arrival(self, arrival: Arrival) -> None:
-        """Gives up a streaming append; nothing of it stays."""
+        """Abort a streaming append and remove what it has written."""
         if self.partition.is_online:
             try:
                 forget_arrival(self.partition.log, arrival)
@@ -186,7 +187,7 @@ class Leading(Leadership):
                 self.partition.disk_failed(failed)
 
     def arrival_failed(self, arrival: Arrival, error: OSError) -> Refused:
-        """Gives up a streaming append of which a piece could not be written; returns the producer's answer."""
+        """Abort a streaming append after a failed write; return the producer's error."""
         self.forget_arrival(arrival)
         return self.partition.disk_failed(DiskFailed.of(error, arrival.file.path))
 
@@ -194,9 +195,9 @@ class Leading(Leadership):
         self._arrivals_withdrawn = ARRIVALS_AFTER_WITHDRAWAL
 
     def commit(self, now: Moment) -> None:
-        """Writes the staged batches, and advances the high watermark as far as it may.
+        """Write the staged batches, and advance the high watermark as far as allowed.
 
-        If the write fails, `refused` of each append says why.
+        If the write fails, `refused` of each append holds the reason.
         """
         staging, self._staging = self._staging, None
         if staging is None:
@@ -207,12 +208,12 @@ class Leading(Leadership):
         except DiskFailed as failed:
             staging.refuse(self.partition.disk_failed(failed))
         except Refused as refused:
-            staging.refuse(Refused(refused.code, refused.detail))  # A new one, as it is kept: see Broker._append_state.
+            staging.refuse(Refused(refused.code, refused.detail))  # A copy, as it is stored: see Broker._append_state.
         else:
             self._written(staging, now)
 
     def _written(self, staging: Staging, now: Moment) -> None:
-        # The twin of what `stage` promised: nobody else moved the log's end in between.
+        # Pairs with the offsets that `stage` promised: nothing else has moved the log end offset in between.
         assert self.log.end_offset == staging.end, "batches lie where who sent them is told"
         self.partition.has_told_full = False
         if self.in_sync is not None:
@@ -222,15 +223,15 @@ class Leading(Leadership):
     # Transactions.
 
     def check_producer_epoch(self, batch: Batch) -> None:
-        """Raises Refused(INVALID_PRODUCER_EPOCH) for a batch of an epoch that is over."""
+        """Raise Refused(INVALID_PRODUCER_EPOCH) for a batch of a past epoch."""
         known = self.producer(batch.producer_id)
         if known is not None:
             check_epoch(known, batch.producer_epoch, self.log.end_offset)
 
     def await_first(self, batch: Batch, now: TimestampMs, *, from_zero: bool) -> None:
-        """Notes a batch that will begin a transaction if the coordinator admits it: no later one may come before it.
+        """Register the first batch of a transaction, which the coordinator has not admitted yet.
 
-        With `from_zero` its producer must begin with sequence 0 if nothing is known of it.
+        No later batch may be written before it.  With `from_zero`, an unknown producer must begin with sequence 0.
         """
         self.log.producers.await_first(batch, from_zero=from_zero, now=now)
 
@@ -239,7 +240,7 @@ class Leading(Leadership):
         return known is not None and known.has_open_transaction and known.epoch == producer_epoch
 
     def has_transaction_before(self, producer_id: ProducerId, producer_epoch: int) -> bool:
-        """True if the producer has a transaction open here, and all of it is of an older epoch."""
+        """Return whether the producer has an open transaction here that is entirely of an older epoch."""
         known = self.producer(producer_id)
         return known is not None and known.has_open_transaction and known.epoch < producer_epoch
 
@@ -253,7 +254,7 @@ class Leading(Leadership):
         now: Moment,
         transaction_version: int = 0,
     ) -> Append:
-        """Writes the marker that ends the producer's transaction here, also if it has none; as durable as acks=all.
+        """Write the marker that ends the producer's transaction, if any, as durably as acks=all.
 
         Raises Refused: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR.
         """

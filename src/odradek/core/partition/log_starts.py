@@ -1,9 +1,9 @@
-"""Raising log start offsets, for DeleteRecords and retention: durable first, then told.
+"""Advancing log start offsets for DeleteRecords and retention: durable first, visible second.
 
     ask ──> Advance, in a queue ──> take: WriteStarts, an effect ──> ended ──> the log begins there
-                                                     └──> followers do the same ──> DeleteRecords is answered
+                                                     └──> followers do the same ──> the DeleteRecords response
 
-One write of a data directory is under way at a time; what is asked for meanwhile shares the next one.
+One write per data directory is in flight at a time; later requests share the next one.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from odradek.log.files.disk_failures import LogDamaged
 
 _LOG = logging.getLogger(__name__)
 
-ADVANCES_PER_WRITE = 4_000  # To begin one takes some milliseconds.
+ADVANCES_PER_WRITE = 4_000  # Beginning such a write takes some milliseconds.
 
 
 class Advance:
-    """One log start on its way to `offset`."""
+    """Pending advance of one log start offset to `offset`."""
 
     def __init__(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None) -> None:
         self.partition = partition
         self.offset = offset
-        self.waiting = waiting  # The request it is for; None for retention.
+        self.waiting = waiting  # The waiting request; None for retention.
         self.leading = partition.leading
         self.is_ended = False
-        self.refused: Refused | None = None  # Why the log does not begin there, once it has ended.
+        self.refused: Refused | None = None  # The reason of a failure, once the advance has ended.
 
     @property
     def name(self) -> TopicPartition:
@@ -49,13 +49,16 @@ class Advance:
 
     @property
     def is_reached(self) -> bool:
-        """True if the logs of all replicas that live begin there; or if it failed, or another broker leads by now."""
+        """Return whether the logs of all live replicas begin there.
+
+        Also True if the advance failed, or if another broker leads by now.
+        """
         if not self.is_ended or self.refused is not None:
             return self.is_ended
         return self.leading is None or self.leading.ended is not None or self.leading.low_watermark >= self.offset
 
     def check(self) -> None:
-        """Raises Refused if the logs do not begin there, or not yet."""
+        """Raise Refused if the logs do not begin there, or not yet."""
         if not self.is_ended:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"the disk has not written yet where {self.name} begins")
         if self.refused is not None:
@@ -65,12 +68,12 @@ class Advance:
 
 
 class AllAdvanced:
-    """The condition of a request that waits for several advances, and for the followers of their partitions."""
+    """Condition of a request that waits for several advances and for the followers of their partitions."""
 
     def __init__(self) -> None:
         self.open = 0  # Advances that have not ended.
         self._followed: dict[TopicPartition, None] = {}
-        self._left: list[Advance] = []  # Those with followers that were not reached when last looked at.
+        self._left: list[Advance] = []  # Advances with followers that were not complete at the last check.
 
     def add(self, advance: Advance) -> None:
         if not advance.is_ended:
@@ -95,7 +98,7 @@ class AllAdvanced:
 
 
 class WriteStarts(NamedTuple):
-    """An effect: write these log starts in a thread; `Broker.wrote_starts` gets the result."""
+    """Effect: write these log start offsets in a thread; `Broker.wrote_starts` receives the result."""
 
     directory: LogDirectory
     write: StartsWrite
@@ -110,14 +113,14 @@ class WriteStarts(NamedTuple):
 
 
 class WroteStarts(NamedTuple):
-    """The end of a WriteStarts."""
+    """Result of a WriteStarts."""
 
     effect: WriteStarts
     failed: DiskFailed | None
 
 
 class LogStarts:
-    """The log starts that are being raised, by data directory."""
+    """Pending advances of log start offsets, by data directory."""
 
     def __init__(self, storage: Storage, lot: ParkingLot) -> None:
         self._storage = storage
@@ -126,9 +129,9 @@ class LogStarts:
         self._writing: set[LogDirectory] = set()
 
     def ask(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
-        """Asks for a log to begin at an offset, at most the high watermark; `waiting` is told when it does.
+        """Request a new log start offset, at most the high watermark, and notify `waiting` when it is reached.
 
-        For retention, without `waiting`, the segments below go at once.  Raises Refused if the log is offline.
+        For retention, without `waiting`, the segments below are deleted at once.  Raises Refused if the log is offline.
         """
         assert offset <= partition.positions.high_watermark, "only what is visible is deleted"
         name = partition.topic_partition
@@ -147,7 +150,7 @@ class LogStarts:
         return advance
 
     def retain(self, partition: Partition, now: Moment) -> bool:
-        """Begins one partition's retention; returns True if there is something to delete, or the disk refused."""
+        """Begin the retention of one partition; return whether it had work, or the disk failed."""
         if not partition.is_online:
             return False
         try:
@@ -169,7 +172,7 @@ class LogStarts:
         return bool(self._asked or self._writing)
 
     def take(self) -> list[WriteStarts]:
-        """Returns the writes that may begin now."""
+        """Return the writes that may begin now."""
         if not self._asked:
             return []
         return [self._begin(directory) for directory in list(self._asked) if directory not in self._writing]
@@ -183,12 +186,12 @@ class LogStarts:
         starts: dict[TopicPartition, Offset] = {}
         for advance in advances:
             name, partition = advance.name, advance.partition
-            if partition.is_online and directory.logs.get(name) is partition.log:  # If not, its topic is gone by now.
+            if partition.is_online and directory.logs.get(name) is partition.log:  # Else its topic was deleted.
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
         return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
     def ended(self, event: WroteStarts, now: Moment) -> Iterator[None]:
-        """Takes in the end of a write: its logs begin where they should.  Yields after each."""
+        """Complete a write: apply its log start offsets.  Yields after each."""
         directory, write, advances = event.effect
         directory.checkpoints.end_starts(write)
         if event.failed is not None:

@@ -1,10 +1,10 @@
-"""Lookups by time (ListOffsets) that have to read files: done in a thread, some at a time, answered when that ends.
+"""Lookups by time (ListOffsets) that read files, run in threads, a few at a time.
 
     ask ──> Question, in a queue ──> take: Lookup, an effect ──> ended ──> answered, or back into a queue
 
-There are two queues.  In the first are questions that need little: several go with one effect.  A question that comes
-upon a batch which may unpack to much goes on in the second: one at a time, so that memory is bounded, and one batch at
-a time, so that they take turns.  Who asks what is being asked already shares the answer.
+There are two queues.  The first holds questions that need little work; several share one effect.  A question that
+reaches a batch which may decompress to much continues in the second queue.  That queue runs one question at a time to
+bound memory, and one batch at a time so that questions take turns.  Identical questions share one answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Found: TypeAlias = TimedOffset | Refused | None
 
 
 class Question:
-    """One partition's record at or after a time; for None that with the greatest timestamp."""
+    """Query for a partition's first record at or after a time; for None, the latest timestamp."""
 
     def __init__(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> None:
         self.partition = partition
@@ -38,7 +38,7 @@ class Question:
         self.read_committed = read_committed
         self.start = Offset(0)  # The records before it were searched.
         self.is_large = False
-        self.has_waited = False  # The request that asked had the time to be parked.
+        self.has_waited = False  # The request was able to park.
         self.is_answered = False
         self._found: Found = None
 
@@ -48,7 +48,7 @@ class Question:
 
     @property
     def found(self) -> TimedOffset | None:
-        """The answer.  Raises Refused if there is none: the lookup failed, or the broker stops before it."""
+        """The answer.  Raises Refused if there is none: the lookup failed, or the broker stopped before it."""
         if not self.is_answered:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker stops")
         if isinstance(self._found, Refused):
@@ -61,26 +61,26 @@ class Question:
         self.is_answered = True
 
     def search(self) -> Search | None:
-        """Returns the next search for this question; None if there is no such record.  Raises Refused."""
+        """Return the next search for this question; None if there is no such record.  Raises Refused."""
         return self.partition.search(
             self.timestamp, self.start, read_committed=self.read_committed, is_large=self.is_large
         )
 
 
 class AllAnswered:
-    """The condition of a request that waits for these questions, none of which is answered yet."""
+    """Condition of a request that waits for these questions, all unanswered."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self.keys: Iterable[Hashable] = dict.fromkeys(questions)
         self._open = len(dict.fromkeys(questions))
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        self._open -= 1  # Each happens once.
+        self._open -= 1  # Each key occurs once.
         return not self._open
 
 
 class Begun(NamedTuple):
-    """A question and its search; None if it needs none any more, a Refused if there can't be one."""
+    """Question with its search: None if it needs none any more, a Refused if none is possible."""
 
     question: Question
     search: Search | Refused | None
@@ -91,7 +91,7 @@ class Begun(NamedTuple):
         try:
             return self.search.run()
         except Refused as refused:
-            # A new exception: the one that was raised holds, by its traceback, all that was unpacked.
+            # A new exception: the traceback of the raised one keeps all decompressed data alive.
             return Refused(refused.code, refused.detail)
         except DiskFailed as failed:
             return failed.with_traceback(None)
@@ -103,7 +103,7 @@ class Begun(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """An effect: run these searches in a thread; `Broker.looked_up` gets the results."""
+    """Effect: run these searches in a thread; `Broker.looked_up` receives the results."""
 
     begun: Sequence[Begun]
     is_large: bool
@@ -113,26 +113,26 @@ class Lookup(NamedTuple):
 
 
 class LookedUp(NamedTuple):
-    """The end of a Lookup: a result for each question, in order."""
+    """Results of a Lookup, one for each question, in order."""
 
     lookup: Lookup
     results: Sequence[Later | DiskFailed | Found]
 
 
 class Lookups:
-    """All questions of one broker that are not answered yet."""
+    """All unanswered questions of one broker."""
 
     def __init__(self, lot: ParkingLot) -> None:
         self._lot = lot
         self._small: deque[Question] = deque()
         self._large: deque[Question] = deque()
-        self._newest: dict[Key, Question] = {}  # The newest question of each key, in a queue or under way.
-        self._ends: dict[Question, Offset] = {}  # Up to where the questions under way look.
+        self._newest: dict[Key, Question] = {}  # The newest question of each key, queued or running.
+        self._ends: dict[Question, Offset] = {}  # End offsets of the running searches.
         self._small_lookups = 0
         self._has_large_lookup = False
 
     def ask(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> Question:
-        """Returns a question, answered already if no file has to be read for it.  Raises Refused."""
+        """Return a question, answered already if it needs no file.  Raises Refused."""
         question = Question(partition, timestamp, read_committed=read_committed)
         same = self._newest.get(question.key)
         if same is not None and self._sees_all(same, partition):
@@ -145,13 +145,16 @@ class Lookups:
         return question
 
     def _sees_all(self, question: Question, partition: Partition) -> bool:
-        """True if the question covers all that can be read now: it is not under way, or nothing was added since."""
+        """Return whether the question covers all readable records.
+
+        It does if it is not running, or if no record was added since it started.
+        """
         end = self._ends.get(question)
         is_current = end is None or end == partition.readable_end(read_committed=question.read_committed)
         return question.partition is partition and is_current
 
     def take(self) -> list[Lookup]:
-        """Returns the lookups that may begin now."""
+        """Return the lookups that may begin now."""
         lookups: list[Lookup] = []
         while self._small_lookups < LOOKUPS_AT_ONCE and (begun := self._begin(self._small, SEARCHES_PER_LOOKUP_MAX)):
             self._small_lookups += 1
@@ -168,7 +171,7 @@ class Lookups:
         while queue and len(begun) < count_max:
             question = queue.popleft()
             if question.has_waited and not self._lot.is_awaited(question):
-                self._forget(question)  # Its connection is gone.
+                self._forget(question)  # Its connection is closed.
                 continue
             try:
                 search: Search | Refused | None = question.search()
@@ -180,7 +183,7 @@ class Lookups:
         return begun
 
     def ended(self, event: LookedUp) -> None:
-        """Takes in the end of a Lookup: answers questions, or queues them for their next search."""
+        """Complete a Lookup: answer its questions, or queue them for their next search."""
         if event.lookup.is_large:
             self._has_large_lookup = False
         else:
@@ -210,7 +213,7 @@ class Lookups:
 
 
 def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Found:
-    """Returns what the result means for the log as it is by now: retention may have taken the record, or its file.
+    """Return the result adjusted to the current log: retention may have deleted the record, or its file.
 
     Raises Refused.
     """

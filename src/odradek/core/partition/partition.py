@@ -1,7 +1,6 @@
-"""One partition on this broker: its log, who leads it, and how far it is written, durable and visible.
+"""One partition on this broker: its log, its leader, and its written, durable and visible positions.
 
-Every batch that enters was checked at the gate (`Batch.checked`) and is trusted here.  The high watermark has this one
-writer.
+Every batch was checked at the gate (`Batch.checked`) and is trusted here.  Only this class writes the high watermark.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ __all__ = ["Append", "Arrival", "Partition", "Readable"]
 
 _LOG = logging.getLogger(__name__)
 
-ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are received as a whole after a streaming append was withdrawn.
+ARRIVALS_AFTER_WITHDRAWAL = 32  # Number of batches received as a whole after a streaming append was withdrawn.
 
 
 class Readable(NamedTuple):
-    """What a fetch gets from one partition."""
+    """Result of a fetch from one partition."""
 
     records: FileSlice
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
-    aborted: Sequence[Aborted] = ()  # The aborted transactions that overlap the records, if only committed are read.
+    aborted: Sequence[Aborted] = ()  # The aborted transactions that overlap the records, for read_committed.
 
 
 class Partition:
-    """One replica.  Its methods raise Refused for what the protocol has a code for."""
+    """One replica.  Its methods raise Refused where the protocol has an error code."""
 
     def __init__(
         self,
@@ -71,17 +70,20 @@ class Partition:
         *,
         high_watermark: Offset | None = None,
     ) -> None:
-        """`high_watermark` is what was known of it before; without others to ask it is what is durable."""
+        """Create the partition over its log, if there is one.
+
+        `high_watermark` is the last known one; without other replicas the durable end takes its place.
+        """
         self.topic_partition = topic_partition
         self.alter_partition = alter_partition
         self._log = log
-        self.has_told_full = False  # Until something can be written again.
+        self.has_told_full = False  # Until a write succeeds again.
         self._damages_told: set[tuple[str, int]] = set()
         self.info = info
         self.configs = configs
         self.leading: Leading | None = None
-        self.watchers: Watchers = {}  # Partitions of fetch sessions, to be told once of a change.
-        self.end_watchers: Watchers = {}  # Those of followers, which an append is a change for, too.
+        self.watchers: Watchers = {}  # Partitions of fetch sessions, notified once of a change.
+        self.end_watchers: Watchers = {}  # Partitions of followers' sessions, also notified of appends.
         durable = log.recovery_point if log else Offset(0)
         visible = durable if high_watermark is None else high_watermark
         self.positions = Positions(high_watermark=visible, durable_end=durable)
@@ -101,7 +103,7 @@ class Partition:
         return self._log is not None
 
     def take_offline(self, failed: OSError | None = None) -> None:
-        """Gives up the log, whose disk has failed."""
+        """Release the log after a disk failure."""
         if failed is not None:
             self._note_unable()
         log = self._give_up(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -109,12 +111,12 @@ class Partition:
             log.on_failure(failed)
 
     def _note_unable(self) -> None:
-        """Notes that another replica should lead, if this one does and there is any."""
+        """Record that another replica should lead, if this one leads and has followers."""
         if self.leading is not None and self.leading.in_sync is not None:
             self.alter_partition.unable[self.topic_partition] = None
 
     def close(self) -> None:
-        """Gives up the log, which goes with its topic."""
+        """Release the log, which is deleted with its topic."""
         self._give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _give_up(self, code: ErrorCode) -> Log | None:
@@ -123,18 +125,18 @@ class Partition:
         self.changed()
         return log
 
-    # Its role.
+    # Role.
 
     def leader(self) -> Leading:
-        """Returns what a leader does.  Raises Refused if this broker does not lead the partition, or lacks its log."""
+        """Return the leadership; raise Refused if this broker does not lead the partition, or lacks its log."""
         leading = self.leading
         if leading is None:
-            _ = self.log  # Raises if it is offline, which is told first.
+            _ = self.log  # Raises if it is offline; that error has precedence.
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.info.leader}")
         return leading
 
     def lead(self, info: PartitionInfo, now: Moment) -> None:
-        """Leads from now on, or in another epoch than before; without a log it stays offline."""
+        """Become leader, or lead in another epoch; without a log the partition stays offline."""
         if self.leading is not None:
             self.leading.goes_on(info, now)
         elif self._log is not None:
@@ -142,7 +144,7 @@ class Partition:
         self._take(info)
 
     def follow(self, info: PartitionInfo) -> None:
-        """Follows another broker from now on, or nobody while none leads; who waits for a write is told."""
+        """Follow another broker, or none while there is no leader; requests that wait for a write fail."""
         self._end_leading(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._take(info)
 
@@ -157,7 +159,7 @@ class Partition:
             self.changed()
 
     def configure(self, configs: TopicConfigs, log_config: LogConfig) -> None:
-        """Takes over a changed configuration; nothing may be staged."""
+        """Apply a changed configuration; no batch may be staged."""
         is_staging = self.leading is not None and self.leading.has_staged
         assert not is_staging, "what is staged was checked by the configuration before"
         self.configs = configs
@@ -165,7 +167,7 @@ class Partition:
             self._log.config = log_config
 
     def changed(self) -> None:
-        """Tells fetches of a change: of the high watermark, the log start offset, or an error."""
+        """Notify fetches of a change of the high watermark or the log start offset, or of an error."""
         watchers = self.watchers
         if watchers:
             told = list(watchers)
@@ -176,7 +178,7 @@ class Partition:
             self.end_moved()
 
     def end_moved(self) -> None:
-        """Tells followers' fetches of a change, which may be one that no consumer sees: of the log's end."""
+        """Notify followers' fetches of a change that consumers may not see: a moved log end offset."""
         told = list(self.end_watchers)
         self.end_watchers.clear()
         in_sync = None if self.leading is None else self.leading.in_sync
@@ -187,23 +189,23 @@ class Partition:
             one.changed()
 
     def expired_upto(self, now: TimestampMs) -> Offset | None:
-        """Returns where the log is to begin by its retention; None if no segment may go.  Raises DiskFailed."""
+        """Return the log start offset required by retention; None if none may be deleted.  Raises DiskFailed."""
         return expired_upto(self.log, now, self.positions.high_watermark)
 
     def advance_start(self, offset: Offset) -> None:
-        """Has the log begin at an offset that is on the disk as its start, if it does not begin behind it already."""
+        """Advance the log start offset to one that is already durable; do nothing if it is not higher."""
         if advance_start(self.log, offset):
             assert self.log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
             self.changed()
 
     def delete_below_start(self, now: TimestampMs) -> None:
-        """Deletes the segments that lie wholly below the log start offset.  Raises DiskFailed."""
+        """Delete the segments that are entirely below the log start offset.  Raises DiskFailed."""
         delete_below_start(self.log, now)
 
     def delete_old_segments(self, now: TimestampMs) -> bool:
-        """Does the retention, the renaming of files included: for a disk too full for the log start's checkpoint.
+        """Apply retention including file renames, on a disk too full for the log start checkpoint.
 
-        Returns True if segments went.  Raises DiskFailed; what the disk refuses now is done in a later round.
+        Returns True if segments were deleted.  Raises DiskFailed; a later round retries deletions that fail now.
         """
         log = self.log
         if not delete_old_segments(log, now, self.positions.high_watermark):
@@ -213,17 +215,20 @@ class Partition:
         return True
 
     def check_leader(self, epoch: int) -> None:
-        """Refuses a client who knows another leader epoch, then any, if another broker leads; or if there is no log."""
+        """Raise Refused if the client's leader epoch differs, another broker leads, or the log is offline."""
         self.check_replica(epoch)
         self.leader()
 
     def check_replica(self, epoch: int) -> None:
-        """Refuses a client who knows another leader epoch, and any if there is no log; whoever leads."""
-        _ = self.log  # Raises if it is offline: that is told first, whatever the client's epoch.
+        """Raise Refused if the client's leader epoch differs or the log is offline, whoever leads."""
+        _ = self.log  # Raises if it is offline; that error has precedence over the client's epoch.
         self.check_leader_epoch(epoch)
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Refuses a client whose metadata is older or newer than ours (KIP-320).  -1: the client does not say."""
+        """Raise Refused if the client's metadata is older or newer than ours (KIP-320).
+
+        An epoch of -1 means that the client does not send one.
+        """
         ours = self.info.leader_epoch
         if epoch in (-1, ours):
             return
@@ -232,7 +237,7 @@ class Partition:
         raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch}, here still {ours}")
 
     def advance_high_watermark(self, end: Offset) -> bool:
-        """Raises the high watermark to `end`, and tells fetches; returns False if it was there already."""
+        """Advance the high watermark to `end` and notify fetches; return False if it was there already."""
         if not self.positions.advance_high_watermark(end):
             return False
         log = self._log
@@ -246,12 +251,12 @@ class Partition:
     # Transactions.
 
     def has_open_transactions(self) -> bool:
-        """True if any transaction is open in the log."""
+        """Return whether any transaction is open in the log."""
         return self.is_online and bool(self.log.producers.open_transactions())
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The offset below which every transaction has ended by a marker below the high watermark."""
+        """The offset below which each transaction has ended with a marker below the high watermark."""
         log = self._log
         high_watermark = self.positions.high_watermark
         if log is None or log.producers.first_unstable >= high_watermark:
@@ -259,7 +264,7 @@ class Partition:
         return max(log.producers.first_unstable, log.start_offset)
 
     def flushed(self, flush: Flush, now: Moment) -> bool:
-        """Takes in a flush that ended: advances the durable offset and the high watermark; True if either moved."""
+        """Apply a completed flush to the durable end and the high watermark; return whether either moved."""
         log = self.log
         end_flush(log, flush, now.wall)
         durable = self.positions.advance_durable_end(flush.end_offset)
@@ -280,10 +285,10 @@ class Partition:
         cached: bool = False,
         to_end: bool = False,
     ) -> Readable:
-        """Returns whole batches from `offset` up to the high watermark, or last stable offset, within max_bytes.
+        """Return whole batches from `offset` up to the high watermark or last stable offset, within max_bytes.
 
-        With `to_end` up to where the log ends, as a follower reads.  With `at_least_one`, a first batch larger than
-        max_bytes comes all the same (KIP-74).  With `cached` raises Cold where the disk would have to be waited for.
+        With `to_end`, reads up to the log end offset, as a follower does.  With `at_least_one`, returns a first batch
+        larger than max_bytes as well (KIP-74).  With `cached`, raises Cold if the read would wait for the disk.
         """
         log = self.log
         high_watermark = self.positions.high_watermark
@@ -295,7 +300,7 @@ class Partition:
         if offset > bound and offset <= log.end_offset:
             # Records above the high watermark are read as if they had not been written.
             offset = bound
-        if offset == bound:  # Most partitions of a consumer that keeps up have nothing for it.
+        if offset == bound:  # The usual case for consumers that keep up.
             return new_tuple(Readable, (EMPTY_SLICE, high_watermark, stable, log.start_offset, ()))
         aborted: Sequence[Aborted] = ()
         try:
@@ -311,13 +316,13 @@ class Partition:
         return Readable(records, high_watermark, stable, log.start_offset, aborted)
 
     def readable_end(self, *, read_committed: bool) -> Offset:
-        """Returns where reading ends for now: the last stable offset or the high watermark."""
+        """Return the current end of reading: the last stable offset or the high watermark."""
         return self.last_stable_offset if read_committed else self.positions.high_watermark
 
     def search(
         self, timestamp: TimestampMs | None, start: Offset, *, read_committed: bool, is_large: bool
     ) -> Search | None:
-        """Returns a search by time in the readable records from `start` on; None if it would surely find nothing.
+        """Return a search by time in the readable records from `start`; None if it cannot find any.
 
         Raises Refused if there is no log.
         """
@@ -325,7 +330,7 @@ class Partition:
         return begin_search(self.log, timestamp, start, end, is_large=is_large)
 
     def goes_on_in(self, log: Log, now: Moment) -> None:
-        """Takes another log in the place of its own: a copy that has all of it, synced."""
+        """Replace the log by another one: a complete, synced copy."""
         assert self.leading is None or not self.leading.has_staged, "what is staged has its place in the old log"
         if self._log is not None:
             log.config = self._log.config  # It may have been altered since the copy was begun.
@@ -334,9 +339,9 @@ class Partition:
         self._flushed(log.recovery_point, now)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
-        """Returns where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is.
+        """Return the point where our log diverges from a reader's last fetched epoch (KIP-595), or None.
 
-        Raises Refused for an epoch that is newer than the leader's, and below the log's start.
+        Raises Refused for an epoch that is newer than the leader's, and for an offset below the log start offset.
         """
         if last_fetched_epoch < 0:
             return None
@@ -345,19 +350,19 @@ class Partition:
             text = f"epoch {last_fetched_epoch}, last fetched before offset {fetch_offset}, is not known here"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         start = self.log.start_offset
-        if fetch_offset < start:  # Told first, as in Apache Kafka: what parts lies before the log.
+        if fetch_offset < start:  # Checked first, as in Apache Kafka: the divergence is below the log start offset.
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{fetch_offset} is before {start}, where the log starts")
         if epoch < last_fetched_epoch or end < fetch_offset:
             return epoch, end
         return None
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Returns the greatest known epoch that is not above `epoch`, and its end; -1 for both if `epoch` is newer.
+        """Return the greatest known epoch up to `epoch`, and its end; -1 for both if `epoch` is newer.
 
-        For an epoch below all known ones it returns that epoch, and where the first known one begins.  The leader's own
-        epoch is known before its first record, which would be at the log's end.  Apache Kafka enters it in the
-        checkpoint when it begins; that costs a file for each partition that is made.  A follower knows epochs by their
-        records alone.  Raises Refused without a log.
+        For an epoch below all known ones, returns that epoch and the start of the first known one.  The leader's own
+        epoch is known before its first record, with the log end offset as its end.  Apache Kafka writes it to the
+        checkpoint when it begins, which costs a file for each new partition.  A follower knows epochs from records
+        only.  Raises Refused without a log.
         """
         log, latest = self.log, self.log.epochs.latest
         leaders = NO_EPOCH if self.leading is None else self.info.leader_epoch
@@ -368,13 +373,13 @@ class Partition:
         return log.epochs.end_offset_for(epoch, log.end_offset)
 
     def disk_failed(self, failed: DiskFailed) -> Refused:
-        """Takes in that a read or a write failed; returns the answer to the request."""
+        """Handle a failed read or write; return the error for the request."""
         if isinstance(failed, LogDamaged):
             return self.found_damage(failed)
-        if not (failed.is_full and self.has_told_full):  # Producers try again and again.
+        if not (failed.is_full and self.has_told_full):  # Producers retry many times.
             _LOG.error("%s: %s", self.topic_partition, failed)
         self.has_told_full = failed.is_full
-        # A full disk can be emptied; after any other failure nobody knows what is on it.
+        # A full disk can be emptied; after any other failure the contents of the disk are unknown.
         if not failed.is_full:
             self.take_offline(failed)
         elif not failed.is_out_of_files:
@@ -382,13 +387,13 @@ class Partition:
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
 
     def was_cut_since(self, path: str, error: OSError) -> bool:
-        """True if a file ends before what was read of it as a follower's is cut, and not as its disk has failed."""
+        """Return whether a read failed because the follower's file was truncated, and not because of its disk."""
         return isinstance(error, FileEnds) and self.log.was_cut(path)
 
     def found_damage(self, damage: LogDamaged) -> Refused:
-        """Takes in that a place of the log is no whole batch; returns the answer to who wanted to read it.
+        """Record damage at a position of the log; return the error for the reader.
 
-        Clients of Apache Kafka get the same code where its broker notices.
+        Clients of Apache Kafka get the same code where its broker detects damage.
         """
         log = self._log
         known = log is None or (damage.path, damage.position) in self._damages_told

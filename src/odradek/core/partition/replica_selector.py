@@ -1,8 +1,9 @@
-"""Which replica a consumer reads from (KIP-392): Kafka's ReplicaSelector, and ReplicaManager.findPreferredReadReplica.
+"""Choice of the replica that a consumer reads from (KIP-392).
 
-    Fetch with a rack ──> the leader ──> its preferred read replica, and no records ──> the consumer asks that one
+    Fetch with a rack ──> the leader ──> its preferred read replica, and no records ──> a Fetch to that replica
 
-A leader in the consumer's own rack answers by itself, and so does one that has nobody there.
+This is Kafka's ReplicaSelector with ReplicaManager.findPreferredReadReplica.  The leader itself serves a consumer in
+its own rack, or in a rack without a replica.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from odradek.base.units import BrokerId
 from odradek.core.kernel.cluster_view import ClusterView
 
 if TYPE_CHECKING:
-    from odradek.core.partition.leadership_state import Leadership  # Who only looks at a configuration saves its time.
+    from odradek.core.partition.leadership_state import Leadership  # Deferred for a faster start.
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -23,10 +24,10 @@ SELECTORS = (LEADER_SELECTOR, RACK_AWARE_SELECTOR)
 def preferred_read_replica(
     leading: Leadership, view: ClusterView, listener: str, rack: str, offset: int
 ) -> BrokerId | None:
-    """Returns the replica in a rack that is to be read from `offset`; None if that is the leader.
+    """Return the replica in a rack to read from `offset`; None if that is the leader.
 
-    It is in sync, alive, can be reached at the client's listener, and its log has the offset, as far as the leader has
-    heard; of several it is the one that has most, then the one that was caught up last.
+    The replica is in sync, alive, reachable at the client's listener, and its log contains the offset, as far as the
+    leader knows.  Among several, the one with the highest log end offset is chosen, then the one caught up last.
     """
     in_sync, brokers = leading.in_sync, view.brokers
     if in_sync is None:

@@ -1,8 +1,8 @@
-"""Batches on their way into one log: those of one turn of the loop are written at its end, with one system call.
+"""Batches of one turn of the loop, written to one log at its end with one system call.
 
-A write costs more than all else that is done for a small batch.  So `stage` fixes a batch's place and `commit` writes
-every staged batch of the partition; who looks in between does not find them.  What the log knows of producers changes
-with the write, and not at all if it fails: until then it is kept here.
+A write costs more than all other work for a small batch.  So `stage` fixes a batch's offsets and `commit` writes all
+staged batches of the partition.  Reads in between do not see them.  The log's producer state changes with the write,
+and not at all if it fails; until then the new state is kept here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Append:
-    """One batch's place: offsets from `base_offset` up to, not including, `end`, in the log of who leads.
+    """Place of one batch in the leader's log: offsets from `base_offset` up to, not including, `end`.
 
-    With `needs_sync` it stays invisible, and its answer waits, until a sync has covered it.  `log_append_time` is -1
-    unless the topic is configured for it.  `refused` is set by the commit that could not write it.
+    With `needs_sync` the batch stays invisible, and its answer waits, until a sync has covered it.  `log_append_time`
+    is -1 unless the topic is configured for it.  A failed commit sets `refused`.
     """
 
     def __init__(
@@ -38,33 +38,33 @@ class Append:
 
     @property
     def is_safe(self) -> bool:
-        """True once all that were to have it do: what a new leader has is what acks=all was answered for."""
+        """Return whether all required replicas have the batch: a new leader has every acks=all record."""
         leading, end = self.leading, self.end
         positions = leading.positions
-        if self.needs_sync or (leading.in_sync is not None and leading.waits_for_disk):  # Alone since, maybe.
+        if self.needs_sync or (leading.in_sync is not None and leading.waits_for_disk):  # The ISR may have shrunk.
             return end <= positions.durable_end and end <= positions.high_watermark
         return end <= positions.high_watermark
 
     @property
     def failure(self) -> ErrorCode | None:
-        """Why nobody will know any more whether it is safe: the leadership, or the log, was lost."""
+        """The error if the fate of the batch is unknown, because the leadership or the log was lost."""
         return None if self.is_safe else self.leading.ended
 
 
 class Staging:
-    """The staged batches of one partition."""
+    """Staged batches of one partition."""
 
     def __init__(self, leading: Leading, end: Offset) -> None:
         self.leading = leading
         self.batches: list[Batch] = []
         self.appends: list[Append] = []
-        self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # As they are once the batches are written.
+        self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # The state once the batches are written.
         self.size = 0
         self.end = end
         self.visible_end = Offset(0)  # The high watermark once the batches are written.
 
     def has_room(self, batch: Batch, segment_bytes: int) -> bool:
-        """True if the batch may be written with those before it: together they must fit into one segment."""
+        """Return whether the batch may be written with those before it: all must fit into one segment."""
         size = self.size + batch.batch_length + LOG_OVERHEAD_BYTES
         return size <= STAGED_BYTES_MAX and size <= segment_bytes
 
@@ -82,7 +82,7 @@ class Staging:
         return append
 
     def add_again(self, append: Append) -> None:
-        """Adds the append of a repeated batch, which is refused if the first one is."""
+        """Add the append of a duplicate, which is refused if the first one is."""
         self.appends.append(append)
 
     def refuse(self, reason: Refused) -> None:
@@ -91,6 +91,6 @@ class Staging:
 
 
 def written_before(leading: Leading, place: DuplicateBatch, *, needs_sync: bool) -> Append:
-    """Returns the append of a batch that was taken in before."""
-    # The time is the first one's whatever the topic's timestamps are, as in Apache Kafka.
+    """Return the append of a duplicate batch."""
+    # The time of the first one, whatever the topic's timestamp type is, as in Apache Kafka.
     return Append(leading, place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

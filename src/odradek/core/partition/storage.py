@@ -1,4 +1,4 @@
-"""All data directories of the broker: finds the one that has a log, and chooses the one that gets a new log."""
+"""All data directories of the broker: find the directory of a log, and choose one for a new log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRAYS_NAMED_MAX = 10
 
 
 def log_config(configs: TopicConfigs) -> LogConfig:
-    """Returns the part of a topic's configuration that its logs use."""
+    """Return the part of a topic's configuration that its logs use."""
     return LogConfig(
         segment_bytes=configs.segment_bytes,
         segment_ms=configs.segment_ms,
@@ -50,24 +50,24 @@ def log_config(configs: TopicConfigs) -> LogConfig:
 
 
 class NoDirectory(Exception):
-    """None of the data directories can be used; the text is one sentence for a person."""
+    """Failure of all data directories; the text is one sentence for the operator."""
 
 
 class FoundTopic(NamedTuple):
-    """A topic as its logs tell of it: its id if they have one, and the latest leader epoch of each partition."""
+    """Topic as found in its logs: its id if known, and the latest leader epoch of each partition."""
 
     id: Uuid | None
     epochs: Mapping[int, LeaderEpoch]  # NO_EPOCH for a log without one, or that could not be opened.
 
 
 class Storage:
-    """All log.dirs, open and locked, but for those that failed.  Methods may raise DiskFailed."""
+    """All log.dirs, open and locked, except the failed ones.  Methods may raise DiskFailed."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         assert directories
         self._directories = directories
         self._adopted: set[TopicName] = set()
-        self.missed: list[TopicPartition] = []  # At the start: no directory has them, and not all could be opened.
+        self.missed: list[TopicPartition] = []  # Logs missing at the start, while not all directories are open.
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
@@ -78,11 +78,11 @@ class Storage:
 
     @property
     def is_whole(self) -> bool:
-        """True if no directory is offline."""
+        """Return whether no directory is offline."""
         return len(self.online) == len(self._directories)
 
     def check_one_is_left(self) -> None:
-        """Raises NoDirectory if all are offline: nothing can be written or read before the next start."""
+        """Raise NoDirectory if all directories are offline: no read or write works before the next start."""
         if not self.online:
             reasons = "; ".join(f"{one.path}: {one.failure}" for one in self._directories)
             raise NoDirectory(f"None of the data directories (log.dirs) can be used: {reasons}.")
@@ -90,11 +90,11 @@ class Storage:
     def open(
         self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs, *, is_new: bool = True
     ) -> Log | None:
-        """Returns the log of a partition that this broker holds, made if there is none; None if it can't be opened.
+        """Return the log of a partition of this broker, created if missing; None if it cannot be opened.
 
-        A log of another topic of the same name is set aside: it was missed when that topic was deleted.  One that is
-        not new, and is nowhere, may be in a directory that failed: it is not made anew elsewhere.
-        Raises Refused(KAFKA_STORAGE_ERROR) if no directory is left; DiskFailed, with a full disk to be tried again.
+        A log of another topic of the same name is set aside: the broker missed the deletion of that topic.  A missing
+        log that is not new may be in a failed directory, so it is not created elsewhere.  Raises
+        Refused(KAFKA_STORAGE_ERROR) if no directory is left; DiskFailed, with a full disk to be tried again.
         """
         if self._is_offline(name):
             for directory in self.online:
@@ -114,7 +114,7 @@ class Storage:
         return directory.create(name, _known(topic_id), log_config(configs), now)
 
     def high_watermark(self, name: TopicPartition, log: Log) -> Offset:
-        """Returns the high watermark of the last checkpoint, as far as the log reaches."""
+        """Return the high watermark of the last checkpoint, within the bounds of the log."""
         for directory in self._directories:
             if directory.logs.get(name) is log:
                 known = directory.checkpoints.high_watermarks.get(name, log.start_offset)
@@ -122,10 +122,10 @@ class Storage:
         return log.start_offset
 
     def _holder(self, name: TopicPartition, topic_id: Uuid, now: TimestampMs) -> LogDirectory | None:
-        """Returns the directory that has the partition's log, and sets aside logs of that name in any other.
+        """Return the directory of the partition's log, and set aside logs of that name in other directories.
 
-        A stop while a log was moved can leave it in two directories (core/disks/log_dir_moves.py): the one that
-        reaches further has all that the other has.
+        A stop during a move can leave a log in two directories (core/disks/log_dir_moves.py): the longer one contains
+        the other.
         """
         found = [directory for directory in self._directories if name in directory.logs]
         ours = self._ours(name, topic_id)
@@ -138,17 +138,18 @@ class Storage:
         return holder
 
     def _ours(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
-        """Returns the directories that have a log of this very topic."""
+        """Return the directories with a log of exactly this topic."""
         return [
             one for one in self._directories if name in one.logs and self._is_of(topic_id, name, one.logs[name], one)
         ]
 
     def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
-        """True if this is the topic's log, as far as that is known.
+        """Return whether this is the topic's log, as far as known.
 
-        A log without an id is from before Kafka 2.8, and Kafka gives it the topic's.  One that was made here has its id
-        on the disk since its first flush.  So after a power failure a log without one that has records and was never
-        flushed may be an earlier topic's, whose deletion was lost too; it holds nothing that was promised to stay.
+        A log without an id dates from before Kafka 2.8, and Kafka assigns it the topic's.  A log created by this broker
+        has its id on disk since its first flush.  So after a power failure, a log that has records, no id and no flush
+        may belong to an earlier topic whose deletion was lost, too.  Such a log contains no record that was promised to
+        be durable.
         """
         if log.topic_id is not None:
             return topic_id in (log.topic_id, ZERO_UUID)
@@ -156,11 +157,14 @@ class Storage:
         return was_synced or log.end_offset == log.start_offset or name.topic in self._adopted
 
     def adopted(self, topics: Iterable[TopicName]) -> None:
-        """Notes topics that were entered into the cluster because their logs lie here: those logs are theirs."""
+        """Register topics that joined the cluster because their logs are here: these logs belong to them."""
         self._adopted.update(topics)
 
     def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], now: TimestampMs) -> None:
-        """Sets aside logs of partitions that this broker does not have: never served, never deleted unasked."""
+        """Set aside logs of partitions that this broker does not hold.
+
+        Such logs are never served, and never deleted without a request.
+        """
         for directory in self._directories:
             strays = [name for name in directory.logs if not is_ours(name)]
             for name in strays:
@@ -171,9 +175,9 @@ class Storage:
                 _LOG.warning(text, directory.path, len(strays), names)
 
     def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
-        """Returns those of this broker's replicas, each with its topic's id, whose log is not there.
+        """Return those of this broker's replicas, given with topic ids, whose log is missing.
 
-        Nothing while a directory is offline: they may be in it, and are not made anew (`open`).
+        Returns none while a directory is offline: the logs may be in it, and are not created again (`open`).
         """
         if not self.is_whole:
             return []
@@ -181,33 +185,33 @@ class Storage:
         return [name for name, topic_id in items if not (self._ours(name, topic_id) or self._is_offline(name))]
 
     def _is_offline(self, name: TopicPartition) -> bool:
-        """True if its log is there and could not be opened."""
+        """Return whether the log exists and could not be opened."""
         return any(name in directory.offline for directory in self._directories)
 
     def directory_of(self, name: TopicPartition) -> LogDirectory | None:
-        """Returns the directory that has the partition's log; None if none has."""
+        """Return the directory of the partition's log, or None."""
         return next((directory for directory in self._directories if name in directory.logs), None)
 
     def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
-        """Makes the files of a new partition, before open() asks for its log.  May run in any thread."""
+        """Create the files of a new partition before open() needs its log.  May run in any thread."""
         is_here = any(name in directory.logs or name in directory.offline for directory in self._directories)
         if not is_here and self.online:
             self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
     def identify(self, name: TopicPartition, topic_id: Uuid) -> None:
-        """Gives a topic's id to the partition's log, which is online and has none."""
+        """Assign a topic id to the partition's log, which is online and has none."""
         holder = self.directory_of(name)
         assert holder is not None, "a log that is served lies somewhere"
         holder.assign_topic_id(name, topic_id)
 
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
-        """Deletes a partition's log; what the disk refuses now is done in a later round."""
+        """Delete a partition's log; a later round retries deletions that fail now."""
         for directory in self._directories:
             if directory.has(name):
                 directory.delete(name, now)
 
     def topics(self) -> dict[TopicName, FoundTopic]:
-        """Returns the topics in the directories, those of logs that could not be opened included."""
+        """Return the topics in the directories, including logs that could not be opened."""
         logs: dict[TopicName, dict[int, Log | None]] = {}
         for directory in self._directories:
             for name in directory.offline:
@@ -217,10 +221,10 @@ class Storage:
         return {topic: _found(some) for topic, some in logs.items()}
 
     def checkpoints(self, high_watermarks: Mapping[TopicPartition, Offset]) -> Iterator[Checkpoint | None]:
-        """Begins one directory's checkpoint at each step; None is yielded for one in which nothing has changed.
+        """Begin one directory's checkpoint at each step; yield None for a directory without changes.
 
-        The numbers of one directory are of one moment: what is written of them would be wrong of a log that was cut, or
-        made anew, since they were gathered.  Directories are independent of each other.
+        The numbers of one directory are taken at one moment: they would be wrong for a log that was truncated or
+        recreated since.  Directories are independent of each other.
         """
         for directory in self._directories:
             yield directory.begin_checkpoint(high_watermarks)

@@ -1,1 +1,1 @@
-"""Followers: what they fetch, from whom, and how their logs follow."""
+"""Followers: their fetches, their leaders, and how their logs are kept equal to the leader's."""

@@ -1,14 +1,15 @@
-"""What a replica that follows asks of its leader, and what it does with the answers (KIP-101, KIP-279, KIP-595).
+"""Requests of one follower to its leader, and its handling of the answers (KIP-101, KIP-279, KIP-595).
 
-                         ┌──────── cut, if not done ────────┐
+                         ┌──── truncated, until done ───────┐
                          v                                  │
     before Kafka 2.7 ──> OffsetsForLeaderEpoch ──> epoch_ended ──> Fetch
-    since Kafka 2.7 ───> Fetch ──> fetched: appended, or cut where the logs diverge ──> Fetch
-                           └─ OFFSET_OUT_OF_RANGE ──> LeaderOffsets ──> leader_offsets: cut or begun anew, as at first
+    since Kafka 2.7 ───> Fetch ──> fetched: appended, or truncated where the logs diverge ──> Fetch
+                           └─ OFFSET_OUT_OF_RANGE ──> LeaderOffsets ──> leader_offsets: truncated or restarted,
+                                                                        then as at first
 
-`next` is what to ask; whoever asks it gives the answer back together with it, the object itself.  An answer to
-anything else than `next` changes nothing, so answers may be lost, come twice or late, and a lost one is asked for
-again.  Nothing here waits: `delay_ms` says how long the caller does before it asks again.
+`next` is the next request; its sender returns the answer together with the request, the object itself.  An answer to
+anything else than `next` changes nothing.  So answers may be lost, duplicated or late, and a lost one is requested
+again.  Nothing here waits: `delay_ms` is the time that the caller waits before the next request.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from odradek.log.files.disk import DiskFailed
 
 _LOG = logging.getLogger(__name__)
 
-# The leader or this broker has not heard of an election yet: nothing that anybody has to be told of.
+# The leader or this broker has not learned of an election yet, which needs no log line.
 ELECTION_UNDER_WAY = frozenset(
     {
         ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -35,14 +36,15 @@ ELECTION_UNDER_WAY = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-# What a leader says that has not heard yet of the topic: the controller tells it after all replicas who leads.
+# Errors of a leader that does not know the topic yet: the controller sends UpdateMetadata after LeaderAndIsr.
 TOPIC_IS_NEW = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-# Who has not heard of a topic or an election mostly does in a moment, and producers with acks=all wait for it.
+# A broker that does not know a topic or an election usually learns of it in a moment, and acks=all producers wait for
+# it.
 SOON_MS, SOON_TRIES = 50, 20
 
 
 class Following:
-    """One partition that follows one leader in one leader epoch; it is over when the partition does not any more.
+    """One partition that follows one leader in one leader epoch, until any of these changes.
 
     `epoch` and `log_start_offset` go into each request as current leader epoch and log start offset.
     """
@@ -56,24 +58,28 @@ class Following:
         *,
         diverging_in_fetch: bool,
     ) -> None:
-        """`backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch`: the leader speaks Fetch 12 (Kafka 2.7)."""
+        """Start to follow.
+
+        `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leader supports Fetch 12 (Kafka
+        2.7).
+        """
         self.partition = partition
         self.leader = leader
         self.epoch = epoch
-        self.delay_ms = 0  # How long to wait before `next` is asked.
-        self.lag: int | None = None  # Records behind the leader's high watermark, once it was fetched from.
+        self.delay_ms = 0  # The wait before `next` is sent.
+        self.lag: int | None = None  # Records behind the leader's high watermark, once fetched.
         self._backoff_ms = backoff_ms
         self._diverging_in_fetch = diverging_in_fetch
         self._is_fenced = False
-        self._tries_left = SOON_TRIES  # Before it is waited longer for, and an unknown topic is news.
-        self._told = ""  # What was logged last, so that it is not with each attempt.
+        self._tries_left = SOON_TRIES  # Short waits left before the backoff applies and an unknown topic is logged.
+        self._told = ""  # The last logged reason, so that it is not logged with each attempt.
         self._next: Ask = self._first_ask()
 
     @property
     def is_over(self) -> bool:
-        """True if nothing is asked any more: another role, leader or epoch, the log offline, or fenced by the leader.
+        """Return whether no more requests are due: role, leader or epoch changed, log offline, or fenced.
 
-        A leader fences who has missed a newer epoch; it comes with the controller's next LeaderAndIsr.
+        A leader fences a follower that missed a newer epoch; the controller's next LeaderAndIsr contains that epoch.
         """
         partition = self.partition
         info = partition.info
@@ -82,18 +88,18 @@ class Following:
 
     @property
     def next(self) -> Ask | None:
-        """What to ask the leader, `delay_ms` from now; None if it is over."""
+        """The next request to the leader, to be sent after `delay_ms`; None if it is over."""
         return None if self.is_over else self._next
 
     @property
     def log_start_offset(self) -> Offset:
-        """Where the log begins here; retention moves it at any time."""
+        """The log start offset here; retention may advance it at any time."""
         return self.partition.log.start_offset
 
     # Answers.
 
     def fetched(self, asked: Fetch, answer: Fetched, now: TimestampMs) -> bool:
-        """Takes in the answer to a Fetch; returns True if the high watermark has risen."""
+        """Apply the answer to a Fetch; return whether the high watermark has advanced."""
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_awaited(asked):
             self._ask(LeaderOffsets(self.partition.log.end_offset))
             return False
@@ -109,19 +115,19 @@ class Following:
         return False
 
     def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
-        """Takes in the answer to an OffsetsForLeaderEpoch."""
+        """Apply the answer to an OffsetsForLeaderEpoch."""
         if self._may_take(asked, error):
             self._do(lambda: self._compare(asked, answer, now))
 
     def leader_offsets(
         self, asked: LeaderOffsets, error: ErrorCode, start: Offset, end: Offset, now: TimestampMs
     ) -> None:
-        """Takes in the answer to a LeaderOffsets: where the leader's log starts and ends."""
+        """Apply the answer to a LeaderOffsets: the start and the end of the leader's log."""
         if self._may_take(asked, error):
             self._do(lambda: self._reach(start, end, now))
 
     def _may_take(self, asked: Ask, error: ErrorCode) -> bool:
-        """True for the answer that is waited for, if it has no error; takes in the error if it has."""
+        """Return whether this is the awaited answer, without an error; handle the error otherwise."""
         if not self._is_awaited(asked):
             return False
         if error is not ErrorCode.NONE:
@@ -137,18 +143,18 @@ class Following:
         except DiskFailed as failed:
             self._disk_failed(failed)
 
-    # What is done with them.
+    # Reactions to answers.
 
     def _replicate(self, answer: Fetched, now: TimestampMs) -> bool:
         partition = self.partition
         try:
             append_fetched(partition, answer.records, answer.log_start_offset, now)
-        except Refused as refused:  # Damaged on its way, or there: Kafka's follower also fetches the same again.
+        except Refused as refused:  # Damaged in transit or on the leader: Kafka's follower also fetches it again.
             self._try_later(str(refused))
             return False
         log, positions = partition.log, partition.positions
         self.lag = max(0, answer.high_watermark - log.end_offset)
-        # A new leader may not have heard yet what was committed before: a high watermark never goes down for that.
+        # A new leader may not know yet what was committed before; that never lowers a high watermark.
         has_risen = partition.advance_high_watermark(min(answer.high_watermark, log.end_offset))
         partition.advance_start(min(answer.log_start_offset, positions.high_watermark))
         assert positions.are_within(log.start_offset, log.end_offset), "a follower's positions lie within its log"
@@ -157,9 +163,9 @@ class Following:
         return has_risen
 
     def _compare(self, asked: OffsetsForLeaderEpoch, answer: EpochEnd, now: TimestampMs) -> None:
-        """Cuts the log where a leader's answer says, or two of one before Kafka 2.0.
+        """Truncate the log at the point in the leader's answer, or in two answers before Kafka 2.0.
 
-        If two epochs end in the same place there is nothing of the later one, which is then no common epoch (KIP-279).
+        If two epochs end at the same offset, the later one has no records and is not a common epoch (KIP-279).
         """
         if asked.next_end < 0 and asked.leader_epoch > 0 and answer.leader_epoch < 0 <= answer.end_offset:
             self._ask(OffsetsForLeaderEpoch(LeaderEpoch(asked.leader_epoch - 1), answer.end_offset))
@@ -176,9 +182,9 @@ class Following:
             self._ask(self._first_ask())
 
     def _cut(self, answer: EpochEnd, now: TimestampMs) -> bool:
-        """Cuts the log where the leader's answer says; returns False if nothing was there to be cut.
+        """Truncate the log at the point in the leader's answer; return False if there was nothing to truncate.
 
-        A leader since Kafka 2.7 says with the next fetch if that was not enough, any other is asked again.
+        If that was not enough, a leader since Kafka 2.7 reports that in the next fetch; any other is queried again.
         """
         partition = self.partition
         offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
@@ -187,9 +193,10 @@ class Following:
         return has_changed
 
     def _reach(self, start: Offset, end: Offset, now: TimestampMs) -> None:
-        """Brings the log's end into the leader's range.
+        """Move the log end offset into the leader's range.
 
-        Kafka's follower fetches on after that, and may keep what its leader lacks; here it compares epochs anew.
+        Kafka's follower continues to fetch after that, and may keep records that its leader lacks.  This one compares
+        epochs again.
         """
         partition = self.partition
         own_end = partition.log.end_offset
@@ -205,13 +212,13 @@ class Following:
         if partition.log.end_offset == own_end:
             self._try_later(f"{own_end} was out of range, the leader has {start} to {end}")
 
-    # What is asked next.
+    # Next requests.
 
     def _first_ask(self) -> Ask:
-        """Returns how to find out where the logs diverge.
+        """Return the first request, which finds the point where the logs diverge.
 
-        Records above the high watermark without any epoch can't be compared: the leader is asked for epoch -1, and the
-        answer is that it knows none.
+        Records above the high watermark without any epoch cannot be compared.  The request then names epoch -1, which
+        the leader does not know either.
         """
         log = self.partition.log
         latest = log.epochs.latest
@@ -228,10 +235,10 @@ class Following:
         self._next = ask
         self.delay_ms = 0
 
-    # What goes wrong.
+    # Errors.
 
     def _refused(self, error: ErrorCode) -> None:
-        """Takes in that the leader answered with an error: the same is asked again later, but not once fenced."""
+        """Handle an error of the leader: retry the request later, unless the leader fenced this follower."""
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._is_fenced = True
             return
@@ -244,15 +251,15 @@ class Following:
             self._try_later(f"{error.name}, says its leader {self.leader} in epoch {self.epoch}")
 
     def _try_later(self, why: str) -> None:
-        """Has the caller wait before it asks again; says why, if it was not the same the last time."""
+        """Set a delay before the next request; log the reason if it has changed."""
         self.delay_ms = self._backoff_ms
         if why != self._told:
             _LOG.warning("%s is not replicated: %s", self.partition.topic_partition, why)
         self._told = why
 
     def _disk_failed(self, failed: DiskFailed) -> None:
-        """Takes in that the disk here failed: the partition goes offline, or it is full and tried again later."""
+        """Handle a failed disk: the partition goes offline, or on a full disk retries later."""
         self.partition.disk_failed(failed)
         if not self.is_over and isinstance(self._next, Fetch):
-            self._ask(self._fetch())  # Of several batches the first may be appended.
+            self._ask(self._fetch())  # The first of several batches may have been appended.
         self.delay_ms = self._backoff_ms

@@ -1,7 +1,7 @@
-"""What a follower does to its log: appends what its leader sent, cuts off what its leader lacks, begins it anew.
+"""Changes of a follower's log: append the leader's records, truncate, restart at an offset.
 
-Only here do the positions of a partition go down, together with its log and never without it.  Everything is
-written when a function returns, and nothing of it synced: that is what a follower's next fetch tells its leader.
+Only here do the positions of a partition decrease, always together with its log.  When a function returns, everything
+is written but not synced; the follower's next fetch reports written records.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def append_fetched(partition: Partition, records: memoryview, leader_start: Offset, now: TimestampMs) -> None:
-    """Appends the whole batches of a leader's answer; a batch that is cut off at its end is left out.
+    """Append the complete batches of a leader's answer, without a partial batch at its end.
 
     `leader_start` is the leader's log start offset.  Raises Refused with nothing appended if a batch is damaged or
-    begins below the log's end; DiskFailed with a part of them appended, from the first on.
+    begins below the log end offset; DiskFailed with the first batches appended.
     """
     batches = [Batch.verified(batch.view) for batch in iter_batches(records)]
     if not batches:
@@ -45,38 +45,38 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
 
 
 def agreed_end(log: Log, high_watermark: Offset, answer: EpochEnd) -> tuple[Offset, bool]:
-    """Returns up to where a log may be its leader's by the end of an epoch there, and True if it surely is (KIP-279).
+    """Return the end up to which a log agrees with its leader's, and whether that is certain (KIP-279).
 
-    Undefined at either side is the high watermark, never the other's end (KAFKA-6857).
+    If either side has no epoch, the result is the high watermark, never the other side's end (KAFKA-6857).
     """
     if answer.end_offset < 0 or log.epochs.latest < 0:
         return high_watermark, True
     epoch, end = log.epochs.end_offset_for(answer.leader_epoch, log.end_offset)
-    if end < 0:  # Before Kafka 2.0 an answer lacks the epoch; or the leader says a newer one than was asked.
+    if end < 0:  # Before Kafka 2.0 answers lack the epoch; or the leader returned a newer epoch than requested.
         return min(answer.end_offset, log.end_offset), True
-    if epoch != answer.leader_epoch:  # What is above was written by leaders that its own log has nothing of.
+    if epoch != answer.leader_epoch:  # Records above it are from leaders that this leader's log has no records of.
         return min(end, log.end_offset), False
     return min(end, answer.end_offset, log.end_offset), True
 
 
 def cut_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> bool:
-    """Drops every batch that reaches `offset`, and each leader epoch that begins there or later.
+    """Remove each batch that reaches `offset`, and each leader epoch that begins there or later.
 
-    Returns False if there was neither.  Raises DiskFailed with nothing dropped.
+    Returns False if there was neither.  Raises DiskFailed with nothing removed.
     """
     log = partition.log
     before = log.end_offset, log.epochs.latest
     truncate_to(log, offset, now)
-    log.epochs.truncate_from_end(offset)  # Without a batch, one may begin where a log ends that was emptied.
+    log.epochs.truncate_from_end(offset)  # An epoch without a batch may begin at the end of an emptied log.
     _lower_positions(partition)
     assert log.end_offset <= offset, "nothing is left that reaches the offset"
     return before != (log.end_offset, log.epochs.latest)
 
 
 def start_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> None:
-    """Makes the log an empty one that begins at `offset`, to which the high watermark moves, up or down.
+    """Empty the log and let it begin at `offset`; the high watermark moves there, up or down.
 
-    Raises DiskFailed with nothing dropped.
+    Raises DiskFailed with nothing removed.
     """
     truncate_fully(partition.log, offset, now)
     partition.positions.started_at(offset)
@@ -85,7 +85,7 @@ def start_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> None
 
 
 def _lower_positions(partition: Partition) -> None:
-    """Lowers the positions of a log that was cut; warns if records went that consumers may have read."""
+    """Lower the positions of a truncated log; warn if consumers may have read the removed records."""
     log, before = partition.log, partition.positions.high_watermark
     if partition.positions.truncated(log.end_offset, log.recovery_point):
         text = "%s is cut at %d, below its high watermark %d: what consumers read there is lost"
@@ -102,19 +102,19 @@ def _check_positions(partition: Partition) -> None:
 
 
 def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
-    """True if the log ends amid the batch since the leader's log, or another leader's before, starts there.
+    """Return whether the log ends inside the batch because a leader's log starts there.
 
-    Records are deleted up to any offset (DeleteRecords), and come back in whole batches.  All that the log has is
-    below that offset, or is nothing.
+    Records are deleted up to any offset (DeleteRecords), and are replicated in whole batches.  All records of the log
+    are below that offset, or there are none.
     """
     is_old = log.start_offset == log.end_offset or first.base_offset < leader_start <= log.end_offset
     return is_old and first.base_offset < log.end_offset < first.next_offset
 
 
 def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:
-    """Raises Refused if the batches' offsets go back; gaps are what compaction leaves.
+    """Raise Refused if the batches' offsets decrease; compaction leaves gaps.
 
-    The log checks each run of them, too: by then the runs before it are appended.
+    The log checks each run of batches, too, but by then the runs before it are appended.
     """
     for batch in batches:
         if batch.base_offset < end or batch.last_offset_delta < 0:
@@ -123,7 +123,7 @@ def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:
 
 
 def _runs(batches: Sequence[Batch], segment_bytes: int) -> Iterator[list[Batch]]:
-    """Yields the batches in runs that each fit into one segment, by their bytes and by their offsets."""
+    """Yield the batches in runs that each fit into one segment, by their bytes and by their offsets."""
     run: list[Batch] = []
     size = 0
     for batch in batches:

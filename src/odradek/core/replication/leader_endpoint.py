@@ -1,7 +1,7 @@
-"""What a follower may have to ask its leader, and what it is answered; api/ makes requests of it, of any version.
+"""Requests of a follower to its leader, and their answers; api/ encodes them in any version.
 
-Each request also says the epoch in which the leader is followed, as current leader epoch, and the fetch the log start
-offset here.
+Each request also contains the epoch in which the leader is followed, as current leader epoch.  A fetch also contains
+this log's start offset.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from odradek.base.units import NO_OFFSET, LeaderEpoch, Offset
 
 
 class Fetch(NamedTuple):
-    """To be asked: records from `offset`, where the log ends.
+    """Request for records from `offset`, the log end offset.
 
-    `last_fetched_epoch`, -1 if there is none, tells a leader since Kafka 2.7 where the logs diverge.
+    `last_fetched_epoch`, -1 if there is none, lets a leader since Kafka 2.7 find the point where the logs diverge.
     """
 
     offset: Offset
@@ -23,13 +23,13 @@ class Fetch(NamedTuple):
 
 
 class OffsetsForLeaderEpoch(NamedTuple):
-    """To be asked: where the leader's log has the end of an epoch, the latest here.
+    """Request for the end of an epoch in the leader's log, the latest epoch here.
 
-    -1 if none is known here: a leader does not know it either.  One before Kafka 0.11 can't be asked; its answer is -1
-    for both.
+    It is -1 if none is known here, which a leader does not know either.  A leader before Kafka 0.11 does not support
+    the request; its answer is -1 for both.
 
-    One before Kafka 2.0 does not say which epoch it is that ends there.  So it is asked for the epoch before, too:
-    `next_end` is what it said of the latest.
+    A leader before Kafka 2.0 does not return the epoch that ends there.  A second request therefore names the epoch
+    before: `next_end` is the answer for the latest.
     """
 
     leader_epoch: LeaderEpoch
@@ -37,9 +37,9 @@ class OffsetsForLeaderEpoch(NamedTuple):
 
 
 class LeaderOffsets(NamedTuple):
-    """To be asked, by ListOffsets: the leader's log end offset first, then its log start offset.
+    """Request, by ListOffsets, for the leader's log end offset first, then its log start offset.
 
-    `offset`, where the log ends here, was out of its range.
+    `offset`, the log end offset here, was out of its range.
     """
 
     offset: Offset
@@ -49,9 +49,9 @@ Ask: TypeAlias = Fetch | OffsetsForLeaderEpoch | LeaderOffsets
 
 
 class EpochEnd(NamedTuple):
-    """The greatest epoch of a log that is not above the one that was asked for, and where it ends.
+    """Greatest epoch of a log up to the requested one, and its end.
 
-    Both are -1 if it is not known; the epoch alone in an answer before Kafka 2.0, which lacks it.
+    Both are -1 if unknown; in answers before Kafka 2.0, which lack the epoch, only the epoch is -1.
     """
 
     leader_epoch: LeaderEpoch
@@ -59,7 +59,7 @@ class EpochEnd(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One partition's part of an answer to a fetch; `diverging` if the logs diverge: then nothing else counts."""
+    """One partition's part of a fetch answer; with `diverging`, other fields are void."""
 
     error: ErrorCode
     records: memoryview

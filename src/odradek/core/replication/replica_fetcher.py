@@ -1,10 +1,10 @@
-"""What followers here ask one leader, many in one request: Kafka's AbstractFetcherThread.
+"""Requests of the followers here to one leader, for many partitions: Kafka's AbstractFetcherThread.
 
     follow, forget ──> next_request: one at a time ──> the leader ──> answered, or failed ──> Following, one by one
 
-A fetcher has a fetch session with its leader (KIP-227): of the partitions only those are named whose next fetch is
-another one than before.  Before a partition is fetched its log may have to be compared with the leader's, which other
-requests do; one that has to wait is left out meanwhile.
+A fetcher has a fetch session with its leader (KIP-227): a request names only partitions whose next fetch has changed.
+Before a partition is fetched, its log may have to be compared with the leader's by other requests.  A partition that
+waits is left out of the requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.core.kernel.timers import Timers
 from odradek.core.replication.follower import Following
 from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
 
-# The leader does not know the session, or not its partitions: all are named anew.
+# The leader does not know the session, or its partitions: the next request names all of them.
 SESSION_IS_OVER = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -36,7 +36,7 @@ COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffset
 
 
 class Named:
-    """A partition as a request names it: what is asked, and where the log starts here."""
+    """Partition in a request: the request for it, and the log start offset here."""
 
     def __init__(self, following: Following, ask: Ask) -> None:
         self.following = following
@@ -50,12 +50,12 @@ class Named:
 
 
 class FetchRequested:
-    """Records are asked for; answers come for partitions of `session`, which `named` and `forgotten` have changed."""
+    """Fetch request; its answer covers the partitions of `session`, as changed by `named` and `forgotten`."""
 
     def __init__(
         self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named], *, by_id: bool
     ) -> None:
-        """`by_id`: each topic has an id, and may be named by it."""
+        """Create the request; with `by_id`, each topic has an id and may be named by it."""
         self.session_id = session_id
         self.session_epoch = session_epoch
         self.named = named
@@ -71,7 +71,10 @@ class EpochsRequested:
 
 
 class OffsetsRequested:
-    """Where the leader's logs start and end, for many partitions: two ListOffsets, `ends` being the first's answer."""
+    """Request for the starts and ends of the leader's logs, for many partitions.
+
+    It takes two ListOffsets requests; `ends` is the answer to the first.
+    """
 
     def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
         self.named = named
@@ -82,12 +85,12 @@ Request: TypeAlias = FetchRequested | EpochsRequested | OffsetsRequested
 
 
 class ReplicaFetcher:
-    """The partitions that follow one leader, or those of them that go over one connection."""
+    """Partitions that follow one leader over one connection."""
 
     def __init__(
         self, leader: BrokerId, number: int, backoff_ms: int, timers: Timers, due: Callable[[ReplicaFetcher], None]
     ) -> None:
-        """`due` is called when there may be something to ask."""
+        """Create the fetcher; it calls `due` when it may have a request."""
         self.leader = leader
         self.number = number
         self.under_way: Request | None = None
@@ -95,10 +98,10 @@ class ReplicaFetcher:
         self._timers = timers
         self._due = due
         self._followings: dict[TopicPartition, Following] = {}
-        self._waiting: dict[TopicPartition, Following] = {}  # Those that ask again later.
-        self._comparing: dict[TopicPartition, None] = {}  # Those whose next ask is no Fetch.
-        self._changed: dict[TopicPartition, None] = {}  # Those whose next Fetch the leader does not know.
-        self._session: dict[TopicPartition, Named] = {}  # What the leader knows.
+        self._waiting: dict[TopicPartition, Following] = {}  # Partitions that retry later.
+        self._comparing: dict[TopicPartition, None] = {}  # Partitions whose next request is not a Fetch.
+        self._changed: dict[TopicPartition, None] = {}  # Partitions whose next Fetch is new to the leader.
+        self._session: dict[TopicPartition, Named] = {}  # Partitions known to the leader.
         self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
         self._is_session_void = False
         self._by_id = True
@@ -111,13 +114,13 @@ class ReplicaFetcher:
         return len(self._followings)
 
     def following(self, name: TopicPartition) -> Following | None:
-        """Returns a partition that is fetched; None once it was given up."""
+        """Return a fetched partition's state; None once it is no longer fetched."""
         return self._followings.get(name)
 
-    # Partitions come and go.
+    # Partitions.
 
     def follow(self, following: Following, now: Moment) -> None:
-        """Has a partition fetched; what followed before under its name is forgotten."""
+        """Start to fetch a partition, in place of any earlier one of its name."""
         name = following.partition.topic_partition
         self.forget(name)
         self._followings[name] = following
@@ -127,7 +130,10 @@ class ReplicaFetcher:
         self._due(self)
 
     def forget(self, name: TopicPartition) -> Following | None:
-        """Fetches a partition no more; returns what followed, None if nothing did: answers on their way are void."""
+        """Stop fetching a partition and return its former state, or None.
+
+        Answers in flight are ignored.
+        """
         following = self._followings.pop(name, None)
         if following is not None:
             self._waiting.pop(name, None)
@@ -143,7 +149,7 @@ class ReplicaFetcher:
             self._forgotten.append(known)
 
     def _look_at(self, name: TopicPartition, now: Moment) -> None:
-        """Sees to what a partition asks next."""
+        """Schedule the next request of a partition."""
         following = self._followings[name]
         ask = following.next
         if ask is None:
@@ -172,10 +178,10 @@ class ReplicaFetcher:
 
         self._timers.at(now.steady + following.delay_ms, is_over)
 
-    # What is asked.
+    # Requests.
 
     def next_request(self) -> Request | None:
-        """Returns what to ask the leader now; None while it is being asked, or if there is nothing."""
+        """Return the next request to the leader; None if there is none, or if one is in flight."""
         if self.under_way is None and not self._is_backing_off:
             self.under_way = self._compare() or self._fetch()
             return self.under_way
@@ -196,7 +202,7 @@ class ReplicaFetcher:
 
     def _fetch(self) -> Request | None:
         if self._is_session_void or self._by_id == bool(self._without_id):
-            self._begin_session()  # Ids and names can't be in one.
+            self._begin_session()  # A session has either ids or names.
             self._by_id = not self._without_id
             self._is_session_void = False
         if self._session_epoch == INITIAL_EPOCH:
@@ -207,7 +213,7 @@ class ReplicaFetcher:
             }
             self._forgotten.clear()
         for name in [name for name in self._changed if self._followings[name].next is None]:
-            self.forget(name)  # Its log has gone offline meanwhile.
+            self.forget(name)  # Its log has gone offline in between.
         named = [self._named(name) for name in self._changed]
         self._changed.clear()
         forgotten = [one for one in self._forgotten if one.name not in self._session or self._is_another(one)]
@@ -226,15 +232,18 @@ class ReplicaFetcher:
         return named
 
     def _is_another(self, forgotten: Named) -> bool:
-        """True if the leader knows the name by another topic id by now."""
+        """Return whether the leader now knows the name by another topic id."""
         return self._session[forgotten.name].topic_id != forgotten.topic_id
 
     def renew_session(self) -> None:
-        """Has the next fetch name all partitions: what it says of this broker is taken in for those that it names."""
+        """Name all partitions in the next fetch.
+
+        The leader applies this broker's epoch only to partitions that a fetch names.
+        """
         self._is_session_void = True
 
     def _begin_session(self) -> None:
-        """Has all partitions named anew."""
+        """Start a new session, whose first fetch names all partitions."""
         self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
 
     # Answers.
@@ -242,7 +251,10 @@ class ReplicaFetcher:
     def fetched(
         self, asked: FetchRequested, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
     ) -> Generator[TopicPartition | None, None, None]:
-        """Takes in what was fetched, in slices; yields the partitions whose high watermark has risen, None between."""
+        """Apply fetched records in slices.
+
+        Yields each partition whose high watermark has advanced, and None for the others.
+        """
         if self.under_way is not asked:
             return
         if asked.session_epoch == INITIAL_EPOCH:
@@ -252,7 +264,7 @@ class ReplicaFetcher:
         for name, fetched in answers:
             known = self._session.get(name)
             following = self._followings.get(name)
-            if known is None or following is not known.following:  # Not followed any more, or by another epoch.
+            if known is None or following is not known.following:  # No longer followed, or in another epoch.
                 continue
             assert isinstance(known.ask, Fetch), "a session has nothing else"
             has_risen = following.fetched(known.ask, fetched, now.wall)
@@ -264,7 +276,7 @@ class ReplicaFetcher:
     def epochs_ended(
         self, asked: EpochsRequested, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
     ) -> Iterator[None]:
-        """Takes in where the leader's epochs end, in slices."""
+        """Apply the ends of the leader's epochs, in slices."""
         for name, error, end in answers:
             named = self._current(asked.named, name)
             if named is not None and isinstance(named.ask, OffsetsForLeaderEpoch):
@@ -279,7 +291,7 @@ class ReplicaFetcher:
         answers: Iterable[tuple[TopicPartition, ErrorCode, Offset, Offset]],
         now: Moment,
     ) -> Iterator[None]:
-        """Takes in where the leader's logs start and end, in slices."""
+        """Apply the starts and ends of the leader's logs, in slices."""
         for name, error, start, end in answers:
             named = self._current(asked.named, name)
             if named is not None and isinstance(named.ask, LeaderOffsets):
@@ -293,7 +305,7 @@ class ReplicaFetcher:
         return one if one is not None and self._followings.get(name) is one.following else None
 
     def failed(self, asked: Request, error: ErrorCode, now: Moment) -> None:
-        """Takes in that there is no answer, or one without partitions; all is asked anew after a pause."""
+        """Handle a missing answer, or one without partitions; send all requests again after a pause."""
         if self.under_way is not asked:
             return
         had_session = self._session_epoch != INITIAL_EPOCH

@@ -1,10 +1,10 @@
-"""What followers here ask their leaders: Kafka's ReplicaFetcherManager.
+"""Requests of all followers here to their leaders: Kafka's ReplicaFetcherManager.
 
     Replicas ── follow, forget ──> ReplicaFetchers ──> ReplicaFetcher: one for each leader and fetcher id
     take: at most one request for each fetcher ──> the leader ──> answered, or failed
 
-The partitions that follow one leader are spread over num.replica.fetchers of them, as in Kafka: each has a session and
-a connection of its own.
+The partitions of one leader are spread over num.replica.fetchers fetchers, as in Kafka: each has a session and a
+connection of its own.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ _SIGN, _INT32 = 1 << 31, (1 << 32) - 1
 
 
 class ReplicaFetchers:
-    """The fetchers of one broker, `per_leader` for each leader."""
+    """Fetchers of one broker, `per_leader` for each leader."""
 
     def __init__(self, timers: Timers, *, per_leader: int, backoff_ms: int, diverging_in_fetch: bool) -> None:
-        """`backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch`: the leaders speak Fetch 12 (Kafka 2.7)."""
+        """Create the manager without fetchers.
+
+        `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leaders support Fetch 12 (Kafka
+        2.7).
+        """
         self._timers = timers
         self._per_leader = per_leader
         self._backoff_ms = backoff_ms
@@ -54,7 +58,7 @@ class ReplicaFetchers:
         self._due: dict[ReplicaFetcher, None] = {}
 
     def follow(self, partition: Partition, now: Moment) -> None:
-        """Has a partition fetched from the leader, and in the epoch, that it has now."""
+        """Start to fetch a partition from its current leader, in the current epoch."""
         name, info = partition.topic_partition, partition.info
         self.forget(name)
         following = Following(
@@ -72,11 +76,11 @@ class ReplicaFetchers:
         fetcher.follow(following, now)
 
     def of(self, name: TopicPartition) -> ReplicaFetcher | None:
-        """Returns the fetcher of a partition that follows, even if it has given it up."""
+        """Return the fetcher of a following partition, even if it has stopped fetching it."""
         return self._of.get(name)
 
     def forget(self, name: TopicPartition) -> None:
-        """Has a partition fetched no more."""
+        """Stop fetching a partition."""
         self._take_out(name)
 
     def _take_out(self, name: TopicPartition) -> Following | None:
@@ -85,15 +89,15 @@ class ReplicaFetchers:
             return None
         following = fetcher.forget(name)
         key = fetcher.leader, fetcher.number
-        if not fetcher and self._fetchers.get(key) is fetcher:  # It gives up by itself what its leader has fenced.
+        if not fetcher and self._fetchers.get(key) is fetcher:  # The fetcher itself stops fetching a fenced partition.
             del self._fetchers[key]
             self._due.pop(fetcher, None)
         return following
 
     def resize(self, per_leader: int, now: Moment) -> Iterator[None]:
-        """Spreads the partitions over another number of fetchers, in slices; others may come and go in between.
+        """Spread the partitions over another number of fetchers, in slices; partitions may change in between.
 
-        A partition goes on where its log ends.  What its fetcher had asked is not taken in any more.
+        A partition continues at its log end offset.  Answers to requests of its former fetcher are ignored.
         """
         if per_leader == self._per_leader:
             return
@@ -108,19 +112,19 @@ class ReplicaFetchers:
                 yield
 
     def renew_sessions(self) -> None:
-        """Has all partitions named to their leaders anew."""
+        """Name all partitions to their leaders again."""
         for fetcher in self._fetchers.values():
             fetcher.renew_session()
 
     def uses(self, number: int) -> bool:
-        """True if there are fetchers of this number."""
+        """Return whether there are fetchers of this number."""
         return any(used == number for _, used in self._fetchers)
 
     def _is_due(self, fetcher: ReplicaFetcher) -> None:
         self._due[fetcher] = None
 
     def take(self) -> Sequence[tuple[ReplicaFetcher, Request]]:
-        """Returns what leaders are to be asked now; each comes back to its fetcher."""
+        """Return the requests to send to leaders now; each answer goes to its fetcher."""
         if not self._due:
             return ()
         due, self._due = self._due, {}
@@ -129,7 +133,7 @@ class ReplicaFetchers:
 
 
 def fetcher_id(name: TopicPartition, per_leader: int) -> int:
-    """Returns which of a leader's fetchers has a partition: by Java's hash of the topic, in 32 bits, as in Kafka."""
+    """Return the fetcher of a partition within its leader's: by Java's 32-bit topic hash, as in Kafka."""
     if per_leader == 1:
         return 0
     value = (31 * java_hash(name.topic) + name.partition) & _INT32

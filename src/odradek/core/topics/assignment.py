@@ -1,8 +1,8 @@
-"""Chooses the brokers that hold a new partition, as Apache Kafka 3.9's AdminUtils does.
+"""Choice of the brokers for a new partition, as in AdminUtils of Apache Kafka 3.9.
 
-Leaders go round the brokers from a random one, and the followers of each further round are shifted by one more, so that
-a lost broker's load is shared by all others.  Where brokers have racks, neighbours in the round are of different racks,
-and no rack has a second replica of a partition before each has one (KIP-36).
+Leaders are assigned round robin from a random broker.  The followers shift by one more broker with each further round,
+so that all others share the load of a lost broker.  If brokers have racks, neighbours in the round are in different
+racks, and no rack has a second replica of a partition before each has one (KIP-36).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from itertools import chain, zip_longest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 
-Racks = Mapping[BrokerId, str | None]  # Of each live broker.
+Racks = Mapping[BrokerId, str | None]  # Racks of the live brokers.
 
 
 def spread(
     racks: Racks, partitions: int, replication_factor: int, *, start: int, shift: int, first: int = 0
 ) -> list[tuple[BrokerId, ...]]:
-    """Returns the replicas of `partitions` partitions, numbered from `first`.
+    """Return the replicas of `partitions` partitions, numbered from `first`.
 
-    `start` and `shift` are numbers ≥ 0: random, or where a topic's first partitions began.  Raises
-    Refused(INVALID_REPLICATION_FACTOR) where there are fewer brokers than replicas, and Refused(UNKNOWN_SERVER_ERROR),
-    as Kafka, where only some have a rack.
+    `start` and `shift` are numbers ≥ 0: random, or derived from a topic's first partition.  Raises
+    Refused(INVALID_REPLICATION_FACTOR) if there are fewer brokers than replicas, and Refused(UNKNOWN_SERVER_ERROR), as
+    in Kafka, if only some have a rack.
     """
     if replication_factor < 1:
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be larger than 0")
@@ -40,7 +40,7 @@ def spread(
     if replication_factor == 1:
         alone = [(broker,) for broker in alive]
         return [alone[(start + index) % len(alive)] for index in indexes]
-    rounds_before = max(first - 1, 0) // len(alive)  # What is added begins a round of its own, but at a round's start.
+    rounds_before = max(first - 1, 0) // len(alive)  # Added partitions begin a new round, except at the start of one.
     shifts = ((index, shift + index // len(alive) - rounds_before) for index in indexes)
     if with_rack:
         return [_replicas_over_racks(alive, racks, start + index, each, replication_factor) for index, each in shifts]
@@ -48,7 +48,7 @@ def spread(
 
 
 def _alternating(racks: Racks) -> list[BrokerId]:
-    """Returns the brokers one rack after the other, a broker of each in turn."""
+    """Return the brokers in alternating racks, one broker of each rack in turn."""
     of_rack: dict[str | None, list[BrokerId]] = {}
     for broker in sorted(racks):
         of_rack.setdefault(racks[broker], []).append(broker)
@@ -84,7 +84,7 @@ def _replicas_over_racks(
 def checked_manual(
     assignments: Sequence[tuple[int, Sequence[int]]], brokers: Iterable[BrokerId]
 ) -> list[tuple[BrokerId, ...]]:
-    """Returns replicas that a request spells out, by partition index.  Raises Refused(INVALID_REPLICA_ASSIGNMENT)."""
+    """Return a request's manual assignment by partition; raise Refused(INVALID_REPLICA_ASSIGNMENT)."""
     by_index = {index: tuple(map(BrokerId, replicas)) for index, replicas in assignments}
     if len(by_index) != len(assignments):
         raise _invalid("a partition is assigned twice")

@@ -1,6 +1,6 @@
-"""Plans of new and grown topics, decided and checked before anything is written.
+"""Plans of new and extended topics, made and checked before anything is written.
 
-The plan is checked against the cluster as this broker knows it; the metadata tree has the last word, since another
+The plan is checked against the cluster as this broker knows it.  The metadata tree decides in the end, since another
 broker may have been faster.
 """
 
@@ -23,7 +23,7 @@ UNSET = -1
 
 
 class TopicSpec(NamedTuple):
-    """A topic as a client asks for it.  -1 for either number means the broker's default."""
+    """Topic as requested by a client.  -1 for either number means the broker's default."""
 
     name: str
     partitions: int = UNSET
@@ -33,7 +33,7 @@ class TopicSpec(NamedTuple):
 
 
 class Planner(NamedTuple):
-    """Makes plans from a view of the cluster.  The two callables are the shell's randomness."""
+    """Maker of plans from a view of the cluster.  The two callables are the shell's randomness."""
 
     partitions_default: int
     replication_factor_default: int
@@ -41,16 +41,16 @@ class Planner(NamedTuple):
     new_uuid: Callable[[], Uuid]
 
     def new_topic(self, spec: TopicSpec, view: ClusterView) -> TopicInfo:
-        """Returns the topic to be written.  Raises Refused with the client's error code and message."""
+        """Return the topic to be written; raise Refused with the client's error code and message."""
         return self.planned(self.check_name(spec.name, view), spec, view)
 
     def planned(self, name: TopicName, spec: TopicSpec, view: ClusterView) -> TopicInfo:
-        """Does what new_topic does, for a name that check_name has returned."""
+        """Return the topic for a name that check_name has returned."""
         replicas = self._replicas(spec, _racks(view))
         return TopicInfo(name, self.new_uuid(), _led_by_first(replicas), dict(spec.configs))
 
     def check_name(self, text: str, view: ClusterView) -> TopicName:
-        """Returns the text as the name of a topic that could be made.  Raises Refused."""
+        """Return the text as the name of a topic that could be created; raise Refused otherwise."""
         name = topic_names.checked(text)
         if name == topic_names.METADATA_TOPIC:
             raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} may not be made by a client")
@@ -83,14 +83,14 @@ class Planner(NamedTuple):
     def more_partitions(
         self, topic: TopicInfo, count: int, assignments: Sequence[Sequence[int]] | None, view: ClusterView
     ) -> tuple[PartitionInfo, ...]:
-        """Returns the partitions to append so that the topic has `count`.  Raises Refused."""
+        """Return the partitions to append so that the topic has `count`; raise Refused if it may not."""
         present = len(topic.partitions)
         _check_count(topic.name, present, count)
         _check_added(count - present)
         racks = _racks(view)
         if assignments is None:
             replicas = topic.partitions[0].replicas
-            # The round goes on that began with the first partition's first replica, as in Apache Kafka.
+            # Continues the round that began with the first partition's first replica, as in Apache Kafka.
             start = sum(broker < replicas[0] for broker in racks) % max(len(racks), 1)
             added = assignment.spread(racks, count - present, len(replicas), start=start, shift=start, first=present)
             return _led_by_first(added)
@@ -119,7 +119,7 @@ def _check_added(added: int) -> None:
 
 
 def _led_by_first(replicas: Iterable[tuple[BrokerId, ...]]) -> tuple[PartitionInfo, ...]:
-    """Returns new partitions, each led by the first of its replicas; equal ones share one value."""
+    """Return new partitions, each led by its first replica; equal ones share one value."""
     known: dict[tuple[BrokerId, ...], PartitionInfo] = {}
     partitions = []
     for brokers in replicas:
