@@ -1,4 +1,4 @@
-"""odradek lake: what a table that odradek load fills needs now and then."""
+"""odradek lake: maintenance of tables filled by odradek load."""
 
 from __future__ import annotations
 
