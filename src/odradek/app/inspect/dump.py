@@ -102,7 +102,7 @@ def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
 
 
 def reason(file: RealFile, damage: Damaged, size: int) -> str:
-    """Return the kind of damage: preallocated zeros are none, and a torn write differs from a broken disk."""
+    """Return the kind of damage: zeros may be preallocated, and a torn write differs from a broken disk."""
     rest = file.pread(damage.position, min(size - damage.position, MIB))
     return "zeros: preallocated, or torn" if not any(rest) else damage.why
 

@@ -1,4 +1,4 @@
-"""Topics of an Apache Kafka 4 cluster, from the metadata log __cluster_metadata-0 beside its logs.
+"""Topics of an Apache Kafka 4 cluster, from the metadata log __cluster_metadata-0 next to its logs.
 
 The newest snapshot (<end offset>-<epoch>.checkpoint) contains the state below its end offset; later records are in the
 log's segments. The files are only read, never changed.
