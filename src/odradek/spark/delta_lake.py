@@ -8,8 +8,8 @@ Delta's log is a chain of numbered JSON files, each created by one atomic put-if
     txn   odradek-load:flights:id  3519...  63 bits of the topic's id
     commitInfo  odradek.start, odradek.end  the same offsets for people, shown in the table's history
 
-The offsets are in txn actions and not in commitInfo, because Delta's checkpoints keep the newest version of every txn
-forever, while commitInfo is deleted when old log files are cleaned up.
+The offsets are in txn actions, because Delta's checkpoints keep the newest version of every txn forever. They are not
+in commitInfo, which is deleted when old log files are cleaned up.
 
 Two loaders on one table: both read version n, both write files, and one commits n+1. delta-rs rejects the other's
 commit because it has not seen the new txn odradek-load ("Concurrent transaction failed"). delta-rs does NOT reject an
@@ -17,10 +17,10 @@ old or equal txn version from a handle that has seen the newest one. A commit mu
 its start offsets were read. That is why one object, a Lake, both returns offsets and commits, and forgets nothing in
 between.
 
-Other writers exist, too. An ALTER TABLE, DELETE or OPTIMIZE may fail a commit that does not conflict with it, and a
-store's response may be lost after the store has executed the request. After a failed commit, the Lake therefore reads
-the table again. The commit may be there after all (each has a unique name), or another loader may have moved the
-offsets. Otherwise the Lake retries the commit.
+Other writers exist, too. An ALTER TABLE, DELETE or OPTIMIZE may fail a commit that does not conflict with it. A store's
+response may be lost after the store has executed the request. After a failed commit, the Lake therefore reads the table
+again. The commit may be there after all (each has a unique name), or another loader may have moved the offsets.
+Otherwise the Lake retries the commit.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Loader:
     tell: Callable[[str], None]
     target: Offsets | None = None  # Upper bounds, for a load that ends.
     rows: int = field(default=0, init=False)
-    left_out: dict[str, str] = field(default_factory=dict, init=False)  # Topics omitted from the last plan: reasons.
+    left_out: dict[str, str] = field(default_factory=dict, init=False)  # Reasons, by topic omitted from the last plan.
     _told: set[str] = field(default_factory=set, init=False)
 
     def plan(self) -> Plan:

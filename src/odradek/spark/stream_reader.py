@@ -239,7 +239,7 @@ class Misconfigured(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, error: BadOption) -> None:
         self._error = error
 
-    def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name, as those below.
+    def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name, as below.
         self._fail()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

@@ -56,12 +56,16 @@ OF_ONE_MACHINE = DEFAULTS | ALONE | {SESSION_MS: "6000"}
 class Settings(NamedTuple):
     """Settings of a broker at startup: sizes in bytes, times in ms.
 
-    None and -1 have Kafka's meaning of not set or no limit. `broker_id` None: use the id in meta.properties, or the
-    next above `reserved_broker_id_max`. `tls` has the TLS configuration of each TLS listener. `advertised` has the
-    listeners whose advertised address differs from the configured address. `metrics` is the address of the Prometheus
-    endpoint, if any. `without_effect` names the keys that are set and known to Kafka but have no effect here. `unknown`
-    names the keys that are not Kafka's, such as a vendor's. `insecure` allows listeners that accept unauthenticated
-    connections from the network. `is_member` is true if the broker shares its metadata with others.
+    None and -1 have Kafka's meaning of not set or no limit.
+
+    - `broker_id` None: use the id in meta.properties, or the next above `reserved_broker_id_max`.
+    - `tls` has the TLS configuration of each TLS listener.
+    - `advertised` has the listeners whose advertised address differs from the configured address.
+    - `metrics` is the address of the Prometheus endpoint, if any.
+    - `without_effect` names the keys that are set and known to Kafka but have no effect here.
+    - `unknown` names the keys that are not Kafka's, such as a vendor's.
+    - `insecure` allows listeners that accept unauthenticated connections from the network.
+    - `is_member` is true if the broker shares its metadata with others.
     """
 
     configs: BrokerConfigs

@@ -68,7 +68,7 @@ def uncleanable(directory: str) -> Iterable[Finding]:
     try:
         reasons = read_uncleanable(RealDisk(), f"{directory}/{names.UNCLEANABLE}")
     except BadCheckpoint:
-        return  # Being written, or lost in a power failure: then it describes the broker's previous run.
+        return  # Being written, or lost in a power failure; it describes the broker's previous run.
     if reasons:
         says = f"{plural(len(reasons), 'log')} in {directory} can't be compacted: {listed(list(reasons))}"
         yield note(CHECK, says, f"Look into the broker's log; of the first it says: {next(iter(reasons.values()))}")

@@ -1,7 +1,7 @@
 """Request log: one line for each request, like Kafka's kafka.request.logger.
 
-Logger `odradek.request` at DEBUG. It wraps the shell's dispatch at startup, and only if enabled, so that it costs
-nothing otherwise.
+Logger `odradek.request` at DEBUG. The request log wraps the shell's dispatch at startup, and only if enabled, so that
+it costs nothing otherwise.
 
     DEBUG odradek.request: Produce v9 was answered | connection=... client_id=... request_bytes=131 time_ms=0.214 ...
 

@@ -37,7 +37,7 @@ def _paced(things: Iterable[Thing]) -> Iterator[Thing]:
         yield thing
 
 
-class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only goes over it.
+class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only iterates over it.
     def __iter__(self) -> Iterator[object]:
         return _paced(super().__iter__())
 

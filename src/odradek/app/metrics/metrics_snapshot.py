@@ -94,7 +94,7 @@ class Snapshot:
     leaders: int = 0
     offline: int = 0
     damaged: int = 0
-    directories: Mapping[str, bool] = field(default_factory=dict)  # Path to whether it is offline.
+    directories: Mapping[str, bool] = field(default_factory=dict)  # Offline state, by path.
     loop_seconds: float = 0.0
 
 

@@ -1,7 +1,7 @@
 """Construction of a broker from its settings: the only module that knows every part.
 
-Order: bind the addresses (so that a port in use is reported before anything is touched), lock and open the log
-directories, join the metadata tree, and accept clients last.
+The order is: bind the addresses, lock and open the log directories, join the metadata tree, and accept clients last. A
+port in use is thus reported before anything is touched.
 """
 
 from __future__ import annotations

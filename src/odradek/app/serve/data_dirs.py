@@ -1,4 +1,4 @@
-"""Opening of the log directories (log.dirs) at startup, in which a failed disk affects only its own.
+"""Opening of the log directories (log.dirs) at startup; a failed disk does not affect the others.
 
 As in Apache Kafka, startup fails if a directory is locked by another broker or belongs to one.
 

@@ -1,7 +1,7 @@
 """Standard output of a command that has periodic work to do while output is blocked.
 
 A pager, a stopped terminal or a full pipe can block output. Once poll() reports that a pipe is writable, it accepts
-PIPE_BUF bytes without blocking. A terminal accepts at least as many as it reports. A regular file never blocks.
+PIPE_BUF bytes without blocking. A terminal accepts at least as many bytes as it displays. A regular file never blocks.
 """
 
 from __future__ import annotations

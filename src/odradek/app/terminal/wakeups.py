@@ -15,8 +15,8 @@ SIGNALS_READ_MAX = 4_096
 class Wakeups:
     """Block in which these signals only make `fileno` readable. Main thread only.
 
-    An ignored SIGHUP stays ignored (nohup). An ignored SIGINT is handled: shells ignore it for background processes,
-    and like `odradek serve`, commands can be stopped with it.
+    An ignored SIGHUP stays ignored (nohup). An ignored SIGINT is handled, because it is one of the ways to stop, as for
+    `odradek serve`. Shells ignore SIGINT for background processes.
     """
 
     def __init__(self, numbers: Sequence[signal.Signals]) -> None:
