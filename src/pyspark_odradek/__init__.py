@@ -1,4 +1,4 @@
-"""Where Spark finds the data source by itself: it looks for DefaultSource in every module named pyspark_*."""
+"""Entry point for Spark's data source discovery: DefaultSource in a module named pyspark_*."""
 
 from odradek.spark.data_source import OdradekDataSource as DefaultSource
 

@@ -1,1 +1,1 @@
-"""Configuration, command line, and the one function that builds everything."""
+"""Configuration, command line, and the function that builds a broker from its parts."""

@@ -1,7 +1,7 @@
-"""The odradek command.  Starts whatever was asked for, and imports nothing else.
+"""Entry point of the odradek command, which imports only the requested subcommand.
 
-A broker should be ready in a fraction of a second and stay small, so `serve` in its plain form and `--version` never
-load the machinery of the other commands (typer, rich: 60 ms and 15 MB); everything else, help and mistakes included,
+A broker should be ready in a fraction of a second and stay small. Plain `serve` and `--version` therefore never load
+the libraries of the other commands (typer, rich: 60 ms and 15 MB). Everything else, including help and usage errors,
 goes through app/commands/command_tree.py.
 """
 
@@ -14,9 +14,9 @@ from odradek.app.terminal.interrupts import end_quietly
 
 
 def main(arguments: tuple[str, ...] | list[str] | None = None) -> int:
-    """Runs the command; returns 0, 1 if it failed, 2 if it was not understood, 130 after Ctrl-C.
+    """Run the command. Return 0, 1 if it failed, 2 for a usage error, 130 after Ctrl-C.
 
-    Without arguments it takes those of the process, and what Ctrl-C does there.
+    Without `arguments`, use those of the process, and set its Ctrl-C handling.
     """
     if arguments is not None:
         return run(list(arguments))
@@ -24,7 +24,7 @@ def main(arguments: tuple[str, ...] | list[str] | None = None) -> int:
     try:
         return run(sys.argv[1:])
     finally:
-        end_quietly()  # What a verb, or a loop, put in place for itself: the interpreter takes a while to end.
+        end_quietly()  # Undo a handler installed by a verb or a loop: interpreter shutdown takes a while.
 
 
 def run(given: list[str]) -> int:
@@ -46,12 +46,12 @@ def run(given: list[str]) -> int:
 
 
 def fill_standard_streams() -> None:
-    """Opens /dev/null for standard streams that are closed, as a daemon's may be; else a socket would become one."""
+    """Open /dev/null for closed standard streams, as of a daemon; otherwise a socket could become one."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # Takes the lowest number that is free, which is this one.
+            os.open(os.devnull, os.O_RDWR)  # Returns the lowest free number, which is this one.
 
 
 if __name__ == "__main__":

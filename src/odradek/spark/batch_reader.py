@@ -1,4 +1,4 @@
-"""The batch reader: bounds are resolved once, when Spark plans the query."""
+"""Batch reader, which resolves its bounds once, when Spark plans the query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.spark.source_options import BadOption, Everywhere, ReadOptions
 
 
 class BatchReader(DataSourceReader):
-    """Made anew in the planning process and, pickled, in every task: it holds values only."""
+    """Reader created in the planning process and pickled into every task; it contains values only."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -29,7 +29,7 @@ class BatchReader(DataSourceReader):
             found = find(kafka, self._options.selection)
             ranges = ranges_of(kafka, found, self._options)
         tasks = tasks_of(ranges, self._options.split, cores())
-        # Spark makes one task with the value None where there is nothing to read.
+        # For an empty range, Spark would create one task with the value None.
         return list(plan_tasks(tasks, found.topic_ids)) or [ReadTask(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -39,7 +39,7 @@ class BatchReader(DataSourceReader):
 
 
 def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[OffsetRange]:
-    """Returns the ranges that are not empty.  Raises BadOption, as for a start that lies after its end."""
+    """Return the ranges that are not empty. Raise BadOption, for example for a start after its end."""
     start = offsets_at(metadata, found.partitions, options.starting, "starting", options.missing_time_is_latest)
     end = offsets_at(metadata, found.partitions, options.ending, "ending", True)
     for at in found.partitions:

@@ -1,7 +1,7 @@
-"""Offsets as Spark's checkpoints keep them: {"topic":{"0":23}}, where 23 is the next offset to read.
+"""Offsets in the format of Spark's checkpoints: {"topic":{"0":23}}, with 23 the next offset to read.
 
-Spark compares the offsets of a Python source as JSON text: the same offsets with their keys in another order are a new
-batch, for ever.  So whatever leaves this module has its topics sorted by name and its partitions by number.
+Spark compares the offsets of a Python source as JSON text: if only the order of the keys differs, it starts a new
+batch, again and again. This module therefore always sorts topics by name and partitions by number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OffsetJson = dict[str, dict[str, int]]
 
 
 class OffsetRange(NamedTuple):
-    """What one task reads of one partition: start <= offset < end."""
+    """Range of one partition for one task: start <= offset < end."""
 
     topic: TopicName
     partition: int
@@ -37,11 +37,11 @@ class OffsetRange(NamedTuple):
 
 
 class BadOffsets(ValueError):
-    """Text that is no offset JSON; the message is one sentence for the person who wrote it."""
+    """Error for text that is not offset JSON; the message is one sentence for its author."""
 
 
 def to_json(offsets: Offsets) -> OffsetJson:
-    """Returns the canonical form; its key order is the order of the dicts, which json.dumps keeps."""
+    """Return the canonical form; its key order is the order of the dicts, which json.dumps keeps."""
     result: OffsetJson = {}
     for topic, partition in sorted(offsets):
         result.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -53,7 +53,10 @@ def to_text(offsets: Offsets) -> str:
 
 
 def from_json(tree: object, lowest: int = 0) -> dict[TopicPartition, int]:
-    """Reads offsets (or times) by partition.  lowest: EARLIEST where -1 and -2 have a meaning.  Raises BadOffsets."""
+    """Parse offsets (or times) by partition. Raise BadOffsets.
+
+    `lowest` is EARLIEST where -1 and -2 have a meaning.
+    """
     return {
         _partition(topic, partition): _number(topic, partition, value, lowest)
         for topic, partitions in _object(tree, "the whole").items()
@@ -66,7 +69,7 @@ def from_text(text: str, lowest: int = 0) -> dict[TopicPartition, int]:
 
 
 def assignment_from_text(text: str) -> list[TopicPartition]:
-    """Reads the option assign: {"topicA":[0,1],"topicB":[2,4]}.  Raises BadOffsets."""
+    """Parse the option assign: {"topicA":[0,1],"topicB":[2,4]}. Raise BadOffsets."""
     found: list[TopicPartition] = []
     for topic, partitions in _object(_parse(text), "the whole").items():
         if not isinstance(partitions, list):

@@ -1,4 +1,4 @@
-"""The interface through which planning asks about a cluster: spark/kafka.py has it, and in tests a few dicts do."""
+"""Interface of planning to a cluster, implemented by spark/kafka.py, and in tests by a few dicts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from odradek.spark.failures import PipelineError
 
 class Topic(NamedTuple):
     name: TopicName
-    id: Uuid  # ZERO_UUID where the broker is too old to have ids.
+    id: Uuid  # ZERO_UUID if the broker is too old to have ids.
     partitions: tuple[int, ...]
 
 
 class NoSuchTopic(PipelineError):
-    """Raised for a topic that does not exist; the text is one sentence that names it."""
+    """Error for a topic that does not exist; the text is one sentence that names it."""
 
 
 class Metadata(Protocol):
-    """Answers questions about a cluster; each call retries for default.api.timeout.ms, then raises a ClientError."""
+    """Cluster metadata. Each call retries for default.api.timeout.ms, then raises a ClientError."""
 
     def topic_names(self) -> list[str]:
-        """Returns every topic but the internal ones."""
+        """Return every topic except internal ones."""
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Returns those of `names` that exist; never creates a topic."""
+        """Return those of `names` that exist; never create a topic."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns offsets at EARLIEST, LATEST or a time in ms; LATEST (-1) for a time after the last record."""
+        """Return offsets at EARLIEST, LATEST or a time in ms; LATEST (-1) for a time after the last record."""

@@ -1,8 +1,8 @@
-"""The data source `odradek`: spark.read.format("odradek"), readStream, write and writeStream.
+"""Data source `odradek`: spark.read.format("odradek"), readStream, write and writeStream.
 
-Found by Spark without registration through the top-level module pyspark_odradek.  The name kafka is reserved by Spark.
-Spark makes one of these for every step (schema, planning, each write), each in a Python process of its own; it only
-turns options into readers and writers.
+Spark finds it without registration through the top-level module pyspark_odradek. The name kafka is reserved by Spark.
+Spark creates an instance for every step (schema, planning, each write), each in a separate Python process. An instance
+only converts options into readers and writers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.spark.stream_reader import Misconfigured, StreamReader
 
 
 class OdradekDataSource(DataSource):
-    """Spark forbids a constructor of our own; self.options has its keys in lower case."""
+    """Data source. Spark forbids a constructor of our own; self.options has lower-case keys."""
 
     @classmethod
     def name(cls) -> str:
@@ -53,7 +53,7 @@ class OdradekDataSource(DataSource):
 
     @told_in_a_sentence()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        # overwrite is outputMode("complete"): every batch writes all groups again, as with Spark's own sink.
+        # overwrite means outputMode("complete"): every batch writes all groups again, as in Spark's own sink.
         return StreamWriter(write_options(self.options), schema)
 
     def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:

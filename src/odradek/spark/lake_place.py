@@ -1,10 +1,10 @@
-"""Where a lake lies: a folder of this machine, or a prefix in a bucket of an object store that speaks S3.
+"""Location of a lake: a local folder, or a prefix in a bucket of an S3-compatible object store.
 
-delta-rs reads and writes both.  It takes every scheme that it does not know for a folder of that name, and so would
-put records where nobody looks for them: which schemes there are is decided here.
+delta-rs reads and writes both. It treats every unknown scheme as a folder of that name, and would write records where
+nobody looks for them. This module therefore decides which schemes are valid.
 
-A folder has to be told to keep what was written (fsync), for data files, for the versions of Delta's log and for the
-names of both.  A store keeps what it has answered for.
+In a folder, writes must be synced (fsync): data files, versions of Delta's log, and the names of both. A store is
+durable once it has answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 LOG = "_delta_log"
 STORE_SCHEMES = ("s3", "s3a")
-# A second writer would overwrite the first one's version instead of losing against it.
+# A second writer would overwrite the first one's version instead of failing.
 UNSAFE = ("aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
 ENDPOINTS = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint", "aws_endpoint_url_s3")
 REGIONS = ("aws_region", "region", "aws_default_region", "default_region")
@@ -34,45 +34,45 @@ ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/
 
 
 class BadPlace(ValueError):
-    """Raised for a text that names no place for a lake; one sentence."""
+    """Error for a text that is not a valid place for a lake; one sentence."""
 
 
 class Store(Protocol):
-    """What is under a place: files that are made once and never changed."""
+    """Storage of a place: files that are written once and never changed."""
 
     def create(self, name: str) -> IO[bytes]:
-        """Begins a new file."""
+        """Create a new file."""
 
     def finish(self, file: IO[bytes]) -> None:
-        """Ends it: from now on it is there whole, whatever happens."""
+        """Complete the file: from now on it is durable and whole."""
 
     def discard(self, name: str, file: IO[bytes]) -> None:
-        """Ends a file that came to nothing.  Raises nothing."""
+        """Discard an unfinished file. Raise nothing."""
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes finished files, as far as that is possible.  Raises nothing."""
+        """Remove finished files as far as possible. Raise nothing."""
 
     def names(self) -> list[str]:
-        """Returns what lies at the top; nothing where there is no such place yet."""
+        """Return the top-level names, none if the place does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place; pickled into every task.  `storage` is how its store is reached: delta-rs calls it storage_options."""
+    """Place of a lake, pickled into every task. `storage` is delta-rs's storage_options for its store."""
 
     uri: str
-    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # Secrets are among them.
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # Contains secrets.
 
     @classmethod
     def of(cls, text: str | os.PathLike[str], storage: Mapping[str, str] | None = None) -> Place:
-        """Reads a path or a URL.  The AWS_* variables of this process go along, `storage` wins.  Raises BadPlace."""
+        """Parse a path or a URL. `storage` overrides the AWS_* variables of this process. Raise BadPlace."""
         shown = os.fspath(text)
         scheme = None if isinstance(text, os.PathLike) else re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", shown)
         if scheme is None or scheme[1].lower() == "file":
             if storage:
                 raise BadPlace(f"Lake {shown!r} is a folder, which takes no settings of a store; is s3:// missing?")
             path = Path(shown if scheme is None else unquote(urlsplit(shown).path))
-            return cls(str(path.absolute()))  # Tasks write into it, and may have another working directory.
+            return cls(str(path.absolute()))  # Tasks that write to it may have another working directory.
         bucket = re.match(r"(s3a?)://([^/]+)(/.*)?$", shown)
         if bucket is None:
             raise BadPlace(
@@ -86,7 +86,7 @@ class Place:
         return Path(self.uri) if not self.uri.startswith(tuple(f"{scheme}://" for scheme in STORE_SCHEMES)) else None
 
     def patient(self, patience_ms: int) -> Place:
-        """Returns the place with a store that may be away for so long, unless it was said how often to try."""
+        """Return the place with a store that may be away this long, unless retries are configured."""
         given = {name.lower() for name in self.storage}
         if self.folder is not None or given & set(RETRIES):
             return self
@@ -102,7 +102,7 @@ class Place:
         return Place(f"{self.uri}/{name}", self.storage)
 
     def asked(self, question: Callable[[], T]) -> T:
-        """Returns the answer.  A store may take minutes for it, in which delta-rs hears no signal: this does."""
+        """Return the answer without blocking signals: a store may take minutes, and delta-rs handles none."""
         if self.folder is not None:
             return question()
         answer: Future[T] = Future()
@@ -113,11 +113,11 @@ class Place:
             except BaseException as error:
                 answer.set_exception(error)
 
-        Thread(target=ask, daemon=True).start()  # Whoever is interrupted does not wait for it.
+        Thread(target=ask, daemon=True).start()  # After an interrupt, nobody waits for it.
         return answer.result()
 
     def sync_log(self, first: int, last: int) -> None:
-        """Waits until these versions of Delta's log, which others may have written, are on disk, and their names."""
+        """Sync these versions of Delta's log, which others may have written, and their names."""
         if self.folder is None:
             return
         log = self.folder / LOG
@@ -128,13 +128,13 @@ class Place:
         sync(log)
 
     def sync_files(self, uris: Iterable[str]) -> None:
-        """Waits until data files that another than this package wrote are on disk."""
+        """Sync data files that were not written by this package."""
         if self.folder is not None:
             for uri in uris:
                 sync(Path(unquote(uri.removeprefix("file://"))))
 
     def sync_names(self) -> None:
-        """Waits until the names of the data files are on disk."""
+        """Sync the names of the data files."""
         if self.folder is not None:
             sync(self.folder)
 
@@ -156,7 +156,7 @@ class Folder:
 
     def discard(self, name: str, file: IO[bytes]) -> None:
         with suppress(OSError):
-            file.close()  # Writes what it has buffered, and a full disk refuses that again.
+            file.close()  # Flushes its buffer, which fails again on a full disk.
         self.remove([name])
 
     def remove(self, names: Iterable[str]) -> None:
@@ -169,7 +169,7 @@ class Folder:
 
 
 class Bucket:
-    """Files below a prefix, written through delta-rs: it and the table are then reached by the same settings."""
+    """Files below a prefix, written through delta-rs, so that they and the table use the same settings."""
 
     def __init__(self, place: Place) -> None:
         from deltalake.fs import DeltaStorageHandler
@@ -184,8 +184,10 @@ class Bucket:
         file.close()
 
     def discard(self, name: str, file: IO[bytes]) -> None:
-        """Does nothing: an upload that is never finished is no object.  To finish and remove it takes a store that
-        answers, and that may be what is missing."""
+        """Do nothing: an unfinished upload is not an object.
+
+        Finishing and removing it would need a store that answers, which may be the problem.
+        """
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
@@ -199,7 +201,7 @@ class Bucket:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on disk; one that is not there needs nothing."""
+    """Sync a file, or the names in a folder; do nothing if it does not exist."""
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -209,13 +211,13 @@ def sync(path: Path) -> None:
 
 
 def _reached(storage: dict[str, str]) -> dict[str, str]:
-    """Returns how the store is reached, from any machine that has no such variables of its own."""
+    """Return storage options that work on any machine, including this process's AWS_* variables."""
     given = {name.lower() for name in storage}
     found = {name: value for name, value in os.environ.items() if name.startswith("AWS_") and name.lower() not in given}
     options = found | storage
-    os.environ.setdefault("RUST_LOG", "off")  # delta-rs would tell on standard error of each place without credentials.
+    os.environ.setdefault("RUST_LOG", "off")  # Otherwise delta-rs logs each missing credential to stderr.
     known = {name.lower(): value for name, value in options.items()}
-    for name, value in options.items():  # delta-rs panics at these, which is no error that can be told.
+    for name, value in options.items():  # delta-rs panics on these, which cannot be reported.
         if not (value.isascii() and value.isprintable()):
             raise BadPlace(
                 f"The store's setting {name} holds a character that is not allowed there, such as a line end."
@@ -227,14 +229,14 @@ def _reached(storage: dict[str, str]) -> dict[str, str]:
     if endpoint and not _is_address(endpoint):
         raise BadPlace(f"The store's endpoint {endpoint!r} is no address; write it as http://host:port.")
     if endpoint.startswith("http://") and not any(name in known for name in HTTP_ALLOWED):
-        options["AWS_ALLOW_HTTP"] = "true"  # Who writes http:// has said so.
+        options["AWS_ALLOW_HTTP"] = "true"  # http:// in the endpoint implies it.
     if endpoint and not any(name in known for name in REGIONS):
-        options["AWS_REGION"] = "us-east-1"  # Any will do for a store that is not AWS, but it would be asked for.
+        options["AWS_REGION"] = "us-east-1"  # Stores other than AWS accept any, but it is required.
     return options
 
 
 def _is_address(text: str) -> bool:
     try:
         return bool(ADDRESS.fullmatch(text)) and urlsplit(text).port != 0
-    except ValueError:  # A port that is too large.
+    except ValueError:  # The port is too large.
         return False

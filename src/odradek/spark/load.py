@@ -1,7 +1,7 @@
-"""odradek load: topics into a Delta table, each record once, whatever is killed meanwhile.
+"""odradek load: topics into a Delta table, each record exactly once, even if processes are killed.
 
-run() is the whole command: it checks what it was told before it starts Spark, shows how far it is, and returns the exit
-status.  How exactness comes about is told in lake.py and loader.py, and argued in docs/SPARK.md.
+run() is the whole command: it checks its arguments before it starts Spark, shows progress, and returns the exit status.
+spark/delta_lake.py and spark/loader.py explain how exactly-once is achieved; docs/SPARK.md has the argument.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """The options of the command line; exactly one of topics and pattern is given."""
+    """Options of the command line; exactly one of topics and pattern is given."""
 
     bootstrap_servers: str
     lake: str | PathLike[str]  # A folder, or s3://bucket/path.
@@ -41,24 +41,25 @@ class LoadOptions:
     pattern: str | None = None
     continuous: bool = False
     max_records_per_batch: int = 1_000_000
-    trigger_interval_ms: int = 5_000  # Continuous only: from the start of one batch to that of the next.
-    patience_ms: int = 120_000  # How long brokers may be away before the load gives up.
+    trigger_interval_ms: int = 5_000  # Continuous only: from the start of one batch to the next.
+    patience_ms: int = 120_000  # Maximum outage of the brokers before the load fails.
     fail_on_data_loss: bool = True
     optimize: bool = False  # Merge small files when done.
     master: str | None = None
-    kafka: Mapping[str, str] = field(default_factory=dict)  # Further client settings, without the prefix kafka.
-    spark: Mapping[str, str] = field(default_factory=dict)  # Further Spark settings.
-    storage: Mapping[str, str] = field(default_factory=dict)  # How the object store is reached, besides AWS_*.
+    kafka: Mapping[str, str] = field(default_factory=dict)  # More client settings, without the prefix kafka.
+    spark: Mapping[str, str] = field(default_factory=dict)  # More Spark settings.
+    storage: Mapping[str, str] = field(default_factory=dict)  # Settings of the object store, besides AWS_*.
 
 
 class BadRequest(Exception):
-    """Raised for options that make no sense; one sentence."""
+    """Error for contradictory options; one sentence."""
 
 
 def run(options: LoadOptions, console: Console | None = None) -> int:
-    """Loads; returns the exit status: 0 loaded (or stopped, if continuous), 1 failed, 2 bad request, 130 interrupted.
+    """Load the topics and return the exit status.
 
-    Errors are one sentence on the console; the table is sound after each of them.
+    The status is 0 if loaded (or stopped, if continuous), 1 if failed, 2 for a bad request, 130 if interrupted. Errors
+    are one sentence on the console, and leave the table consistent.
     """
     out = console or Console(stderr=True, soft_wrap=True)
     try:
@@ -106,7 +107,7 @@ def _run(options: LoadOptions, out: Console) -> int:
 
 
 def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
-    """Loads everything that is there when it starts, and nothing later: else a busy topic would never be done."""
+    """Load everything available at the start, and nothing later: a busy topic would never be complete."""
     from odradek.spark.load_progress import bar
 
     plan = loader.plan()
@@ -131,12 +132,12 @@ def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
             progress.waiting(plan.waiting)
             if plan.offsets and (rows := loader.execute(plan)) is not None:
                 progress.loaded(plan.offsets, rows)
-            if plan.end == plan.latest:  # If behind, it goes on at once.
+            if plan.end == plan.latest:  # If behind, continue at once.
                 time.sleep(max(POLL_SECONDS, next_at - time.monotonic()))
 
 
 def _await_brokers(kafka: Kafka, options: LoadOptions, out: Console) -> None:
-    """Waits for brokers that are not up yet as long as for those that go away later.  Raises a ClientError."""
+    """Wait for brokers that are not up yet, as long as for later outages. Raise a ClientError."""
     deadline = time.monotonic() + options.patience_ms / 1000
     told = False
     while True:
@@ -153,7 +154,10 @@ def _await_brokers(kafka: Kafka, options: LoadOptions, out: Console) -> None:
 
 
 def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) -> Lake:
-    """Opens the lake, or makes it if every topic exists.  Raises NoSuchTopic for one that the lake never knew."""
+    """Open the lake, or create it if every topic exists. Raise NoSuchTopic for an unknown topic.
+
+    A missing topic is unknown if the lake has never loaded it.
+    """
     from odradek.spark.cluster_interface import NoSuchTopic
     from odradek.spark.delta_lake import Lake
     from odradek.spark.lake_making import is_table
@@ -195,7 +199,7 @@ def _place(options: LoadOptions) -> Place:
 
 
 def _client(options: LoadOptions) -> ClientConfig:
-    """Makes the client's configuration: committed records only unless told otherwise, and patience for restarts."""
+    """Return a client configuration that reads committed records by default and waits for restarts."""
     from odradek.client.connection.client_errors import ConfigurationError
     from odradek.spark.kafka import client_config
 
@@ -221,7 +225,10 @@ def _title(options: LoadOptions) -> str:
 
 
 def _sentences() -> tuple[type[Exception], ...]:
-    """Returns the exceptions whose text is one sentence for a person; any other is a bug and keeps its traceback."""
+    """Return the exceptions whose text is one sentence for the user.
+
+    All others are bugs and keep their traceback.
+    """
     from odradek.spark.cluster_interface import NoSuchTopic
     from odradek.spark.delta_lake import Fenced
     from odradek.spark.java import NoJava

@@ -1,4 +1,4 @@
-"""The loader's progress: a bar where there is a terminal, a line now and then where there is none."""
+"""Progress of the loader: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE_EVERY_SECONDS = 10.0
 
 
 class Bar(Protocol):
-    """A context manager that is told how far the load has come."""
+    """Context manager that shows the progress of a load."""
 
     def __enter__(self) -> Self: ...
 
@@ -22,17 +22,17 @@ class Bar(Protocol):
     ) -> None: ...
 
     def waiting(self, offsets: int) -> None:
-        """Notes that so many offsets are there to be loaded."""
+        """Set the number of offsets that wait to be loaded."""
 
     def loaded(self, offsets: int, rows: int) -> None:
-        """Notes that so many of them are in the table now."""
+        """Count offsets that are now in the table."""
 
 
 class TerminalBar:
     def __init__(self, console: Console, title: str) -> None:
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),  # A pattern may be in brackets.
+            TextColumn("{task.description}", markup=False),  # A pattern may contain brackets.
             BarColumn(),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
             TextColumn("{task.fields[rate]}"),
@@ -75,7 +75,7 @@ class LineBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Does nothing: nothing is open."""
+        """Do nothing: nothing is open."""
 
     def waiting(self, offsets: int) -> None:
         self._waiting = offsets
@@ -92,7 +92,7 @@ class LineBar:
 
 
 class Rate:
-    """The rows a second of the last batch: the first one warms up for seconds, and an average would not forget it."""
+    """Rows per second of the last batch: an average would include the slow start of the first."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()

@@ -1,7 +1,7 @@
-"""What a load borrows of its process while it runs: a Spark session with its Java, and the signals that end it.
+"""Process-wide resources of a load: a Spark session with its Java, and the stop signals.
 
-Java may end before the load does: by a signal to the whole group, or because somebody killed it.  PySpark tells of that
-at length, in several places; a load says it in one sentence.
+Java may end before the load, by a signal to the whole process group or because somebody killed it. PySpark reports that
+at length, in several places; a load reports it in one sentence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _stop_wanted = threading.Event()
 
 @contextmanager
 def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
-    """Yields a session for this load, stopped after it; or the one this process has, left alone."""
+    """Yield a session for this load and stop it afterwards, or yield the process's active session."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -43,26 +43,26 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
         yield existing
         return
     with _hushed(), TemporaryDirectory(prefix="odradek-load-") as folder:
-        # Quick: records stay in Python, so what Java's second compiler would gain is not worth its start.
+        # Quick start: records stay in Python, so Java's second compiler would not repay its start-up time.
         log = Path(folder, "log")
         try:
             with out.status("Starting Spark"), _no_orphans():
                 spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
         except (PySparkException, Py4JError) as error:
             raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
-        _handle_stop_signals()  # PySpark put its own handler for Ctrl-C in their place.
+        _handle_stop_signals()  # PySpark has replaced the Ctrl-C handler.
         _hush_accumulators(spark)
         try:
             yield spark
         finally:
-            # A signal to the whole group may have ended Java already, which PySpark tells at length.
+            # A signal to the whole group may have ended Java already, which PySpark reports at length.
             with standard_error_to(log):
                 ended(spark)
 
 
 @contextmanager
 def _no_orphans() -> Iterator[None]:
-    """Ends the Java whose start was interrupted: it finds nobody to tell its port, and would stay for ever."""
+    """Kill a Java whose start was interrupted: it could not report its port and would run forever."""
     before = _children()
     try:
         yield
@@ -74,8 +74,8 @@ def _no_orphans() -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Returns the processes that this one has started and that have not ended."""
-    with suppress(OSError):  # A thread that has ended meanwhile.
+    """Return the running child processes."""
+    with suppress(OSError):  # A thread may have ended concurrently.
         lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
         return {int(child) for text in lists for child in text.split()}
     return set()
@@ -83,7 +83,7 @@ def _children() -> set[int]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Has SIGTERM end a load as Ctrl-C does; a thread other than the main one has no signals to handle."""
+    """Let SIGTERM end a load as Ctrl-C does. Only the main thread can handle signals."""
     _stop_wanted.clear()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     _handle_stop_signals()
@@ -98,7 +98,7 @@ def stoppable() -> Iterator[None]:
 def _handle_stop_signals() -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         _stop_wanted.set()
-        # Not an exception of our own: py4j takes any Exception that comes while it waits for a broken connection.
+        # Not an exception of our own: py4j treats any Exception during a wait as a broken connection.
         raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
@@ -107,13 +107,16 @@ def _handle_stop_signals() -> None:
 
 
 def stop_if_wanted() -> None:
-    """Raises KeyboardInterrupt if one was raised where it got lost: in a destructor, or in a library's clean-up."""
+    """Raise KeyboardInterrupt if one was lost, in a destructor or in a library's clean-up."""
     if _stop_wanted.is_set():
         raise KeyboardInterrupt
 
 
 def comes_of_a_stop(error: BaseException) -> bool:
-    """True if a KeyboardInterrupt is behind the error: py4j then closes its connections, which may fail."""
+    """Return whether a KeyboardInterrupt caused the error.
+
+    py4j then closes its connections, which may fail.
+    """
     at: BaseException | None = error
     while at is not None and not isinstance(at, KeyboardInterrupt):
         at = at.__cause__ or at.__context__
@@ -122,11 +125,11 @@ def comes_of_a_stop(error: BaseException) -> bool:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Keeps py4j from telling of connections that end because Java, or a KeyboardInterrupt, ends them."""
+    """Suppress py4j's log of connections closed by the end of Java or by a KeyboardInterrupt."""
     root, py4j = logging.getLogger(), logging.getLogger("py4j")
     before = py4j.level
     py4j.setLevel(logging.CRITICAL)
-    root.addFilter(_is_not_py4j)  # Some of it goes there directly.
+    root.addFilter(_is_not_py4j)  # Some records are logged there directly.
     try:
         yield
     finally:
@@ -139,13 +142,13 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
 
 
 def _hush_accumulators(spark: SparkSession) -> None:
-    """Keeps PySpark's server of accumulators from showing that Java has ended its connection."""
+    """Suppress the traceback of PySpark's accumulator server when Java closes its connection."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None
 
 
 def _java_says(log: Path) -> str:
-    """Returns what spark-submit complained of; "" if nothing in its output looks like a complaint."""
+    """Return spark-submit's error message, or "" if its output has none."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return next((line.strip() for line in lines if line.startswith(("Error", "Exception in"))), "")

@@ -4,9 +4,9 @@
                                                                                                         │
               files and end offsets in one Delta commit, through the table as it was read <─────────────┘
 
-There is no checkpoint beside the table, so there is nothing that could disagree with it: whatever dies, the next run
-begins at what the newest version says.  Spark spreads the tasks and repeats one that failed; records go from the
-broker's bytes to Parquet inside the task and never through the JVM.
+There is no checkpoint besides the table, so nothing can disagree with it: whatever dies, the next run starts from the
+newest version. Spark distributes the tasks and retries failed ones. Records go from the broker's bytes to Parquet
+inside the task and never through the JVM.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ RESULT = "name string, size long, modified_ms long, stats string, error string"
 
 
 class LoadFailed(Exception):
-    """Raised when the load cannot go on; one sentence."""
+    """Error that ends the load; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The offsets to load next, and those that could be loaded when this was planned."""
+    """Offsets to load next, and the offsets available when this was planned."""
 
-    found: Found  # Without the topics that are left out.
+    found: Found  # Without the omitted topics.
     start: Offsets
     end: Offsets
     latest: Offsets
-    version: int  # Of the table that it goes on from.
+    version: int  # Version of the table that it extends.
 
     @property
     def offsets(self) -> int:
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Everything a task needs; pickled into it."""
+    """Input of a task, pickled into it."""
 
     reading: Reading
     place: Place
@@ -70,9 +70,9 @@ class LoadTask:
 
 @dataclass(slots=True)
 class Loader:
-    """Plans and executes one batch after the other.
+    """Planner and executor of consecutive batches.
 
-    A topic that was deleted, or deleted and created again, is left out and told of, once; the others go on.
+    A topic that was deleted, or deleted and recreated, is omitted and reported once; the others continue.
     """
 
     spark: SparkSession
@@ -82,13 +82,13 @@ class Loader:
     selection: Selection
     max_records: int
     tell: Callable[[str], None]
-    target: Offsets | None = None  # Never beyond these, for a load that is to end.
+    target: Offsets | None = None  # Upper bounds, for a load that ends.
     rows: int = field(default=0, init=False)
-    left_out: dict[str, str] = field(default_factory=dict, init=False)  # Topics of the last plan, and why.
+    left_out: dict[str, str] = field(default_factory=dict, init=False)  # Reasons, by topic omitted from the last plan.
     _told: set[str] = field(default_factory=set, init=False)
 
     def plan(self) -> Plan:
-        """Plans the next batch.  Raises LoadFailed for what the table and the brokers disagree about."""
+        """Plan the next batch. Raise LoadFailed if the table and the brokers disagree."""
         self.lake.refresh()
         found = self._found()
         earliest = self.metadata.offsets(dict.fromkeys(found.partitions, EARLIEST)) if found.partitions else {}
@@ -99,9 +99,9 @@ class Loader:
         return Plan(found, start, rate_limited(start, latest, self.max_records), latest, self.lake.version)
 
     def execute(self, plan: Plan) -> int | None:
-        """Writes and commits; returns the number of rows.  Raises LoadFailed, Fenced or BadLake.
+        """Write and commit the batch, and return its number of rows. Raise LoadFailed, Fenced or BadLake.
 
-        Returns None if topics went away meanwhile and nothing was loaded: the next plan is without them.
+        Return None if topics were deleted during the batch and nothing was loaded. The next plan omits them.
         """
         assert plan.version == self.lake.version, "offsets and commit are of one version of the table"
         try:
@@ -118,7 +118,7 @@ class Loader:
     # Topics.
 
     def _found(self) -> Found:
-        """Finds the topics, and leaves out those that cannot be loaded.  Raises LoadFailed if none is left."""
+        """Find the topics, and omit those that cannot be loaded. Raise LoadFailed if none is left."""
         found = find(self.metadata, self.selection, missing_ok=True)
         self.left_out = {
             name: f"Topic {name!r} does not exist any more, so it is left out."
@@ -147,7 +147,7 @@ class Loader:
             self._tell_once(f"{again}; it is loaded from its beginning.")
 
     def _found_anew(self, plan: Plan) -> bool:
-        """True if topics of the plan went away meanwhile: what failed because of it is no failure of the others."""
+        """Return whether topics of the plan were deleted since, in which case the others have not failed."""
         now = find(self.metadata, self.selection, missing_ok=True).topic_ids
         return any(now.get(name) != topic_id for name, topic_id in plan.found.topic_ids.items())
 
@@ -201,17 +201,16 @@ class Loader:
 
 
 def reason_of(message: str) -> str:
-    """Returns the exception at the end of the traceback that Spark packs into its message, else the first line."""
+    """Return the exception at the end of the traceback in Spark's message, or else its first line."""
     _, traceback, after = message.rpartition("Traceback (most recent call last):\n")
     lines = after.splitlines() if traceback else message.splitlines()
     return next((line for line in lines if line.strip() and not line.startswith(" ")), message).strip()
 
 
 def load(batches: Iterable[pa.RecordBatch], tasks: list[ReadTask], work: LoadTask) -> Iterator[pa.RecordBatch]:
-    """Reads, in a task, what the numbers in `batches` stand for, and yields one row for each file it wrote.
+    """Load, in a task, the ranges numbered in `batches`, and yield one row for each written file.
 
-    An error that no repetition can mend comes back as a row too, so that its sentence reaches a person without Spark's
-    stack.
+    A permanent error is also returned as a row, so that its sentence reaches the user without Spark's stack trace.
     """
     for batch in batches:
         for number in batch.column(0).to_pylist():

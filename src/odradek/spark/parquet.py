@@ -1,4 +1,4 @@
-"""Writes the Arrow batches of one task into Parquet files of a good size, and describes them for a Delta commit."""
+"""Writer of one task's Arrow batches into large Parquet files, described for a Delta commit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from odradek.spark.lake_place import Place, Store
 
 FILE_BYTES = 128 * MIB
 COMPRESSION = "zstd"
-ROW_GROUP_BYTES = 32 * MIB  # In memory until it is written.
-# Keys, values and offsets rarely repeat; a dictionary of them costs time and memory and is thrown away in the end.
+ROW_GROUP_BYTES = 32 * MIB  # Buffered in memory until it is written.
+# Keys, values and offsets rarely repeat: their dictionary would cost time and memory, and be discarded in the end.
 REPEATING = ["topic", "partition", "timestampType"]
-# Delta skips whole files by these; values and keys would only make the log long.
+# Delta skips whole files by these statistics; values and keys would only enlarge the log.
 TIME = "timestamp"
 COUNTED = ("topic", "partition", "offset", TIME)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,11 +31,11 @@ YEAR_1_MICROS, YEAR_10000_MICROS = -62_135_596_800_000_000, 253_402_300_800_000_
 
 
 class ParquetFiles:
-    """A context manager: files() is what was written when it was left without an error.
+    """Context manager that writes files; files() lists them after an exit without error.
 
-    A file is new and named by chance, so a task that runs twice writes two; which of them belongs to the table is for
-    the commit to say.  Each is on disk, or in the store, before its name leaves this process.  What is left with an
-    error leaves no file.
+    A file is new and has a random name, so a task that runs twice writes two files; the commit decides which one
+    belongs to the table. Each file is durable on disk or in the store before its name leaves this process. An exit with
+    an error leaves no file.
     """
 
     def __init__(self, place: Place, prefix: str, file_bytes: int = FILE_BYTES) -> None:
@@ -113,7 +113,7 @@ class _OneFile:
         return DataFile(self._name, size, time_ns() // 1_000_000, self._stats())
 
     def discard(self) -> None:
-        self._writer.is_open = False  # Else it would write its end when it is collected.
+        self._writer.is_open = False  # Otherwise it would write a footer when collected.
         self._store.discard(self._name, self._file)
 
     def _write_group(self) -> None:
@@ -122,7 +122,7 @@ class _OneFile:
             self._group = []
 
     def _widen(self, name: str, column: pa.Array) -> None:
-        if name == TIME:  # As a number: Python's datetime ends with the year 9999, a Kafka timestamp need not.
+        if name == TIME:  # As a number: Python's datetime ends in 9999, Kafka's timestamps do not.
             column = column.cast(pa.int64())
         seen = pc.min_max(column).as_py()
         least, most = self._bounds.get(name, (seen["min"], seen["max"]))
@@ -140,5 +140,5 @@ class _OneFile:
 
 
 def _time_text(micros: int) -> str:
-    """Writes a time as Delta does, with milliseconds, which is all that Kafka's have."""
+    """Format a time as Delta does, in milliseconds, the precision of Kafka's timestamps."""
     return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

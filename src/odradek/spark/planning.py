@@ -1,11 +1,11 @@
-"""Which offsets a batch takes, and how they become tasks: arithmetic only, the same answer for the same arguments.
+"""Offsets of a batch, and their division into tasks: pure arithmetic with reproducible results.
 
-Spark replays a batch after a crash by calling partitions(start, end) with what its log holds, without asking for the
-latest offsets again; a sink that recognises a replayed task depends on getting the same tasks.  So nothing here looks
-at the brokers, a clock or the machine.
+After a crash, Spark replays a batch: it calls partitions(start, end) with the offsets in its log, without requesting
+the latest offsets again. A sink that recognizes replayed tasks depends on getting the same tasks. This module therefore
+uses neither the brokers, nor a clock, nor properties of the machine.
 
-A Python task costs 20 to 60 ms before its first record, a fetch about 1 ms.  So partitions are packed into as many
-tasks as there are cores, and a partition is cut only where it is larger than a fair share.
+A Python task costs 20 to 60 ms before its first record, a fetch about 1 ms. Partitions are therefore packed into as
+many tasks as there are cores, and a partition is cut only if it is larger than a fair share.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from odradek.base.units import TopicPartition
 from odradek.spark.checkpoint_offsets import OffsetRange, Offsets, total
 from odradek.spark.source_options import Split
 
-# Below this many offsets a second task costs more than it saves (at 1 million records a second, 20 ms).
+# With fewer offsets, a second task costs more than it saves (20 ms at 1 million records per second).
 OFFSETS_PER_TASK_MIN = 20_000
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Returns what lies between two offsets of a stream, in canonical order; empty ranges are left out.
+    """Return the ranges between two offsets of a stream, in canonical order and without empty ones.
 
-    A partition that `start` does not know is new and begins at 0.  One whose end lies before its start was created
-    again: the batch only takes the offset back to 0, and the next one reads from there.
+    A partition missing in `start` is new and begins at 0. A partition whose end is before its start was recreated: this
+    batch only resets the offset to 0, and the next one reads from there.
     """
     spans = [OffsetRange(at.topic, at.partition, start.get(at, 0), end[at]) for at in sorted(end)]
     return [span for span in spans if span.size > 0]
 
 
 def rate_limited(start: Offsets, latest: Offsets, limit: int) -> dict[TopicPartition, int]:
-    """Returns end offsets of a batch of about `limit` offsets, shared out by what each partition has waiting.
+    """Return end offsets of a batch of about `limit` offsets, in proportion to each partition's backlog.
 
-    Every partition with something waiting gets at least one, or a small one would starve beside large ones; so more
-    than `limit` come out where there are more such partitions than that.
+    Every partition with a backlog gets at least one offset; otherwise large partitions could starve small ones. With
+    more such partitions than `limit`, the result therefore exceeds it.
     """
     waiting = {at: latest[at] - start.get(at, 0) for at in latest}
     available = sum(size for size in waiting.values() if size > 0)
@@ -48,7 +48,7 @@ def rate_limited(start: Offsets, latest: Offsets, limit: int) -> dict[TopicParti
 
 
 def tasks_of(ranges: Sequence[OffsetRange], split: Split, cores: int) -> list[list[OffsetRange]]:
-    """Packs ranges into tasks; each offset lands in exactly one task, and one task reads a partition in order."""
+    """Pack ranges into tasks: each offset is in exactly one task, and a task reads a partition in order."""
     if not ranges:
         return []
     count = _task_count(total(ranges), split, cores)
@@ -64,7 +64,7 @@ def _task_count(size: int, split: Split, cores: int) -> int:
 
 
 def _cut(span: OffsetRange, share: int, most: int | None) -> Iterable[OffsetRange]:
-    """Cuts a range into equal pieces of about a share; a last quarter of a share gets no piece of its own."""
+    """Cut a range into equal pieces of about a share; a rest below a quarter share gets no piece."""
     count = max(1, -((share - 4 * span.size) // (4 * share)), -(-span.size // most) if most else 1)
     bounds = [span.start + span.size * index // count for index in range(count + 1)]
     for first, last in pairwise(bounds):
@@ -72,7 +72,7 @@ def _cut(span: OffsetRange, share: int, most: int | None) -> Iterable[OffsetRang
 
 
 def _packed(pieces: list[OffsetRange], count: int, most: int | None) -> list[list[OffsetRange]]:
-    """Packs the largest piece first into the emptiest task; the order within and among tasks is canonical."""
+    """Pack the largest piece first into the emptiest task; the order within and among tasks is canonical."""
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=lambda span: (-span.size, span)):

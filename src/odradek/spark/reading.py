@@ -1,9 +1,9 @@
-"""The work of a task: fetches the ranges it was given and yields them as Arrow, in order within each partition.
+"""Execution of a read task: fetch the given ranges and yield Arrow batches, in order per partition.
 
-The bytes of an answer become Arrow columns without a Python object for any record, and while Spark takes them the
-broker already sends the next answer.  Gaps in the offsets (compaction, transaction markers, aborted transactions) are
-no loss: a range ends when the fetch position reaches its end, however many records came.  A loss shows in one way only,
-the broker's OFFSET_OUT_OF_RANGE.
+The bytes of a response become Arrow columns without a Python object for any record. While Spark consumes them, the
+broker already sends the next response. Gaps in the offsets (compaction, transaction markers, aborted transactions) are
+not a loss: a range is complete when the fetch position reaches its end, however many records arrived. Only the broker's
+OFFSET_OUT_OF_RANGE indicates a loss.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from odradek.spark.failures import PipelineError
 from odradek.spark.source_options import Columns, Reading
 
 POLL_MS = 1_000
-# 10,000 to 50,000 rows cross to the JVM fastest, if they are no more than a few MB: 32 MB of 1 KiB rows take 1.5 times
-# as long as the same rows 4 MB at a time.
+# 10,000 to 50,000 rows cross to the JVM fastest if they are at most a few MB: 32 MB of 1 KiB rows take 1.5 times as
+# long as the same rows in batches of 4 MB.
 PORTION = Portion(rows=32_768, data_bytes=4 * MIB)
 
 _log = logging.getLogger(__name__)
 
 
 class DataLoss(PipelineError):
-    """Raised if records are gone that should have been read; the text says of which partition and how many."""
+    """Error for records that are no longer available; the text names the partition and their number."""
 
 
 class Stuck(PipelineError):
-    """Raised if a partition did not get to the end it was planned to."""
+    """Error for a partition that did not reach its planned end."""
 
 
 @dataclass
 class ReadTask(InputPartition):
-    """The ranges that one Spark task reads.  Not frozen and not slotted: InputPartition is neither."""
+    """Ranges that one Spark task reads. Neither frozen nor slotted, because InputPartition is not."""
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class ReadTask(InputPartition):
 
 
 def cores() -> int:
-    """Returns how many cores this machine gives the process; of a cluster the option parallelism says it."""
+    """Return the number of cores available to the process; for a cluster, use the option parallelism."""
     return len(os.sched_getaffinity(0))
 
 
@@ -70,7 +70,10 @@ def plan_tasks(tasks: Iterable[Sequence[OffsetRange]], topic_ids: Mapping[str, U
 
 
 def read_task(task: ReadTask, how: Reading) -> Iterator[pa.RecordBatch]:
-    """Reads a task.  Raises DataLoss, Stuck, Refused for damaged records, or a ClientError when brokers stay away."""
+    """Yield the records of a task.
+
+    Raise DataLoss, Stuck, Refused for damaged records, or a ClientError if brokers stay unavailable.
+    """
     freeze_once()
     with Cluster(how.client) as cluster:
         for ranges in rounds(task.ranges):
@@ -78,13 +81,13 @@ def read_task(task: ReadTask, how: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def freeze_once() -> None:
-    """Freezes garbage once: Spark's worker collects after every task, 35 ms with pyarrow and pandas imported."""
+    """Freeze all objects once: Spark's worker collects after every task, 35 ms with pyarrow and pandas."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
 
 
 def rounds(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """Parts ranges into rounds: a fetcher has one position for a partition, so its second range waits."""
+    """Divide ranges into rounds: a fetcher has one position per partition, so a second range must wait."""
     result: list[list[OffsetRange]] = []
     seen: dict[TopicPartition, int] = {}
     for span in sorted(ranges):
@@ -97,7 +100,7 @@ def rounds(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
 
 
 class _Ranges:
-    """One fetcher from the starts of some ranges to their ends, and a decoder for each of them."""
+    """One fetcher from the starts of some ranges to their ends, and a decoder for each range."""
 
     def __init__(
         self, cluster: Cluster, ranges: Iterable[OffsetRange], topic_ids: Mapping[str, Uuid], how: Reading
@@ -140,7 +143,7 @@ class _Ranges:
             raise DataLoss(f"{sentence} Set failOnDataLoss to false to go on without them.")
         _log.warning(sentence)
         yield from self._decoders[at].flush()
-        # A new decoder: the batch that holds `resumed` may hold records before it, which are deleted all the same.
+        # A new decoder: the batch that contains `resumed` may contain earlier records, which are deleted nonetheless.
         self._decoders[at] = _decoder(OffsetRange(at.topic, at.partition, resumed, end), self._how.columns)
         self._fetcher.seek(at, resumed)
 

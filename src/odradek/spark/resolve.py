@@ -1,4 +1,4 @@
-"""From what the user said (topics, bounds) to partitions and offsets, by asking the brokers."""
+"""Resolution of the user's topics and bounds to partitions and offsets, using the brokers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from odradek.spark.source_options import (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The partitions a selection means at this moment, and the ids their topics have now."""
+    """Partitions that currently match a selection, and the current ids of their topics."""
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, Uuid]
 
 
 def find(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> Found:
-    """Finds the partitions.  Raises NoSuchTopic for a topic or partition that is named and not there."""
+    """Find the partitions. Raise NoSuchTopic for a named topic or partition that does not exist."""
     names = _names(metadata, selection)
     topics = metadata.topics(names) if names else {}
     missing = [name for name in names if name not in topics]
@@ -49,7 +49,7 @@ def find(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) 
 
 
 def absent(selection: Selection, found: Found) -> list[str]:
-    """Returns the topics that are named and not there; a pattern names none."""
+    """Return the named topics that do not exist; a pattern names none."""
     names = selection.topics if isinstance(selection, Subscribe) else ()
     return [name for name in names if name not in found.topic_ids]
 
@@ -61,7 +61,7 @@ def _names(metadata: Metadata, selection: Selection) -> list[str]:
         case Subscribe(topics):
             return list(topics)
         case SubscribePattern(pattern):
-            # Java's Pattern.matches, which Spark's source uses, wants the whole name too.
+            # Java's Pattern.matches in Spark's own source also matches the whole name.
             return sorted(name for name in metadata.topic_names() if re.fullmatch(pattern, name))
 
 
@@ -78,7 +78,10 @@ def is_selected(at: TopicPartition, selection: Selection) -> bool:
 def offsets_at(
     metadata: Metadata, partitions: Iterable[TopicPartition], bound: Bound, option: str, missing_is_latest: bool
 ) -> dict[TopicPartition, int]:
-    """Returns one offset for each partition; `option` is "starting" or "ending", for errors.  Raises BadOption."""
+    """Return one offset for each partition. Raise BadOption.
+
+    `option` is "starting" or "ending", for errors.
+    """
     wanted = _wanted(tuple(partitions), bound, option)
     to_ask = {at: value for at, value in wanted.items() if _is_question(value, bound)}
     answers = metadata.offsets(to_ask) if to_ask else {}
@@ -125,7 +128,7 @@ def _after_the_last(
     option: str,
     missing_is_latest: bool,
 ) -> dict[TopicPartition, int]:
-    """Puts the end offset where no record is as late as the time asked for."""
+    """Replace by the end offset where no record is as late as the requested time."""
     beyond = {at: LATEST for at, offset in offsets.items() if offset == LATEST}
     if not beyond:
         return offsets

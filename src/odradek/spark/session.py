@@ -1,10 +1,10 @@
-"""A Spark session with the settings that measured well here, on whatever Java there is.
+"""Spark session with settings that measured well for Odradek, on the available Java.
 
-Those of settings.py save time, and with local[*, 4] a failed task is tried again, which plain local[*] does not do.
+The settings of spark/settings.py save time. With local[*, 4] a failed task is retried, unlike with plain local[*].
 
-Spark starts its Python workers with `python3` of the PATH unless told otherwise, which need not be the one that runs
-this; and it passes on PYTHONPATH but not sys.path.  The Python that looks for data sources is PYSPARK_DRIVER_PYTHON,
-else PYSPARK_PYTHON, else `python3`, in the environment that Java started with: later only register() helps.
+By default, Spark starts its Python workers with `python3` of the PATH, which may differ from the current interpreter.
+Spark passes on PYTHONPATH but not sys.path. The Python that looks for data sources is PYSPARK_DRIVER_PYTHON, else
+PYSPARK_PYTHON, else `python3`, in the environment that Java started with; later, only register() helps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = FAST | {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# Only the first, quick compiler: half the start-up, a third of the speed in a long run.
+# First, quick compiler only: half the start-up time, a third of the speed in a long run.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -48,11 +48,11 @@ def session(
     quick: bool = False,
     log: Path | None = None,
 ) -> SparkSession:
-    """Returns the process's Spark session; `settings` win over the ones above.
+    """Return the process's Spark session; `settings` override the defaults above.
 
-    quick: for tests, and for jobs whose data stays in Python.  log: where Java and the Python workers write their
-    standard error, instead of into this process's.  Where a session runs already it is returned, with those settings
-    applied that can change while it runs.  Raises NoJava.
+    quick: for tests, and for jobs whose data stays in Python. log: destination of the standard error of Java and the
+    Python workers, instead of this process's. If a session is already running, return it and apply the settings that
+    can change at run time. Raise NoJava.
     """
     is_running = SparkSession.getActiveSession() is not None
     if not is_running:
@@ -69,10 +69,10 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the data source, which must be done where the Python that Spark looks for it with does not have it."""
+    """Register the data source, which is required if Spark's Python for data sources does not have it."""
     context = spark.sparkContext
     python = context.pythonExec
-    if (context.master or "").startswith("local"):  # Elsewhere this path may not exist: there PYSPARK_PYTHON says it.
+    if (context.master or "").startswith("local"):  # On other masters, PYSPARK_PYTHON has a valid path.
         context.pythonExec = sys.executable
     try:
         spark.dataSource.register(OdradekDataSource)
@@ -84,14 +84,14 @@ def register(spark: SparkSession) -> None:
 
 
 def ended(spark: SparkSession) -> None:
-    """Stops the session, whether or not its Java is still there to be told."""
+    """Stop the session, even if its Java has already ended."""
     with suppress(Py4JError, OSError):
         spark.stop()
 
 
 @contextmanager
 def standard_error_to(log: Path | None) -> Iterator[None]:
-    """Points standard error at the log: Java inherits the descriptor, and Spark offers no other way to redirect it."""
+    """Redirect standard error to the log: Java inherits it, and Spark has no other way to redirect it."""
     if log is None:
         yield
         return
@@ -107,11 +107,11 @@ def standard_error_to(log: Path | None) -> Iterator[None]:
 
 
 def _prepare_environment() -> None:
-    """Prepares what Java inherits when it starts."""
+    """Set the environment that Java inherits."""
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if os.environ.get("PYSPARK_DRIVER_PYTHON") != sys.executable:  # Jupyter, say, which can't look for data sources.
+    if os.environ.get("PYSPARK_DRIVER_PYTHON") != sys.executable:  # Such as Jupyter, which can't look for data sources.
         os.environ.pop("PYSPARK_DRIVER_PYTHON", None)
     source = str(Path(__file__).resolve().parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -1,7 +1,7 @@
-"""The settings of a session that make micro-batches fast, and the line that a session without them is told.
+"""Session settings that make micro-batches fast, and the warning for a session without them.
 
 Unix socket to the Python workers     40 ms a task (TCP with Nagle's algorithm and delayed acknowledgements)
-RawLocalFs for file:                  36 ms a micro-batch of checkpoint writes (no .crc file beside each file)
+RawLocalFs for file:                  36 ms a micro-batch of checkpoint writes (no .crc file next to each file)
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 @cache
 def advise_once() -> None:
-    """Warns, once in a process, that the session lacks the first setting, and names both.
+    """Warn, once per process, that the session lacks the first setting, and name both.
 
-    It is called in a process that Spark has started, which sees of the session only that it uses a Unix socket.
+    This is called in a process that Spark has started, which can only see whether the session uses a Unix socket.
     """
     if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() != "true":
         _log.warning(

@@ -1,9 +1,9 @@
-"""The sink: rows of a batch or a stream into topics, at least once, acks=all.
+"""Sink that writes the rows of a batch or a stream to topics, at least once, with acks=all.
 
-Columns are those of Spark's own Kafka sink: value (required), key, topic, partition, headers; others are ignored.  Rows
-stay Arrow until they are record batches: a task sorts them by partition, and encodes when a partition has enough.
-A task that fails or a batch that is replayed writes its records again; within one attempt the rows of a partition keep
-their order.
+The columns are those of Spark's own Kafka sink: value (required), key, topic, partition, headers; others are ignored.
+Rows stay in Arrow until they become record batches: a task groups them by partition, and encodes a partition once it
+has enough rows. A failed task or a replayed batch writes its records again. Within one attempt, the rows of a partition
+keep their order.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
 
 
 class BadRow(PipelineError):
-    """Raised for a row that cannot become a record; one sentence."""
+    """Error for a row that cannot become a record; one sentence."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """How many records one task wrote."""
+    """Number of records that one task wrote."""
 
     records: int
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Checks the columns of the rows.  Raises BadOption."""
+    """Check the columns of the rows. Raise BadOption."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         raise BadOption(f"There is no column value to write; there is {', '.join(types) or 'no column at all'}.")
@@ -62,7 +62,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 
 def _same_type(one: DataType, other: DataType) -> bool:
-    """True if the types are equal but for nullability, at any depth."""
+    """Return whether the types are equal except for nullability at any depth."""
     return one.simpleString() == other.simpleString()
 
 
@@ -87,7 +87,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
-    """Writes rows, in a task; returns when every record is acknowledged by all in-sync replicas."""
+    """Write rows in a task. Return when all in-sync replicas have acknowledged every record."""
     freeze_once()
     with Cluster(options.client) as cluster:
         writing = _Writing(Producer(cluster), options)
@@ -97,7 +97,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
 
 
 class _Writing:
-    """Rows that wait to be sent, by partition."""
+    """Rows waiting to be sent, by partition."""
 
     def __init__(self, producer: Producer, options: WriteOptions) -> None:
         self._producer = producer
@@ -110,7 +110,7 @@ class _Writing:
         columns = rows.select([name for name in ("key", "value", "headers") if name in rows.schema.names])
         for topic, chosen in self._by_topic(rows):
             for at, indices in self._by_partition(topic, rows, chosen):
-                # The rows as they are if they all go to one place, which is what a topic of one partition means.
+                # Use the rows unchanged if all go to one partition, as in a topic with one partition.
                 self._wait(at, columns if len(indices) == rows.num_rows else columns.take(indices))
 
     def finish(self) -> int:
@@ -120,7 +120,7 @@ class _Writing:
         return self._producer.records_sent
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-        """Yields (topic, numbers of its rows)."""
+        """Yield (topic, its row numbers)."""
         numbers = pa.array(range(rows.num_rows), pa.int32())
         if self._options.topic is not None:
             yield self._options.topic, numbers
@@ -139,7 +139,7 @@ class _Writing:
             yield TopicPartition(TopicName(topic), number), chosen.filter(pc.equal(partitions, number))
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> pa.Array:
-        """Returns each row's partition: its own, else by its key, else the one that others of this batch go to."""
+        """Return each row's partition: its own, or by its key, or the batch's sticky partition."""
         count = self._producer.partitions(topic)
         found = pa.nulls(rows.num_rows, pa.int32())
         if "partition" in rows.schema.names:

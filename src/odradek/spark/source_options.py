@@ -1,8 +1,8 @@
-"""What a user may say with .option(...), checked once and turned into one frozen value.
+"""Options of the data source, checked once and converted to one frozen value.
 
-Names, defaults and precedence are those of Spark's own Kafka source, so that moving over is one word.  Spark hands the
-keys to a Python source in lower case; kafka.* keys are the client's.  Every refusal is one sentence that names the
-option as its user would write it.
+Names, defaults and precedence are those of Spark's own Kafka source, so that migrating changes one word. Spark passes
+the keys to a Python source in lower case; kafka.* keys belong to the client. Every error is one sentence that names the
+option in the user's spelling.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.spark.kafka import client_config
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 POLL_TIMEOUT_MS = 120_000
 
-# Settings that would break how offsets and bytes are handled here; Spark's own source refuses the same ones.
+# Settings that would break the handling of offsets and bytes; Spark's own source rejects the same ones.
 REFUSED_KAFKA_SETTINGS = {
     "auto.offset.reset": "use startingOffsets instead",
     "key.deserializer": "keys are bytes; convert the column in the query",
@@ -36,14 +36,14 @@ REFUSED_KAFKA_SETTINGS = {
 }
 
 
-# Known to Spark's source or Kafka's clients and without a meaning here: there is no consumer group to name.
+# Known to Spark's source or Kafka's clients, but without meaning here: there is no consumer group to name.
 IGNORED = {"kafka.group.id", "kafka.compression.type", "kafka.acks"}
-# How often and how long is the client's to say: kafka.retry.backoff.ms and kafka.default.api.timeout.ms.
+# The client decides about retries: kafka.retry.backoff.ms and kafka.default.api.timeout.ms.
 ACCEPTED_NUMBERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 
 
 class BadOption(PipelineError, ValueError):
-    """An option or a combination of options that makes no sense; the text is one sentence."""
+    """Error for an invalid option or combination of options; the text is one sentence."""
 
 
 class Mode(Enum):
@@ -78,14 +78,14 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """One offset for each partition; EARLIEST and LATEST are allowed among them."""
+    """One offset for each partition; EARLIEST and LATEST are allowed."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record at or after one time, in milliseconds, of every partition."""
+    """First record of every partition at or after one time, in milliseconds."""
 
     timestamp: int
 
@@ -100,7 +100,7 @@ Bound = Everywhere | AtOffsets | AtTime | AtTimes
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much of a stream one trigger takes."""
+    """Bounds of one trigger of a stream."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -109,7 +109,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How ranges are split into tasks."""
+    """Division of ranges into tasks."""
 
     parallelism: int | None = None
     min_partitions: int | None = None
@@ -125,7 +125,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The options that a task reads by, pickled into every one."""
+    """Options for reading, pickled into every task."""
 
     client: ClientConfig
     columns: Columns = field(default_factory=Columns)
@@ -155,7 +155,7 @@ T = TypeVar("T")
 
 
 class _Options:
-    """The raw options with typed, checked access."""
+    """Raw options with typed, checked access."""
 
     def __init__(self, raw: Mapping[str, str]) -> None:
         self.raw = {name.lower(): value for name, value in raw.items()}
@@ -212,7 +212,7 @@ class _Options:
 
 
 def read_options(raw: Mapping[str, str], mode: Mode) -> ReadOptions:
-    """Reads the options of a reader.  Raises BadOption."""
+    """Parse the options of a reader. Raise BadOption."""
     options = _Options(raw)
     for name in ACCEPTED_NUMBERS:
         options.number(name, 0)
@@ -236,7 +236,7 @@ def read_options(raw: Mapping[str, str], mode: Mode) -> ReadOptions:
 
 
 def columns_of(raw: Mapping[str, str]) -> Columns:
-    """Reads the options of the schema, which is needed before anything else is known to be right."""
+    """Parse the options of the schema, which Spark requests before the other options are checked."""
     options = _Options(raw)
     return Columns(
         options.flag("includeHeaders", False), options.flag("includeKey", True), options.flag("includeValue", True)
@@ -244,7 +244,7 @@ def columns_of(raw: Mapping[str, str]) -> Columns:
 
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
-    """Reads the options of a writer.  Raises BadOption."""
+    """Parse the options of a writer. Raise BadOption."""
     options = _Options(raw)
     codec = options.choice("kafka.compression.type", "none", *(codec.name.lower() for codec in Codec))
     return WriteOptions(options.client(), options.text("topic") or None, Codec[codec.upper()])
@@ -276,7 +276,7 @@ def checked_pattern(text: str) -> str:
 
 
 def _bound(options: _Options, side: str, default: int) -> Bound:
-    """Reads one bound of the range; as in Spark's source one time for all comes first, then times, then offsets."""
+    """Parse one bound of the range, with Spark's precedence: one time for all, then times, then offsets."""
     timestamp = options.number(f"{side}Timestamp", 0)
     if timestamp is not None:
         return AtTime(timestamp)
@@ -336,7 +336,7 @@ _LONG_UNITS = {
 
 
 def duration_ms(text: str, what: str) -> int:
-    """Parses 15m, 10s, 500ms, "10 seconds"; a bare number is milliseconds, as in Spark.  Raises BadOption."""
+    """Parse 15m, 10s, 500ms, "10 seconds"; a bare number is milliseconds, as in Spark. Raise BadOption."""
     found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
     unit = found and _UNITS_MS.get(_LONG_UNITS.get(found[2], found[2] or "ms"))
     if not found or not unit:

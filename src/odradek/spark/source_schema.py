@@ -1,7 +1,7 @@
-"""The columns of a Kafka record, exactly as Spark's own Kafka source names and types them.
+"""Columns of a Kafka record, with the names and types of Spark's own Kafka source.
 
-Spark refuses an Arrow batch whose schema differs in anything from what it derived itself, nullability included, so the
-Arrow schema is derived by Spark's own function from the same StructType.
+Spark rejects an Arrow batch whose schema differs in any way from the one it derived, including nullability. Spark's own
+function therefore derives the Arrow schema from the same StructType.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The streaming reader, which lives in a Python process of its own beside the driver for as long as the query runs.
+"""Streaming reader, which runs in a Python process next to the driver until the query ends.
 
     initialOffset()             once, for a query without a checkpoint
-    latestOffset(start, limit)  before each batch: waits up to half a second for news, then says how far to go
-    partitions(start, end)      the plan; after a restart Spark calls it first, with what its log holds
+    latestOffset(start, limit)  before each batch: waits up to half a second for records, then returns the end
+    partitions(start, end)      the plan; after a restart Spark calls it first, with the offsets in its log
     read(task)                  in worker processes, on a copy made before the query started
 
-Spark asks latestOffset again at once, 90 times a second, if there is nothing new; waiting inside costs nothing and a
-query that is stopped does not wait for it.
+Without new records, Spark calls latestOffset again at once, 90 times a second. Waiting inside costs nothing, and does
+not delay stopping the query.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream; connects when it is first asked, and what is pickled to the tasks has no connection."""
+    """Reader of a stream that connects on first use; its pickled copies in the tasks have no connection."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._initial: dict[TopicPartition, int] | None = None
-        self._is_fresh = False  # From when Spark asks where to begin until the first batch is planned.
+        self._is_fresh = False  # From initialOffset until the first batch is planned.
         self._target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, Uuid] = {}
@@ -61,11 +61,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_kafka": None}
 
-    # What Spark calls in the driver.
+    # Methods that Spark calls in the driver.
 
     @told_in_a_sentence()
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name.
-        if self._initial is None:  # Asked twice; latest must mean the same both times.
+        if self._initial is None:  # Called twice; latest must mean the same both times.
             kafka, options = self._connected(), self._options
             found = find(kafka, options.selection)
             self._learn(found)
@@ -92,8 +92,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wait = POLL_SECONDS_FIRST
         self._ask_latest()
         if self._is_fresh and self._options.starting == Everywhere(LATEST):
-            # The first batch is empty, so that the checkpoint says where the query began: if it died in that batch,
-            # Spark would ask again, and latest would be later by then.
+            # The first batch is empty, so that the checkpoint contains the query's start. If the query died in that
+            # batch, Spark would request the start again, and latest would then be later.
             self._is_fresh = False
             return to_json(begun)
         while True:
@@ -116,14 +116,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(plan_tasks(tasks_of(ranges, self._options.split, cores()), self._topic_ids))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: the checkpoint keeps the offsets.  Spark calls this one batch late, and never for the last."""
+        """Do nothing: the checkpoint keeps the offsets. Spark calls this a batch late, never for the last."""
 
     def stop(self) -> None:
         if self._kafka is not None:
             self._kafka.close()
             self._kafka = None
 
-    # What Spark calls in a task.
+    # Method that Spark calls in a task.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
@@ -131,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_task(partition, self._options.reading)
 
     def _within_logs(self, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Reports starting offsets beyond the ends of their logs; with failOnDataLoss=false those begin at the ends."""
+        """Report starting offsets beyond the ends of their logs; with failOnDataLoss=false, start at the ends."""
         ends = self._connected().offsets(dict.fromkeys(start, LATEST)) if start else {}
         beyond = {at: ends[at] for at in sorted(start) if start[at] > ends[at]}
         for at, end in beyond.items():
@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("%s: the query begins there.", sentence)
         return start | beyond
 
-    # The end of a batch.
+    # End of a batch.
 
     def _end(self, start: Offsets, limit: ReadLimit) -> dict[TopicPartition, int]:
         latest = self._reachable(start, self._without_recreated(start))
@@ -154,11 +154,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rate_limited(start, latest, most)
 
     def _reachable(self, start: Offsets, latest: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the newest end offsets, or with Trigger.AvailableNow those of when the query started."""
+        """Return the newest end offsets, or with Trigger.AvailableNow those from the start of the query."""
         target = self._target
         if target is None:
             return latest
-        # startingOffsets=latest is asked for after the target, and may be beyond it.
+        # startingOffsets=latest is resolved after the target, and may be beyond it.
         return {
             at: min(end, max(target.get(at, 0), start.get(at, 0)))
             for at, end in latest.items()
@@ -173,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return available < pace.min_offsets and waited_ms < pace.max_delay_ms
 
     def _without_recreated(self, start: Offsets) -> dict[TopicPartition, int]:
-        """Reports partitions that went away or back; one that went back restarts at 0, in the batch after this."""
+        """Report partitions that disappeared or went backwards; the latter restart at 0 in the next batch."""
         latest = self._latest
         for at in sorted(set(start) - set(latest)):
             self._lost(f"Partition {at} is gone; it was read up to offset {start[at]}.")
@@ -195,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _log.warning(sentence)
 
     def _checked(self, offsets: dict[str, Any]) -> dict[TopicPartition, int]:
-        """Returns the offsets as Spark's log has them.  Raises BadOption for a checkpoint that another query wrote."""
+        """Return the offsets from Spark's log. Raise BadOption for a checkpoint that another query wrote."""
         try:
             parsed = from_json(offsets)
         except BadOffsets as error:
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return parsed
 
-    # Questions to the brokers.
+    # Requests to the brokers.
 
     def _connected(self) -> Kafka:
         if self._kafka is None:
@@ -216,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._kafka
 
     def _ask_latest(self) -> dict[TopicPartition, int]:
-        """Asks for the present partitions and their ends; also notices topics that were created again."""
+        """Return the current partitions with their ends, and detect recreated topics."""
         found = find(self._connected(), self._options.selection, missing_ok=not self._options.reading.fail_on_data_loss)
         self._learn(found)
         self._latest = self._connected().offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
@@ -230,16 +230,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class Misconfigured(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader that raises its BadOption as soon as Spark asks it anything.
+    """Reader that raises its BadOption on every call from Spark.
 
-    An error of DataSource.streamReader itself never arrives: Spark 4.3 stops the reader it has not got, and shows the
-    UnboundLocalError of that.
+    An error of DataSource.streamReader itself is lost: Spark 4.3 then stops the reader that it does not have, and shows
+    the resulting UnboundLocalError.
     """
 
     def __init__(self, error: BadOption) -> None:
         self._error = error
 
-    def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name, as those below.
+    def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name, as below.
         self._fail()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

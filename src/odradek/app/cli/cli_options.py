@@ -1,4 +1,4 @@
-"""Options that several commands share, and the cluster they lead to."""
+"""Options shared by several commands, and the cluster client that they configure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON ins
 
 
 def not_empty(given: Texts) -> Texts:
-    """Refuses the empty text among one or several: a callback of typer's, for what no group is called."""
+    """Raise BadParameter for an empty text, alone or in a list.
+
+    This is a typer callback, used because no group has an empty name.
+    """
     if "" in ([given] if isinstance(given, str) else given or ()):
         raise typer.BadParameter("it must not be empty")
     return given
@@ -44,7 +47,7 @@ def not_empty(given: Texts) -> Texts:
 
 @contextmanager
 def connected(bootstrap_server: str, command_config: Path | None = None, **settings: int) -> Iterator[Cluster]:
-    """Yields a cluster that answered; fails at once if none does.  `settings` are fields of ClientConfig."""
+    """Yield a connected cluster, or fail at once if no broker answers. `settings` are ClientConfig fields."""
     config = client_config(bootstrap_server, command_config)
     config = replace(config, **settings)  # type: ignore[arg-type]  # All ints.
     with Cluster(config) as cluster:
@@ -52,13 +55,13 @@ def connected(bootstrap_server: str, command_config: Path | None = None, **setti
 
 
 def client_config(bootstrap_server: str, command_config: Path | None) -> ClientConfig:
-    """Reads the client's configuration.  Raises CommandFailed for the file, ConfigurationError for what is in it."""
+    """Return the client's configuration. Raise CommandFailed for the file, ConfigurationError for a value."""
     texts = client_texts(command_config)
     return ClientConfig.from_options({"client.id": "odradek-cli"} | texts | {"bootstrap.servers": bootstrap_server}, "")
 
 
 def client_texts(command_config: Path | None) -> dict[str, str]:
-    """Returns the file's settings; where the cluster is, the command line says.  Raises CommandFailed."""
+    """Return the file's settings without bootstrap.servers, an option of the command. Raise CommandFailed."""
     if command_config is None:
         return {}
     try:
@@ -70,7 +73,7 @@ def client_texts(command_config: Path | None) -> dict[str, str]:
 
 
 def chosen(option: str, text: str, among: Sequence[str]) -> str:
-    """Returns the value that is meant; a person may write it in any case, and with - or _ between words."""
+    """Return the matching value, ignoring case and - or _ between words."""
     for each in among:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
             return each
@@ -78,7 +81,7 @@ def chosen(option: str, text: str, among: Sequence[str]) -> str:
 
 
 def duration(option: str, text: str) -> int:
-    """Returns the milliseconds of 90s, 10m, 2h or 1d."""
+    """Return the milliseconds of 90s, 10m, 2h or 1d."""
     try:
         return duration_ms(text)
     except ValueError:
@@ -86,7 +89,7 @@ def duration(option: str, text: str) -> int:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Parses the `name=value` texts of a repeated option."""
+    """Parse the `name=value` texts of a repeated option."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""How the brokers and partitions of a cluster are, by what it tells its clients: `odradek cluster status` shows it."""
+"""Status of a cluster's brokers and partitions from its metadata, shown by `odradek cluster status`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from odradek.client.cluster.describe import ClusterDescription
 from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
 from odradek.client.connection.client_errors import ClientError
 
-# A broker's offline folders, or why it does not answer; None if it may not be asked.
+# A broker's offline log directories, or the error of the request; None if unauthorized.
 Told: TypeAlias = Sequence[str] | ClientError | None
-LogEnds: TypeAlias = Mapping[int, Mapping[TopicPartition, Offset]]  # By broker: where its logs end.
+LogEnds: TypeAlias = Mapping[int, Mapping[TopicPartition, Offset]]  # By broker: the log end offsets.
 NO_ENDS: LogEnds = MappingProxyType({})
 NO_MIN_ISRS: Mapping[str, int] = MappingProxyType({})
 
 
 class BrokerStatus(NamedTuple):
-    """One broker that lives, or holds replicas; `offline_log_dirs` is None where it can't be asked.
+    """Status of a broker that is alive or has replicas; `offline_log_dirs` is None if unknown.
 
-    `silence` says why one that its cluster takes for alive does not answer.
+    `silence` is the error of a broker that is registered but does not answer.
     """
 
     id: int
@@ -54,24 +54,24 @@ class BrokerStatus(NamedTuple):
 
 
 class PartitionState(StrEnum):
-    """What is wrong with a partition, the worst first."""
+    """Problem of a partition, in order from worst to least."""
 
-    OFFLINE = "offline"  # Nobody leads it.
-    UNDER_MIN_ISR = "under min ISR"  # What is written with acks=all is refused.
-    AT_MIN_ISR = "at min ISR"  # And would be, with one in-sync replica less.
+    OFFLINE = "offline"  # No leader.
+    UNDER_MIN_ISR = "under min ISR"  # Produce requests with acks=all are rejected.
+    AT_MIN_ISR = "at min ISR"  # They would be, with one in-sync replica less.
     UNDER_REPLICATED = "under-replicated"
 
     @property
     def is_unavailable(self) -> bool:
-        """True if it can't be read, or not be written with acks=all."""
+        """Return whether the partition rejects reads, or writes with acks=all."""
         return self in (PartitionState.OFFLINE, PartitionState.UNDER_MIN_ISR)
 
 
 class Trouble(NamedTuple):
-    """A partition that nobody leads, or of which not all replicas are in sync.
+    """Partition without a leader or with replicas that are not in sync.
 
-    `min_isr` is its topic's min.insync.replicas, None if that is not told; `lags` has how many records replicas that
-    are not in sync are behind their leader, as far as they tell.
+    `min_isr` is the topic's min.insync.replicas, None if unknown. `lags` contains the lag in records of replicas that
+    are not in sync, where known.
     """
 
     topic: str
@@ -88,8 +88,8 @@ class Trouble(NamedTuple):
 
 
 def state_of_led(partition: Partition, min_isr: int | None) -> PartitionState:
-    """Returns what is wrong with a partition that has a leader, and lacks replicas."""
-    # No more replicas are asked for than there are.
+    """Return the problem of a partition that has a leader and lacks in-sync replicas."""
+    # The number of replicas is the maximum.
     wanted = 0 if min_isr is None else min(min_isr, len(partition.replicas))
     if len(partition.isr) < wanted:
         return PartitionState.UNDER_MIN_ISR
@@ -99,7 +99,7 @@ def state_of_led(partition: Partition, min_isr: int | None) -> PartitionState:
 def brokers_of(
     description: ClusterDescription, topics: Iterable[Topic], told: Mapping[int, Told]
 ) -> list[BrokerStatus]:
-    """Returns all brokers that live or hold a replica; `told` has what those that live told of themselves."""
+    """Return all brokers that are alive or have a replica; `told` has the reports of the live ones."""
     partitions = [partition for topic in topics for partition in topic.partitions]
     alive = {broker.id: broker for broker in description.brokers}
     leads, replicas = dict.fromkeys(alive, 0), dict.fromkeys(alive, 0)
@@ -122,7 +122,7 @@ def _status(broker: int, alive: Broker | None, leads: int, replicas: int, told: 
 
 
 def lacking(topics: Iterable[Topic]) -> Iterator[tuple[TopicPartition, Partition]]:
-    """Yields the partitions that nobody leads, or of which not all replicas are in sync."""
+    """Yield the partitions without a leader or with replicas that are not in sync."""
     for topic in topics:
         for partition in topic.partitions:
             if partition.leader < 0 or len(partition.isr) < len(partition.replicas):
@@ -130,7 +130,7 @@ def lacking(topics: Iterable[Topic]) -> Iterator[tuple[TopicPartition, Partition
 
 
 def asked_for_ends(topics: Iterable[Topic]) -> dict[int, list[TopicPartition]]:
-    """Returns which brokers to ask for the ends of which logs: leaders, and replicas that are not in sync."""
+    """Return the log ends to request from each broker: of leaders, and of replicas not in sync."""
     asked: dict[int, list[TopicPartition]] = {}
     for name, partition in lacking(topics):
         if partition.leader != NO_BROKER:
@@ -145,9 +145,9 @@ def troubles_of(
     min_isrs: Mapping[str, int] = NO_MIN_ISRS,
     ends: LogEnds = NO_ENDS,
 ) -> list[Trouble]:
-    """Returns the partitions that are not as they should be, the worst first.
+    """Return the partitions with problems, the worst first.
 
-    `min_isrs` has min.insync.replicas by topic, `ends` where the logs end that `asked_for_ends` says.
+    `min_isrs` has min.insync.replicas by topic, `ends` the log end offsets that `asked_for_ends` lists.
     """
     found = []
     for name, partition in lacking(topics):
@@ -163,7 +163,7 @@ def _lags(name: TopicPartition, partition: Partition, ends: LogEnds) -> dict[int
     if end is None:
         return {}
     theirs = {broker: ends.get(broker, {}).get(name) for broker in _missing(partition)}
-    # One that was asked later may have more.
+    # A replica that was queried later may have more.
     return {broker: max(0, end - own) for broker, own in theirs.items() if own is not None}
 
 
@@ -172,9 +172,9 @@ def _missing(partition: Partition) -> tuple[int, ...]:
 
 
 def _why(partition: Partition, brokers: Mapping[int, BrokerStatus], lags: Mapping[int, int]) -> str:
-    """Says what is known of the replicas that are missing, those of which a leader is elected first."""
+    """Describe the missing replicas, or the candidates for leader if there is none."""
     if partition.leader < 0:
-        # Of partitions with eligible leader replicas (KIP-966) none may be in sync.
+        # With eligible leader replicas (KIP-966), the ISR may be empty.
         wanted = partition.isr or partition.eligible_leader_replicas or partition.replicas
     else:
         wanted = _missing(partition)

@@ -1,4 +1,4 @@
-"""A group as `odradek group describe` shows it: one structure for JSON, from which the tables are made too."""
+"""Group as shown by `odradek group describe`: one structure for JSON, also used for the tables."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def offset_view(
         "partition": partition.partition,
         "committed": offset,
         "end": end,
-        "lag": None if offset is None or end is None else end - offset,  # Negative where the topic was made again.
+        "lag": None if offset is None or end is None else end - offset,  # Negative if the topic was recreated.
         "metadata": None if committed is None else committed.metadata or None,
         "member": owner and owner.member_id,
         "host": owner and owner.host,
@@ -100,14 +100,14 @@ ALWAYS = frozenset({"member", "client", "host", "assignment"})
 
 
 def cell(value: object) -> object:
-    """Writes an assignment as `orders:0,1 payments:2`, and names that others gave in one line."""
+    """Format an assignment as `orders:0,1 payments:2`, and foreign names on one line."""
     if not isinstance(value, dict):
         return printable(value) if isinstance(value, str) else value
     return " ".join(f"{topic}:{','.join(map(str, those))}" for topic, those in value.items()) or None
 
 
 def headline(group: Shown) -> str:
-    """Writes `g1  Stable  classic, range  2 members  coordinator 127.0.0.1:9092 (1)`."""
+    """Format `g1  Stable  classic, range  2 members  coordinator 127.0.0.1:9092 (1)`."""
     kind = ", ".join(filter(None, [group["type"], group["protocol"] if is_uncommon(group) else "", group["assignor"]]))
     coordinator = group["coordinator"]
     parts = [

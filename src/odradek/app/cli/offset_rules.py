@@ -1,7 +1,7 @@
-"""Where a group's offsets are to be set: the eight rules of Kafka's own tool, each a function of the same shape.
+"""Rules for resetting a group's offsets: the eight of Kafka's own tool, as functions of one type.
 
-A rule gets the partitions, what is committed, and how to ask for offsets; it gives an offset for each partition.  An
-offset outside the log becomes the nearest one inside, and a line says so.
+A rule receives the partitions, the committed offsets and a way to list offsets. It returns an offset for each
+partition. An offset outside the log is replaced by the nearest one inside, with a warning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Warn = Callable[[str], None]
 
 
 class Scope(NamedTuple):
-    """A group's partitions, their committed offsets, and the way to ask for others: all that a rule may know."""
+    """Input of a rule: a group's partitions, their committed offsets, and a way to list others."""
 
     cluster: Cluster
     group: str
@@ -47,16 +47,16 @@ def to_latest(scope: Scope) -> Offsets:
 
 
 def to_current(scope: Scope) -> Offsets:
-    """Leaves committed offsets as they are; where nothing is committed, takes the end."""
+    """Keep committed offsets, and use the end where nothing is committed."""
     ends = scope.at(LATEST) if any(each not in scope.committed for each in scope.partitions) else {}
     return {each: scope.committed[each] if each in scope.committed else ends[each] for each in scope.partitions}
 
 
 def to_time(when_ms: int) -> Rule:
-    """Takes the first record at or after the time, or the end where there is none."""
+    """Use the first record at or after the time, or the end if there is none."""
 
     def rule(scope: Scope) -> Offsets:
-        # The end is asked for first: a record that comes between the two is still to be read.
+        # List the end first: a record appended between the two requests must still be read.
         ends, found = scope.at(LATEST), scope.at(when_ms)
         for each, offset in found.items():
             if offset < 0:
@@ -99,14 +99,14 @@ def clamped(partition: TopicPartition, offset: int, start: int, end: int, warn: 
     return offset
 
 
-# Plans as files: topic,partition,offset, and the group before it where there are several.
+# Plans as files: topic,partition,offset, preceded by the group if there are several.
 
 
 def read_plan(path: Path, groups: Sequence[str]) -> dict[str, Offsets]:
-    """Returns the offsets of these groups.  Raises CommandFailed with the line that is no offset."""
+    """Return the offsets of these groups. Raise CommandFailed with the line that is not an offset."""
     plan: dict[str, Offsets] = {group: {} for group in groups}
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # A spreadsheet writes a mark before UTF-8.
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Spreadsheets write a byte order mark.
             for number, row in enumerate(csv.reader(file), 1):
                 if row:
                     group, partition, offset = plan_line(path, number, row, groups)
@@ -132,7 +132,7 @@ def plan_line(path: Path, number: int, row: Sequence[str], groups: Sequence[str]
 
 
 def plan_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> Iterable[list[object]]:
-    """Yields the rows of a file that read_plan() reads, and Kafka's tool too."""
+    """Yield the rows of a file that read_plan() and Kafka's tool can read."""
     for group, plan in plans.items():
         for partition, offset in plan.items():
             row: list[object] = [partition.topic, partition.partition, offset]

@@ -1,4 +1,4 @@
-"""Topics and partitions as a command line names them: `--topic orders` is all of a topic, `--topic orders:0,2` two."""
+"""Topics and partitions on a command line: `--topic orders` for all, `--topic orders:0,2` for two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATTERN_CHARACTERS = frozenset("*?+[](){}|^$\\")
 
 
 def topic_name(text: str) -> TopicName:
-    """Returns the name of a topic.  Raises CommandFailed with what is wrong with it, which not every broker says."""
+    """Return the name of a topic. Raise CommandFailed with the problem, which not every broker explains."""
     try:
         return checked(text)
     except Refused as refused:
@@ -29,7 +29,7 @@ def no_such_partition(topic: str, number: int, count: int) -> CommandFailed:
 
 
 def parsed(text: str) -> tuple[TopicName, list[int] | None]:
-    """Returns topic and partitions; None for all of them."""
+    """Return the topic and its partitions, or None for all of them."""
     topic, colon, numbers = text.partition(":")
     found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
     indexes = [number for number in found if number is not None]
@@ -47,9 +47,9 @@ def whole_number(text: str, highest: int) -> int | None:
 
 
 def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """Returns the partitions that are named, by topic and number.
+    """Return the named partitions, ordered by topic and number.
 
-    Raises UnknownTopic for a topic that does not exist, CommandFailed for a partition.
+    Raise UnknownTopic for a topic that does not exist, CommandFailed for a partition.
     """
     found: set[TopicPartition] = set()
     for text in texts:
@@ -63,7 +63,7 @@ def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
 
 
 def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """Returns the partitions that are named, also those that are gone: a group may remember them."""
+    """Return the named partitions, including deleted ones, whose offsets a group may still have."""
     found: set[TopicPartition] = set()
     for text in texts:
         topic, numbers = parsed(text)
@@ -77,9 +77,9 @@ def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
 def ends_of(
     cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError] | None = None
 ) -> dict[TopicPartition, int]:
-    """Returns the end of each partition; those that are gone or without a leader are left out, and not waited for.
+    """Return the end of each partition that has a leader, without waiting for one.
 
-    `failures` takes those whose leader does not tell; without it the first error is raised.
+    `failures` receives the partitions whose leader returned an error. Without it, the first error is raised.
     """
     wanted = set(partitions)
     if not wanted:

@@ -1,8 +1,8 @@
-"""Records as lines: what `odradek consume` writes and `odradek produce` reads, so that one can feed the other.
+"""Records as text lines, written by `odradek consume` and readable by `odradek produce`.
 
-A JSON line is {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}.  Keys and values that are no
-UTF-8 come as key_base64 and value_base64; headers that are no UTF-8, or of which two have one name, as headers_base64,
-a list of [name, base64 or null].  Nothing is lost on the way there and back.
+A JSON line is {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}. Keys and values that are not
+UTF-8 become key_base64 and value_base64. Headers that are not UTF-8 or share a name become headers_base64, a list of
+[name, base64 or null]. The round trip is lossless.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.record.records import Record, iter_records
 Headers = Sequence[tuple[str, bytes | None]]
 Formatter = Callable[[TopicPartition, Batch, int, int], list[bytes]]
 
-NULL = b"null"  # As Kafka's console consumer shows a missing key or value.
+NULL = b"null"  # Kafka's console consumer prints this for a missing key or value.
 JSON_FIELDS = frozenset(
     {
         "topic",
@@ -37,16 +37,16 @@ JSON_FIELDS = frozenset(
     }
 )
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps would make one each time.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps would create one each time.
 
 
 class NotARecord(ValueError):
-    """Raised for a line that is no record; the text says why."""
+    """Error for a line that is not a record; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineRecord:
-    """A record as a line gives it; None for what it leaves to the producer."""
+    """Record parsed from a line; None where the producer decides."""
 
     value: bytes | None
     key: bytes | None = None
@@ -55,7 +55,7 @@ class LineRecord:
     partition: int | None = None
 
 
-# Records to lines: of a batch, the records from `start` to `stop` - 1.
+# Records to lines: the records of a batch from `start` to `stop` - 1.
 
 
 def value_lines(partition: TopicPartition, batch: Batch, start: int, stop: int) -> list[bytes]:
@@ -122,7 +122,7 @@ def readable_headers(headers: Headers) -> dict[str, object]:
 
 
 def parse_plain(line: bytes, separator: bytes | None, has_headers: bool) -> LineRecord:
-    """Parses [name:value,name:value TAB][key separator]value, as Kafka's console producer reads it."""
+    """Parse [name:value,name:value TAB][key separator]value, the format of Kafka's console producer."""
     headers: Headers = ()
     if has_headers:
         before, tab, line = line.partition(b"\t")
@@ -145,7 +145,10 @@ def parse_header(text: bytes) -> tuple[str, bytes | None]:
 
 
 def parse_json(line: bytes) -> LineRecord:
-    """Parses a JSON line as drawn above; a value that is no text is taken as the JSON it is, a missing one as null."""
+    """Parse a JSON line as described above.
+
+    A value that is not text is encoded as JSON. A missing value is null.
+    """
     try:
         given = json.loads(line)
     except UnicodeDecodeError as error:
@@ -177,7 +180,7 @@ def bytes_of(value: object) -> bytes | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else _encode(value)
-    # A lone surrogate (from "\\ud800") is no text that could be written as UTF-8.
+    # A lone surrogate (from "\\ud800") cannot be encoded as UTF-8.
     return text.encode(errors="replace")
 
 

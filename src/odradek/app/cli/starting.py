@@ -1,4 +1,4 @@
-"""Where reading begins: what `--from` says, as a rule that gives each partition an offset."""
+"""Start positions of reading: the value of `--from`, as a rule that returns an offset per partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Start = Callable[[Cluster, Sequence[TopicPartition]], Positions]
 
 
 def start_rule(text: str) -> Start:
-    """Returns the rule for beginning, end, an offset, -N, or a time.  Raises CommandFailed for anything else."""
+    """Return the rule for beginning, end, an offset, -N, or a time. Raise CommandFailed for other values."""
     word = text.strip().lower()
     if word in ("beginning", "earliest"):
         return lambda cluster, wanted: offsets_at(cluster, wanted, EARLIEST)
@@ -35,14 +35,14 @@ def offsets_at(
     when: int,
     failures: dict[TopicPartition, ClientError] | None = None,
 ) -> Positions:
-    """Asks for one offset of each partition; `failures` is that of list_offsets."""
+    """Return one offset of each partition; `failures` is as in list_offsets."""
     listed = list_offsets(cluster, dict.fromkeys(partitions, when), failures=failures)
     return {at: found.offset for at, found in listed.items()}
 
 
 def from_time(when_ms: int) -> Start:
     def positions(cluster: Cluster, wanted: Sequence[TopicPartition]) -> Positions:
-        # A time after the last record has no offset: records to come will be at the end.
+        # A time after the last record has no offset: later records will be appended at the end.
         ends = offsets_at(cluster, wanted, LATEST)
         found = offsets_at(cluster, wanted, when_ms)
         return {at: ends[at] if found[at] < 0 else found[at] for at in wanted}

@@ -1,4 +1,4 @@
-"""What is to be said of a topic's configuration as a command line gives it."""
+"""Hints about topic configuration keys given on a command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.core.configs.unknown_keys import nearest
 
 
 def meant_instead(names: Iterable[str]) -> str:
-    """Returns `; did you mean NAME?` for the first name that is no topic's, if there is one like it."""
+    """Return `; did you mean NAME?` for the first unknown topic key, or "" without a similar key."""
     unknown = next((name for name in names if name not in TOPIC_KEYS), None)
     if unknown is None:
         return ""

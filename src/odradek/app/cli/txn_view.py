@@ -1,4 +1,4 @@
-"""Transactions and producers as `odradek txn` shows them: one structure for JSON, from which the tables are made."""
+"""Transactions and producers as shown by `odradek txn`: one structure for JSON and the tables."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ PRODUCER = {
 
 
 def show_producers(shown: Sequence[Shown], *, with_place: bool = False) -> None:
-    """Prints a table of producers; with_place, each with its partition and transactional id."""
+    """Print a table of producers; with_place, each with its partition and transactional id."""
     titles = PLACE | PRODUCER if with_place else PRODUCER
     print_table(list(titles.values()), [[each[name] for name in titles] for each in shown])

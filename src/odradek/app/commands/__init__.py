@@ -1,1 +1,1 @@
-"""The verbs of the command line, one file each; tree.py puts them together."""
+"""Verbs of the command line, one file each, combined by app/commands/command_tree.py."""

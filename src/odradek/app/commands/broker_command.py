@@ -1,4 +1,4 @@
-"""odradek broker: what is configured for a broker, or for all of them, and changes of it while they run."""
+"""odradek broker: show and change the dynamic configuration of one or all brokers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def config(
 
 
 def the_broker(cluster: Cluster, wanted: int | None) -> int:
-    """Returns the broker's id, without one that of the only broker.  Raises CommandFailed."""
+    """Return the wanted broker's id, or that of the only broker. Raise CommandFailed."""
     cluster.refresh([])
     known = sorted(cluster.metadata.brokers)
     if wanted is None and len(known) == 1:

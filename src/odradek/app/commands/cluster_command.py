@@ -1,4 +1,4 @@
-"""odradek cluster status: the brokers of a cluster, who is the controller, and what can't be had, and why."""
+"""odradek cluster status: the brokers, the controller, unavailable partitions and the reasons."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Un
 
 app = typer.Typer(help="Show how a cluster is.", no_args_is_help=True)
 
-# The exit status: not all is in sync, and what can't be read, or not written with acks=all.
+# Exit status: some replicas are not in sync; some partitions reject reads, or writes with acks=all.
 DEGRADED, UNAVAILABLE = 3, 4
-ANSWER_MS_MAX = 5_000  # A broker that hangs must not keep us from the others.
-SHOWN_MAX = 50  # Partitions; a cluster without a broker may lack ten thousand.
+ANSWER_MS_MAX = 5_000  # A broker that hangs must not delay the others.
+SHOWN_MAX = 50  # Partitions; a cluster without brokers may lack ten thousand.
 
 
 @app.callback()
@@ -75,14 +75,14 @@ def exit_status(brokers: Iterable[BrokerStatus], troubles: Iterable[Trouble]) ->
 def _told_by(cluster: Cluster, broker: int) -> Told:
     try:
         return offline_log_dirs(cluster, broker, ANSWER_MS_MAX)
-    except (ErrorAnswer, Unsupported):  # It may not be asked, or is too old.
+    except (ErrorAnswer, Unsupported):  # Unauthorized, or too old.
         return None
     except ClientError as silent:
         return silent
 
 
 def _min_isrs(cluster: Cluster, topics: Iterable[Topic]) -> dict[str, int]:
-    """Returns min.insync.replicas of the topics that lack replicas, as far as it is told."""
+    """Return min.insync.replicas of the topics that lack replicas, if the brokers return it."""
     names = list(dict.fromkeys(name.topic for name, _ in lacking(topics)))
     try:
         return cluster.call_any(lambda connection: min_insync_replicas(connection, names))
@@ -91,7 +91,7 @@ def _min_isrs(cluster: Cluster, topics: Iterable[Topic]) -> dict[str, int]:
 
 
 def _ends(cluster: Cluster, topics: Iterable[Topic], brokers: Mapping[int, BrokerStatus]) -> LogEnds:
-    """Returns where logs end, on the brokers that answer."""
+    """Return the log end offsets of the brokers that answer."""
     ends = {}
     for broker, partitions in asked_for_ends(topics).items():
         known = brokers.get(broker)
@@ -138,7 +138,7 @@ def _show(
 
 
 def summary(troubles: Sequence[Trouble], partitions: int) -> str:
-    """Says how many partitions are how; those under or at min ISR are under-replicated, too."""
+    """Summarize the partitions by state; those under or at min ISR are also under-replicated."""
     offline, under, at, _ = (sum(one.state is state for one in troubles) for state in PartitionState)
     text = f"{offline} of {plural(partitions, 'partition')} offline, {len(troubles) - offline} under-replicated"
     of_these = [f"{count} {state}" for count, state in ((under, "under min ISR"), (at, "at min ISR")) if count]

@@ -1,6 +1,6 @@
-"""The verbs as one tree, and the one place where what went wrong becomes a sentence and an exit status.
+"""Command tree, and the only place that turns an error into a sentence and an exit status.
 
-Only the verb that was asked for is imported; help and mistakes get the whole tree.
+Only the requested verb is imported. Help and usage errors load the whole tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFa
 from odradek.app.terminal.compiled import version_line
 from odradek.app.terminal.interrupts import Heard
 
-# What typer raises for a wrong command line; its own name for it moved between versions.
+# Typer's exception for usage errors; its name in typer differs between versions.
 UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
 
 DONE, PIPE_CLOSED, INTERRUPTED = 0, 141, 130
@@ -39,7 +39,7 @@ def root(
         typer.Option("--version", metavar="", callback=show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Takes the options that come before a verb."""
+    """Accept the options that precede a verb."""
 
 
 def serve_command(
@@ -179,7 +179,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
 
 
 def build(verb: str | None) -> typer.Typer:
-    """Builds the tree with this verb, or with all of them."""
+    """Build the tree with this verb, or with all verbs if it is unknown."""
     app = typer.Typer(
         name="odradek",
         help=PURPOSE,
@@ -197,7 +197,7 @@ def build(verb: str | None) -> typer.Typer:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parses, runs, and says what went wrong in one sentence; returns the exit status."""
+    """Parse and run the command, and print one sentence for an error. Return the exit status."""
     if sys.stdout is None:
         return say("odradek: standard output is closed", FAILED)
     command = get_command(build(arguments[0] if arguments else None))
@@ -213,7 +213,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has seen enough.  Python would complain once more when it flushes at exit.
+        # The reader of our output has closed the pipe. Python would report another error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except CommandFailed as error:
@@ -221,17 +221,17 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         sentence = sentence_of(error)
         if sentence is None:
-            raise  # A bug: its traceback is what helps.
+            raise  # A bug: show its traceback.
         return say(f"odradek: {sentence}", status_of(error))
 
 
 def misunderstood(error: Exception) -> int:
-    """Prints the usage error in one line, with the command that explains; returns the exit status."""
+    """Print the usage error on one line with the help command. Return the exit status."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "odradek"
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
-        # Typer has printed the help by then where it has rich, and gives it as the message where it has not.
+        # With rich, typer has already printed the help. Without rich, the message is the help.
         return say(message, MISUNDERSTOOD) if message else MISUNDERSTOOD
     sentence = " ".join(message.split()).replace(" Value error,", "").rstrip(".")
     return say(f"{path}: {sentence}; see {path} --help", MISUNDERSTOOD)

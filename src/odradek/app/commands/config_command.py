@@ -1,4 +1,4 @@
-"""What `odradek topic config` and `odradek broker config` share: to show a configuration, and to change keys of it."""
+"""Shared code of `odradek topic config` and `odradek broker config`: show and change a configuration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def edits_of(
     subtracts: Sequence[str] | None,
     from_file: Path | None,
 ) -> list[Edit]:
-    """Returns what the options ask for.  Raises CommandFailed, also for a key that two of them name."""
+    """Return the requested edits. Raise CommandFailed, also for a key named by two options."""
     edits = [Edit(key, SET, value) for key, value in (*_pairs(sets, "--set"), *_of_file(from_file))]
     edits += [Edit(key.strip(), DELETE) for key in deletes or ()]
     edits += [Edit(key, APPEND, value) for key, value in _pairs(appends, "--append")]
@@ -66,13 +66,13 @@ def edits_of(
 
 
 def change(cluster: Cluster, resource: Resource, edits: Sequence[Edit], *, dry_run: bool) -> None:
-    """Changes all of the keys, or none."""
+    """Change all of the keys, or none."""
     alter_configs(cluster, resource, edits, validate_only=dry_run)
     typer.echo(f"{resource}: {', '.join(map(_told, edits))}{' (not done: --dry-run)' if dry_run else ''}")
 
 
 def show(cluster: Cluster, resource: Resource, *, defaults: bool, as_json: bool) -> list[ConfigEntry]:
-    """Shows a configuration, and returns all of it."""
+    """Show a configuration and return all of its entries."""
     every = sorted(describe_configs(cluster, resource), key=lambda entry: entry.name)
     entries = [entry for entry in every if defaults or entry.source != DEFAULT_CONFIG]
     if as_json:
@@ -106,7 +106,7 @@ def _told(edit: Edit) -> str:
 
 
 def _pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
-    # One after the other, so that a key that is repeated is seen.
+    # One at a time, so that a repeated key is detected.
     return [pair for text in texts or () for pair in pairs([text], option).items()]
 
 

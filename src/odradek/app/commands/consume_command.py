@@ -1,4 +1,4 @@
-"""odradek consume: records of topics to standard output, up to where they end now, or on and on."""
+"""odradek consume: write records of topics to standard output, up to the current end or continuously."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from odradek.record.record_batch import Batch
 from odradek.record.records import iter_records
 
 POLL_MS = 1_000
-PARTITION_FETCH_BYTES = 4 * MIB  # Few large answers rather than many small ones: nobody else shares this process.
+PARTITION_FETCH_BYTES = 4 * MIB  # A few large responses instead of many small ones: the process is not shared.
 
 
 class Format(StrEnum):
@@ -147,7 +147,7 @@ def formatter(layout: Format, key_separator: str) -> Formatter:
 
 
 def partitions_of(cluster: Cluster, topics: Sequence[str], only: Sequence[int] | None) -> list[TopicPartition]:
-    """Returns every partition of the topics, or the ones asked for; a topic that does not exist is not waited for."""
+    """Return all partitions of the topics, or the chosen ones, without waiting for missing topics."""
     found = cluster.partitions(topics, timeout_ms=0)
     if not only:
         return found
@@ -160,14 +160,14 @@ def partitions_of(cluster: Cluster, topics: Sequence[str], only: Sequence[int] |
 
 
 def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: Formatter, most: int | None) -> None:
-    """Writes what each answer brought, in order within each partition; without `until`, for ever."""
+    """Write the records of each response, in order within each partition, up to `until` or forever."""
     out = sys.stdout.buffer
     left = INT64_MAX if most is None else most
     while left and not fetcher.is_done:
         for fetched in fetcher.poll(POLL_MS):
             end = INT64_MAX if until is None else until[fetched.partition]
             for batch in intact(fetched):
-                # A batch may begin before the offset asked for, and reach beyond the end.
+                # A batch may begin before the requested offset, and extend beyond the end.
                 chosen = lines(fetched.partition, batch, fetched.fetch_offset, end)[:left]
                 left -= len(chosen)
                 out.write(b"".join(chosen))
@@ -175,7 +175,7 @@ def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: F
 
 
 def write_as_member(consumer: GroupConsumer, lines: Formatter, most: int | None) -> None:
-    """Writes as a member of a group, and commits what was written, so that nobody reads it again."""
+    """Write as a member of a group, and commit what was written, so that no member reads it again."""
     out = PatientOutput.standard(consumer.keep_alive)
     left = INT64_MAX if most is None else most
     while left and not consumer.is_done:
@@ -187,7 +187,7 @@ def write_as_member(consumer: GroupConsumer, lines: Formatter, most: int | None)
 
 
 def write_fetched(consumer: GroupConsumer, out: PatientOutput, fetched: Fetched, lines: Formatter, most: int) -> int:
-    """Writes at most so many records of one partition; returns how many, and tells the consumer how far it got."""
+    """Write at most `most` records of one partition, report the position, and return the count."""
     end = consumer.until.get(fetched.partition, INT64_MAX)
     left = most
     for batch in intact(fetched):
@@ -202,7 +202,7 @@ def write_fetched(consumer: GroupConsumer, out: PatientOutput, fetched: Fetched,
 
 
 def offset_after(batch: Batch, start: int, count: int) -> int:
-    """Returns the offset after `count` records from `start` on, of which the batch has more; it may have gaps."""
+    """Return the offset after `count` records from `start` on; the batch has more, and may have gaps."""
     if not count:
         return max(start, batch.base_offset)
     offsets = (record.offset for record in iter_records(batch) if record.offset >= start)

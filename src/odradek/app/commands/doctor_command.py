@@ -1,4 +1,4 @@
-"""odradek doctor: what a client would see at an address, and what to change."""
+"""odradek doctor: diagnose a bootstrap address and suggest fixes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ app.command("reset-offsets")(reset_offsets)
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)]
 
-# In the words of Apache Kafka; filters take them in any case.
+# Apache Kafka's names; filters ignore case.
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling")
 TYPES = (CLASSIC, CONSUMER)
 
@@ -120,7 +120,10 @@ def every_group(cluster: Cluster, failures: list[ClientError]) -> list[str]:
 def described_groups(
     cluster: Cluster, names: list[str], failures: list[ClientError], *, is_all: bool
 ) -> list[GroupDescription]:
-    """Describes groups in the order given; of all groups, one that is gone or no consumers' is left out."""
+    """Return the descriptions of groups in the given order.
+
+    If all groups were requested, omit groups that were deleted or are not consumer groups.
+    """
     described = []
     for outcome in describe_groups(cluster, names).values():
         if not isinstance(outcome, ClientError):
@@ -131,7 +134,7 @@ def described_groups(
 
 
 def descriptions(cluster: Cluster, groups: list[GroupDescription], failures: list[ClientError]) -> list[Shown]:
-    """Puts to the groups what they have committed, and the ends of these partitions as far as leaders tell."""
+    """Combine groups with their committed offsets, and with partition ends if leaders return them."""
     untold: dict[str, ClientError] = {}
     committed = fetch_offsets(cluster, {each.group: None for each in groups}, failures=untold)
     assigned = {at for each in groups for member in each.members for at in member.assignment or ()}
@@ -181,4 +184,4 @@ def delete_offsets_command(
         if error is None:
             typer.echo(f"deleted the offset of {partition}")
     failures = [error for error in outcomes.values() if error is not None]
-    return told(failures[:1])  # Of one coordinator, so that they are much alike.
+    return told(failures[:1])  # All from one coordinator, so they are much alike.

@@ -1,4 +1,4 @@
-"""odradek group reset-offsets: shows where a group would go on, and sets it there with --execute."""
+"""odradek group reset-offsets: show the new offsets of a group, and commit them with --execute."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def ago(text: str) -> Rule:
 
 
 def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
-    """Raises CommandFailed if a group has members; one that does not exist may get offsets, as in Kafka's tool."""
+    """Raise CommandFailed if a group has members; a missing group may get offsets, as in Kafka's tool."""
     for group, outcome in describe_groups(cluster, groups).items():
         if isinstance(outcome, ClientError):
             if not (isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
@@ -192,7 +192,7 @@ def refuse_missing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> No
 
 
 def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:
-    """Writes group by group; where one is refused, a line says which are done."""
+    """Commit group by group; after an error, print the groups already done."""
     done: list[str] = []
     for group, offsets in decided.items():
         try:

@@ -1,4 +1,4 @@
-"""odradek lake: what a table that odradek load fills needs now and then."""
+"""odradek lake: maintenance of tables filled by odradek load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="Keep a lake tidy.", no_args_is_help=True)
 
 @app.callback()
 def root() -> None:
-    """Has `vacuum` be a verb below `lake`, though it is the only one."""
+    """Make `vacuum` a verb below `lake`, although it is the only one."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""odradek load: the Spark loader behind one command; only here are its imports paid for."""
+"""odradek load: the Spark loader, whose imports are loaded only here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Storage = Annotated[
 
 @contextmanager
 def spark_extra() -> Iterator[None]:
-    """Has a library of the extra that is missing be told in a sentence, before anything is done."""
+    """Raise CommandFailed with the missing libraries of the extra, before anything is done."""
     if missing := absent("pyspark", "pyarrow", "pandas", "deltalake"):
         raise CommandFailed(not_installed(missing, "spark"))
     yield

@@ -1,4 +1,4 @@
-"""odradek log: look into the files of a data directory, with no broker running or beside one that does."""
+"""odradek log: inspect the files of a log directory, whether or not a broker uses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ app = typer.Typer(help="Look into log files on disk.", no_args_is_help=True)
 app.command("verify")(verify)
 
 SHOWN_BYTES = 60
-CHARACTER_BYTES_MAX = 4  # Of UTF-8.
+CHARACTER_BYTES_MAX = 4  # UTF-8's longest.
 
 
 @app.callback()
@@ -69,7 +69,7 @@ def dump(
 
 
 def dump_file(file: Path, with_records: bool, as_json: bool) -> int:
-    """Shows one file; returns how many faults it has."""
+    """Dump one file. Return the number of its faults."""
     parsed = parse_segment_file(file.name)
     if parsed is None or parsed[1] not in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         raise CommandFailed(f"{file} is none of 00000000000000000000.log, .index, .timeindex and .txnindex")
@@ -101,7 +101,7 @@ def fault_text(faults: int) -> str:
 
 
 def batch_line(each: DumpedBatch) -> str:
-    """Writes a batch as `@position  offsets  size  what it is`."""
+    """Format a batch as `@position  offsets  size  description`."""
     place, batch = each.place, each.batch
     words = [f"@{place.position}", f"{place.base_offset}..{place.last_offset}", f"{place.size} B"]
     if batch is None:
@@ -151,7 +151,7 @@ def record_line(batch: Batch, record: Record) -> str:
 
 
 def text_of(content: bytes | None) -> str:
-    """Returns the beginning of the content, as text where it is text; control characters never reach the terminal."""
+    """Return the beginning of the content, as text if it is UTF-8, without control characters."""
     if content is None:
         return "null"
     beginning = content[:SHOWN_BYTES]

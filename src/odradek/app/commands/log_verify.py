@@ -1,4 +1,4 @@
-"""odradek log verify: whole logs read, and repaired where that is asked."""
+"""odradek log verify: read and verify whole logs, and optionally repair them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
 def faults_of(
     folder: Folder, partitions: Iterable[Path], counts: Counts, as_json: bool, damages: list[KnownDamage]
 ) -> Counter[TopicPartition]:
-    """Counts the faults of each partition that has any, and writes all that is said on the way; fills `damages`."""
+    """Count the faults of each partition that has any, print all sentences, and add to `damages`."""
     faulty: Counter[TopicPartition] = Counter()
     for partition in partitions:
         try:
@@ -90,7 +90,7 @@ def faults_of(
                 if said.damage is not None:
                     damages.append(said.damage)
         except OSError:
-            if partition.exists():  # If not, it was deleted meanwhile.
+            if partition.exists():  # Otherwise it was deleted concurrently.
                 raise
     return faulty
 

@@ -1,4 +1,4 @@
-"""odradek produce: lines of standard input, or of a file, become records of a topic."""
+"""odradek produce: write lines of standard input or a file to a topic as records."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from odradek.client.producer.idempotence import idempotent
 from odradek.client.producer.producer import Producer
 from odradek.record.compression import Codec
 
-CREATED_MS_MAX = 5_000  # A topic that is not there after so long is not being created.
-PAUSE_MS = 20  # After so long without a line, what is there goes out.
+CREATED_MS_MAX = 5_000  # A topic still missing then is not being created.
+PAUSE_MS = 20  # After this long without a line, send the pending records.
 
 
 class CodecName(StrEnum):
@@ -122,7 +122,7 @@ def produce(
 
 
 class Target(NamedTuple):
-    """The topic and partition that records go to."""
+    """Topic and partition of the records."""
 
     topic: str
     partitions: int
@@ -130,7 +130,7 @@ class Target(NamedTuple):
     by_key: bool
 
     def partition_of(self, record: LineRecord) -> int | None:
-        """Returns the line's own partition, else the command's; None: by its key."""
+        """Return the line's own partition, or the command's; None means by key."""
         if record.partition is None or self.by_key:
             return self.partition
         if record.partition >= self.partitions:
@@ -148,7 +148,7 @@ def counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
 def send_lines(
     producer: Producer, target: Target, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord]
 ) -> None:
-    """Sends lines as records; one that is no record ends this, once all before it are written."""
+    """Send lines as records. An invalid line ends this, after all lines before it are written."""
     number = 0
     try:
         for line in lines:
@@ -188,13 +188,13 @@ def line_parser(
 
 
 def unescaped(text: str) -> bytes:
-    r"""Shells make it hard to type a TAB: \t, \0 and \\ stand for what they do everywhere."""
+    r"""Unescape \t, \0 and \\, because shells make it hard to type a TAB."""
     return text.replace("\\\\", "\0\0").replace("\\t", "\t").replace("\\0", "\0").replace("\0\0", "\\").encode()
 
 
 @contextmanager
 def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
-    """Opens the input: its file descriptor and, for a regular file, its size."""
+    """Open the input. Yield its file descriptor and, for a regular file, its size."""
     if file is None:
         if sys.stdin.isatty() and sys.stderr.isatty():
             sys.stderr.write("One record a line; Ctrl-D ends.\n")

@@ -1,7 +1,7 @@
-"""odradek serve: parsed here by hand in its plain form, so that nothing but the broker is imported to start it.
+"""odradek serve: a parser for its plain form that imports nothing but the broker.
 
-Anything the hand-written parser does not take (--help, a misspelt option) is left to the command in tree.py, which has
-the same options and says what is wrong.
+Anything else (--help, a misspelt option) is left to app/commands/command_tree.py, which has the same options and
+explains usage errors.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import NamedTuple
 
 
 class Serve(NamedTuple):
-    """The arguments of `odradek serve`."""
+    """Arguments of `odradek serve`."""
 
     config_path: Path | None
     overrides: list[str]
     is_insecure: bool
     log_format: str = "text"
     log_levels: tuple[str, ...] = ()
-    brokers: int | None = None  # How many there are to be, or one that is alone.
-    is_member: bool = False  # One of several, which share their metadata.
+    brokers: int | None = None  # Number of brokers; None for a single one.
+    is_member: bool = False  # One of several brokers that share their metadata.
 
 
 _OPTIONS = frozenset({"--override", "--log-format", "--log-level", "--brokers"})
 
 
 def parse(arguments: Sequence[str]) -> Serve | None:
-    """Parses [server.properties] [--insecure] and options with a value, as --name value or --name=value.
+    """Parse [server.properties] [--insecure] and options with a value, as --name value or --name=value.
 
-    Returns None for anything else.
+    Return None for anything else.
     """
     config_path: Path | None = None
     is_insecure = is_member = False
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str]) -> Serve | None:
 
 
 def start(serve: Serve) -> int:
-    """Runs the broker, or several, until told to stop; returns the exit status, 2 for a wrong configuration."""
+    """Run one or several brokers until stopped. Return the exit status, 2 for a wrong configuration."""
     from odradek.core.configs.definition import ConfigError
 
     try:

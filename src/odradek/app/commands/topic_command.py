@@ -45,7 +45,7 @@ app.command("segments")(segments)
 app.command("trim")(trim)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
-Bounds = tuple[Positions, Positions]  # Where partitions begin, and where they end.
+Bounds = tuple[Positions, Positions]  # Start and end offsets of partitions.
 
 
 @app.command("create")
@@ -130,7 +130,7 @@ def list_topics(
 
 
 def id_text(topic: Topic) -> str | None:
-    """Returns the topic's id, None where the broker is too old to have ids."""
+    """Return the topic's id, or None if the broker is too old to have ids."""
     return None if topic.id == ZERO_UUID else to_text(topic.id)
 
 
@@ -149,7 +149,7 @@ def replicas_of(topic: Topic) -> int:
 
 
 def state_of(partitions: Sequence[Partition]) -> str:
-    """Says of the partitions what an operator wants to know at a glance."""
+    """Summarize the state of the partitions for an operator."""
     leaderless = sum(partition.leader < 0 for partition in partitions)
     lagging = sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     if leaderless:
@@ -209,7 +209,7 @@ def description(topic: Topic, configs: Iterable[admin.ConfigEntry], bounds: Boun
 
 
 def bounds_of(cluster: Cluster, topics: Iterable[Topic], failures: dict[TopicPartition, ClientError]) -> Bounds:
-    """Returns the first and the next offset of each partition that has a leader; what is not told is in `failures`."""
+    """Return the start and end offset of each partition with a leader, and put errors into `failures`."""
     led = [
         TopicPartition(TopicName(topic.name), each.index)
         for topic in topics

@@ -1,4 +1,4 @@
-"""odradek topic compact: has a topic compacted now, waits for the end, and says what it won."""
+"""odradek topic compact: compact a topic now, wait for the end, and report the space saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""odradek topic config: shows what is configured for a topic, and changes it."""
+"""odradek topic config: show and change the configuration of a topic."""
 
 from __future__ import annotations
 

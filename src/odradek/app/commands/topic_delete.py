@@ -1,4 +1,4 @@
-"""odradek topic delete: topics and everything in them; Kafka's own topics only after a second word."""
+"""odradek topic delete: delete topics with their data; internal topics need confirmation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def internal_ones(cluster: Cluster, names: Sequence[str]) -> list[str]:
 
 
 def confirm(names: Sequence[str], *, is_allowed: bool, is_confirmed: bool) -> None:
-    """Asks whether these topics of Kafka's own may go.  Raises CommandFailed if not, before anything is deleted."""
+    """Confirm the deletion of internal topics. Raise CommandFailed if refused, before anything is deleted."""
     if not names:
         return
     listed = " and ".join(names)

@@ -1,4 +1,4 @@
-"""odradek topic elect-leaders: preferred replicas lead again, or any replica where nobody else can."""
+"""odradek topic elect-leaders: elect preferred replicas, or any live replica if there is no leader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.client.cluster.cluster import Cluster
 
 
 class ElectionType(StrEnum):
-    """By the names that kafka-leader-election has for them."""
+    """Election types by their names in kafka-leader-election."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
@@ -58,7 +58,7 @@ def elect(
 
 
 def leaders_of(cluster: Cluster, ends: Elections) -> dict[TopicPartition, int]:
-    """Returns who leads the partitions now; NO_BROKER for nobody."""
+    """Return the current leaders of the partitions, NO_BROKER for none."""
     cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in ends})))
     leaders: dict[TopicPartition, int] = {}
     for each in ends:

@@ -1,4 +1,4 @@
-"""odradek topic segments: of each segment how large and old it is, why it is still there, and until when."""
+"""odradek topic segments: size and age of each segment, and the reason and time of its retention."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> in
 
 
 def with_newest_offset(one: SegmentFacts, now_ms: int) -> SegmentFacts:
-    """Look up which record has a timestamp in the future, as it may hold the segment; others are not worth the read."""
+    """Look up the record with a timestamp in the future, which may retain the segment.
+
+    Segments without such a record are not worth the read.
+    """
     return one._replace(newest_offset=offset_of_newest(one)) if one.newest > now_ms else one
 
 

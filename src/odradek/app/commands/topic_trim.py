@@ -1,4 +1,4 @@
-"""odradek topic trim: shows which records would be deleted from the start of a topic, and does it with --execute."""
+"""odradek topic trim: show records to delete from the start of a topic, and do so with --execute."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def trim(
 
 
 def refuse_kept(cluster: Cluster, name: str) -> None:
-    """Raises CommandFailed for a topic whose records no broker deletes by offset."""
+    """Raise CommandFailed for a topic whose records no broker deletes by offset."""
     if cluster.topic(name, timeout_ms=0).is_internal:
         raise CommandFailed(f"{name} is Kafka's own: brokers delete no records of it by offset")
     retention = told_retention(cluster, name)
@@ -103,14 +103,14 @@ def time_of(text: str) -> int:
 def new_starts(
     cluster: Cluster, starts: Offsets, ends: Offsets, before_offset: int | None, when_ms: int | None
 ) -> Offsets:
-    """Returns where each partition is to begin: never before it does, and never behind its end."""
+    """Return the new start offset of each partition, between its current start and its end."""
     if before_offset is not None:
         for each, end in ends.items():
             if before_offset > end:
                 remark(f"{each} ends at {end}: taking that instead of {before_offset}")
         wanted = dict.fromkeys(starts, before_offset)
     elif when_ms is not None:
-        # Without a record since then, all there were when the ends were asked for are from before.
+        # Without a record since then, all records up to the listed ends are older.
         found = offsets_at(cluster, list(starts), when_ms)
         wanted = {each: ends[each] if offset < 0 else offset for each, offset in found.items()}
     else:
@@ -119,7 +119,7 @@ def new_starts(
 
 
 def bytes_between(cluster: Cluster, starts: Offsets, wanted: Offsets) -> dict[TopicPartition, int]:
-    """Returns the bytes of segments that end between the old and the new starts, of the logs that can be read here."""
+    """Return the bytes of segments that end between the old and the new starts, of locally readable logs."""
     try:
         logs = logs_told_by(cluster, list(wanted))
     except Unsupported:

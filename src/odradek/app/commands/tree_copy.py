@@ -1,4 +1,4 @@
-"""odradek tree: the metadata of a cluster as a whole, while no broker runs."""
+"""odradek tree: operations on the metadata of a whole cluster, while no broker runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.core.configs.definition import ConfigError
 app = typer.Typer(help="Look after the cluster's metadata as a whole.", no_args_is_help=True)
 
 CONNECT_MS_MAX = 10_000
-# What of a broker's configuration is about ZooKeeper.
+# Prefixes of a broker's ZooKeeper configuration.
 SPOKEN_WITH = ("zookeeper.", "java.security.auth.login.config", "odradek.zookeeper.")
 _ENSEMBLE = re.compile(r"[^/:,\s]+:\d+(,[^/:,\s]+:\d+)*(/\S*)?")
 
@@ -68,7 +68,7 @@ def copy(
 
 
 def _texts(config: Path | None) -> Mapping[str, str]:
-    """Reads how an ensemble is spoken to; where it is, the command line says.  Raises CommandFailed."""
+    """Read the ZooKeeper configuration, except the address, which is an argument. Raise CommandFailed."""
     try:
         texts = {} if config is None else read_properties(config)
     except ConfigError as error:
@@ -77,7 +77,7 @@ def _texts(config: Path | None) -> Mapping[str, str]:
 
 
 def _opened(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
-    """Opens the tree at a place; only of a target is anything made.  Raises CommandFailed, TreeFailed."""
+    """Open the tree at a place, and create a missing target only. Raise CommandFailed, TreeFailed."""
     if not place:
         raise CommandFailed("a place is empty: give a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
     if _ENSEMBLE.fullmatch(place):
@@ -96,7 +96,7 @@ def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool)
     from odradek.app.config.zookeeper_settings import CONNECT, CONNECTION_MS, zookeeper_settings
     from odradek.core.configs.broker_configs import BrokerConfigs
 
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # Or Python prints what it says of each try.
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # Otherwise Python prints its log of each attempt.
     try:
         configs = BrokerConfigs.parse({CONNECTION_MS: str(CONNECT_MS_MAX)} | dict(texts) | {CONNECT: connect})
         settings = zookeeper_settings(configs)

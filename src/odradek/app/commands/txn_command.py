@@ -1,4 +1,4 @@
-"""odradek txn: list and describe transactions, see what they hold up, abort them."""
+"""odradek txn: list and describe transactions, find hanging ones, abort them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def abort(
 
 
 def abort_by_id(cluster: Cluster, transactional_id: str) -> None:
-    before = known(cluster, transactional_id)  # Asking for an id that nobody has would make one.
+    before = known(cluster, transactional_id)  # InitProducerId would create an unknown id.
     if not before.is_in_progress:
         raise CommandFailed(f"transactional id {transactional_id} has no open transaction: its state is {before.state}")
     abort_transaction(cluster, transactional_id)
@@ -232,7 +232,7 @@ def find_hanging_command(
 ) -> int:
     """Find transactions that no coordinator is going to end, and that readers wait for.  Exits with 1 if there are."""
     older_than_ms = duration("--older-than", older_than)
-    failures: dict[TopicPartition, ClientError] = {}  # Of partitions that were not looked at.
+    failures: dict[TopicPartition, ClientError] = {}  # Of partitions not checked.
     with connected(bootstrap_server, command_config) as cluster:
         wanted = existing(cluster, topic) if topic else every_partition(cluster)
         hanging = find_hanging(cluster, wanted, older_than_ms=older_than_ms, failures=failures)

@@ -1,1 +1,1 @@
-"""server.properties and the settings that follow from it."""
+"""server.properties and the settings derived from it."""

@@ -1,4 +1,4 @@
-"""docs/CONFIGURATION.md, made from the tables."""
+"""Generator of docs/CONFIGURATION.md from the tables of configuration keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.core.configs.definition import ConfigKey, to_text
 from odradek.core.configs.docs import DOCS
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
-# A topic's other keys have an effect if the broker's key for the same has one.
+# Every other topic key has an effect if the broker's key for the same setting has one.
 _TOPIC_ONLY = frozenset({"flush.messages", "flush.ms", "internal.segment.bytes"})
 
 _HEAD = """\

@@ -1,6 +1,6 @@
-"""The broker's keys that change something here; any other that is set is named in a warning at start.
+"""Broker keys that have an effect; a warning at startup names any other key that is set.
 
-A key moves in when the code that reads it does.
+A key is added together with the code that reads it.
 """
 
 from __future__ import annotations

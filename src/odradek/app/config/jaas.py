@@ -1,4 +1,4 @@
-r"""JAAS files, in which Kafka's brokers find the user and the password they have at ZooKeeper.
+r"""JAAS files, which contain the user and the password that Kafka's brokers use at ZooKeeper.
 
     Client {
         org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -6,8 +6,8 @@ r"""JAAS files, in which Kafka's brokers find the user and the password they hav
         password="secret";
     };
 
-A section has a name and modules, each with a flag and options; a section ends with `};`, a module with `;`.  Comments
-are as in Java.  Java would put a system property in place of ${name}; there are none here, so the text stays.
+A section has a name and modules, each with a flag and options. A section ends with `};`, a module with `;`. Comments
+are Java comments. Java replaces ${name} with a system property; Odradek has none and keeps the text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 class Module(NamedTuple):
-    """A login module with its options; no text of it shows a password."""
+    """Login module with its options; its repr shows no password."""
 
     class_name: str
     options: Mapping[str, str]
@@ -42,7 +42,7 @@ class Module(NamedTuple):
 
 
 def read_jaas(path: Path) -> Mapping[str, tuple[Module, ...]]:
-    """Reads the sections of a file by name.  Raises ConfigError."""
+    """Return the sections of a file by name. Raise ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -53,7 +53,10 @@ def read_jaas(path: Path) -> Mapping[str, tuple[Module, ...]]:
 
 
 def parse_jaas(text: str, source: str) -> Mapping[str, tuple[Module, ...]]:
-    """Parses a text that errors call `source`.  Raises ConfigError, without what the text says: it holds passwords."""
+    """Parse a text that errors call `source`. Raise ConfigError.
+
+    Errors do not quote the text, because it contains passwords.
+    """
     return _Parser(text, source).sections()
 
 
@@ -64,7 +67,7 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """What is left of a text, token by token."""
+    """Parser of the remaining tokens of a text."""
 
     def __init__(self, text: str, source: str) -> None:
         self._source = source

@@ -1,11 +1,11 @@
-"""Listeners: what Kafka's `listeners` family of keys means, checked, and whom a bind would let in.
+"""Listeners parsed from Kafka's `listeners` family of keys, with checks.
 
     listeners=PLAINTEXT://127.0.0.1:9092,OUTSIDE://[::1]:9094
     listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL
     advertised.listeners=OUTSIDE://kafka.example.org:9094
 
-A listener that is not advertised tells its clients the host that it listens on, as it is written there; one on every
-interface tells each client the address the client came in on.
+A listener without an advertised address returns its configured host to clients. If it listens on every interface, it
+returns to each client the address that the client connected to.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 
 
 class Listener(NamedTuple):
-    """A listener; `host` "" is every interface, and port 0 lets the system choose."""
+    """Configured listener. `host` "" means every interface; with port 0, the system chooses the port."""
 
     name: str
     host: str
@@ -48,7 +48,7 @@ class Listener(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An address as it is told to clients."""
+    """Address as clients see it."""
 
     host: str
     port: int
@@ -62,7 +62,7 @@ class Endpoint(NamedTuple):
 
 
 def _is_loopback(host: str) -> bool:
-    # Any other name may resolve to anything.
+    # Any other name may resolve to any address.
     return host in ("localhost", "::1") or _LOOPBACK.fullmatch(host) is not None
 
 
@@ -71,7 +71,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/,\s]+):(?P<port>\d{
 
 
 def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
-    """Returns the broker's listeners, without those of a KRaft controller.  Raises ConfigError."""
+    """Return the broker's listeners, without those of a KRaft controller. Raise ConfigError."""
     protocols = _protocols(configs.str("listener.security.protocol.map"))
     controllers = {name.upper() for name in configs.list("controller.listener.names")}
     listeners = []
@@ -89,7 +89,7 @@ def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
 
 
 def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) -> Mapping[str, Endpoint]:
-    """Returns the advertised address of each listener that has one.  Raises ConfigError."""
+    """Return the advertised address of each listener that has one. Raise ConfigError."""
     names = {listener.name for listener in listeners}
     controllers = {name.upper() for name in configs.list("controller.listener.names")}
     advertised = {}
@@ -115,7 +115,7 @@ def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) ->
 
 
 def inter_broker_listener(configs: BrokerConfigs, listeners: Sequence[Listener]) -> str:
-    """Returns the name of the listener where brokers find each other.  Raises ConfigError."""
+    """Return the name of the listener for inter-broker requests. Raise ConfigError."""
     name = configs.optional_str(INTER_BROKER_LISTENER)
     if name is not None:
         name = name.upper()
@@ -134,9 +134,9 @@ def inter_broker_listener(configs: BrokerConfigs, listeners: Sequence[Listener])
 def between_listeners(
     configs: BrokerConfigs, listeners: Sequence[Listener], advertised: Mapping[str, Endpoint] | None
 ) -> Iterator[str]:
-    """Yields what is wrong with the keys that name one of the listeners, in Kafka's words.
+    """Yield problems of the keys that name one of the listeners, in Kafka's words.
 
-    `advertised` None: what is advertised can't be read.
+    `advertised` is None if advertised.listeners cannot be parsed.
     """
     told = [one.name for one in listeners]
     if advertised is not None and configs.is_set("advertised.listeners"):
@@ -166,7 +166,7 @@ def between_listeners(
 
 
 def _needs_inter_broker(configs: BrokerConfigs) -> bool:
-    """True where brokers may speak with each other; one that is alone needs no listener for it."""
+    """Return whether brokers may connect to each other; a single broker needs no listener for that."""
     names = (INTER_BROKER_LISTENER, SECURITY_PROTOCOL)
     return bool(configs.optional_str("zookeeper.connect")) or any(map(configs.is_set, names))
 
@@ -198,7 +198,7 @@ def _control_plane(configs: BrokerConfigs, own: str | None, told: Sequence[str],
 
 
 def parse_address(key: str, text: str) -> Endpoint:
-    """Parses host:port, of a port that is no listener.  Raises ConfigError."""
+    """Parse host:port for a port that is not a listener. Raise ConfigError."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(f"{key} is {text!r}, which is not of the form host:port.")
@@ -206,7 +206,7 @@ def parse_address(key: str, text: str) -> Endpoint:
 
 
 def _bind_texts(configs: BrokerConfigs) -> tuple[str, ...]:
-    # host.name and port are from before Kafka 0.9 and count where listeners is not set.
+    # host.name and port predate Kafka 0.9 and apply if listeners is not set.
     if not configs.is_set("listeners") and (configs.is_set("host.name") or configs.is_set("port")):
         return (f"PLAINTEXT://{_bracketed(configs.str('host.name'))}:{configs.int('port')}",)
     return configs.list("listeners")
@@ -235,7 +235,7 @@ def _endpoints(key: str, texts: tuple[str, ...]) -> list[tuple[str, Endpoint]]:
 
 
 def _protocols(text: str) -> dict[str, SecurityProtocol]:
-    """Parses listener.security.protocol.map: NAME:PROTOCOL,..."""
+    """Parse listener.security.protocol.map: NAME:PROTOCOL,..."""
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, separator, protocol = pair.partition(":")

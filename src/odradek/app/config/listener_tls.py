@@ -1,9 +1,9 @@
-"""The TLS of each listener: Kafka's ssl.* keys, and the same behind listener.name.<listener>. for one of them.
+"""TLS configuration of each listener: Kafka's ssl.* keys, with listener.name.<listener>. overrides.
 
     ssl.keystore.location=/etc/kafka/broker.p12
     listener.name.outside.ssl.client.auth=required
 
-A broker in plain text loads nothing of TLS.
+A broker with plaintext listeners only imports no TLS code.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def parse_tls(configs: BrokerConfigs, listeners: Sequence[Listener]) -> Mapping[str, TlsConfig]:
-    """Returns the configuration of each listener that speaks TLS.  Raises ConfigError; stores are not read yet."""
+    """Return the configuration of each TLS listener without reading its stores. Raise ConfigError."""
     return {each.name: _of(configs, each.name) for each in listeners if each.protocol is SecurityProtocol.SSL}
 
 
 def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
-    """Reads the stores of each listener.  Raises ConfigError."""
+    """Read the stores of each listener. Raise ConfigError."""
     if not tls:
         return {}
     from odradek.tls.ssl_contexts import Contexts, server_context
@@ -40,7 +40,7 @@ def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
 
 
 def names_of(tls: Mapping[str, TlsConfig]) -> frozenset[str]:
-    """Returns the names of the keys that are for one of these listeners alone."""
+    """Return the names of the keys that configure only one of these listeners."""
     if not tls:
         return frozenset()
     from odradek.tls.tls_config import KEYS
@@ -49,7 +49,7 @@ def names_of(tls: Mapping[str, TlsConfig]) -> frozenset[str]:
 
 
 def requires_certificates(tls: TlsConfig | None) -> bool:
-    """True if only clients with a trusted certificate are let in."""
+    """Return whether only clients with a trusted certificate are accepted."""
     return tls is not None and tls.client_auth.value == "required"
 
 

@@ -1,4 +1,4 @@
-r"""Java's properties format, which server.properties is written in.
+r"""Java's properties format, the format of server.properties.
 
     # comment                      ! comment
     key=value      key: value      key value
@@ -6,8 +6,8 @@ r"""Java's properties format, which server.properties is written in.
                continued (leading blanks are dropped)
     path = C\:\\data \u00e9        escapes: \t \n \r \f \uXXXX, and \x is x for any other x
 
-What surprises: blanks at the end of a value belong to it; a repeated key counts with its last value; a key alone has
-the empty value.
+Trailing blanks are part of the value. The last value of a repeated key is used. A key without a value has the empty
+value.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from pathlib import Path
 from odradek.core.configs.definition import ConfigError
 
 _BLANKS = " \t\f"
-# The key ends at the first blank, = or : that is not escaped; blanks and one = or : follow before the value.
+# The key ends at the first unescaped blank, = or :. Blanks and one = or : may precede the value.
 _KEY = re.compile(r"((?:[^\\ \t\f=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.|$)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Reads a properties file.  Raises ConfigError."""
+    """Read a properties file. Raise ConfigError."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"The configuration file {path} can't be read: {error.strerror or error}.") from error
     try:
         text = data.decode()
-    except UnicodeDecodeError:  # The format's old encoding, in which every byte is a character.
+    except UnicodeDecodeError:  # The format's old encoding, valid for all bytes.
         text = data.decode("latin-1")
     return parse_properties(text, str(path))
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """Parses a text that errors call `source`.  Raises ConfigError for a broken \\u escape."""
+    """Parse a text that errors call `source`. Raise ConfigError for a broken Unicode escape."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _KEY.fullmatch(line)
@@ -50,7 +50,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yields (number of its first line, line without comments, continuations joined)."""
+    """Yield (number of its first line, line) without comments and with continuations joined."""
     begun, start = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = natural.lstrip(_BLANKS)

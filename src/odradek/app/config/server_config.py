@@ -1,9 +1,9 @@
-"""From server.properties and --override to the settings a broker starts with.
+"""Settings of a broker, parsed from server.properties and --override.
 
-The names, types and rules are Kafka's (core/configs); this file reads them from text, derives what the shell needs and
-says which of the keys in use change nothing here yet.  Three defaults are not Kafka's: the listener is on loopback, the
-data lies in ./odradek-data instead of /tmp/kafka-logs, and there is no rebalance protocol `streams`.  Where no
-`zookeeper.connect` says that there may be other brokers, state topics have one replica.
+The names, types and rules are Kafka's (core/configs). This module parses them from text, derives the shell's settings
+and lists the keys in use that have no effect yet. Three defaults differ from Kafka: the listener is on loopback, the
+data directory is ./odradek-data instead of /tmp/kafka-logs, and the rebalance protocol `streams` is missing. Without
+`zookeeper.connect` there are no other brokers, so state topics have one replica.
 
 `python -m odradek.app.config.server_config` prints docs/CONFIGURATION.md.
 """
@@ -40,30 +40,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# No key of Kafka's: so it is in no table, and no client is told of it.
+# Not a Kafka key: it is in no table, and DescribeConfigs does not return it.
 METRICS_LISTENER = "metrics.listener"
 CONNECT, SESSION_MS = "zookeeper.connect", "zookeeper.session.timeout.ms"
 PROTOCOLS, STREAMS = "group.coordinator.rebalance.protocols", "streams"
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dir": "odradek-data",
-    PROTOCOLS: "classic,consumer",  # Kafka's has streams as well, which is not here yet.
+    PROTOCOLS: "classic,consumer",  # Kafka's default also has streams.
 }
-# Of brokers of one machine, which no network separates: a paused one is replaced as soon as with Kafka before KIP-537.
+# Brokers of one machine are not separated by a network: replace a paused broker as fast as Kafka before KIP-537.
 OF_ONE_MACHINE = DEFAULTS | ALONE | {SESSION_MS: "6000"}
 
 
 class Settings(NamedTuple):
-    """What a broker starts with.  Sizes in bytes, times in ms; None and -1 are Kafka's: not set, no limit.
+    """Settings of a broker at startup: sizes in bytes, times in ms.
 
-    `broker_id` None: take the one of meta.properties, or the next above `reserved_broker_id_max`.
-    `tls` holds the listeners that speak it, and how.
-    `advertised` holds the listeners whose clients are told another address than the one it listens on.
-    `metrics` is where Prometheus finds them, if anywhere.
-    `without_effect` names the keys that are set, known to Kafka, and change nothing here; `unknown` those that are no
-    key of Kafka's, such as a vendor's.
-    `insecure` allows a listener that lets anyone on the network in.
-    `is_member` is true of a broker that shares its metadata with others.
+    None and -1 have Kafka's meaning of not set or no limit.
+
+    - `broker_id` None: use the id in meta.properties, or the next above `reserved_broker_id_max`.
+    - `tls` has the TLS configuration of each TLS listener.
+    - `advertised` has the listeners whose advertised address differs from the configured address.
+    - `metrics` is the address of the Prometheus endpoint, if any.
+    - `without_effect` names the keys that are set and known to Kafka but have no effect here.
+    - `unknown` names the keys that are not Kafka's, such as a vendor's.
+    - `insecure` allows listeners that accept unauthenticated connections from the network.
+    - `is_member` is true if the broker shares its metadata with others.
     """
 
     configs: BrokerConfigs
@@ -92,10 +94,10 @@ class Settings(NamedTuple):
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
-    """Reads a properties file, puts `key=value` overrides on top, and checks all of it.
+    """Read a properties file, apply `key=value` overrides, and check the result.
 
-    `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, a sentence to a person for
-    each problem.
+    `insecure` allows listeners that accept unauthenticated connections from the network. Raise ConfigError with one
+    sentence for each problem.
     """
     texts = read_properties(path) if path is not None else {}
     for override in overrides:
@@ -107,7 +109,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
 
 
 def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
-    """Returns the settings of a broker configured with these texts.  Raises ConfigError."""
+    """Return the settings of a broker configured with these texts. Raise ConfigError."""
     problems: list[str] = []
     metrics = gathered(problems, lambda: _metrics(texts.get(METRICS_LISTENER, ""), insecure))
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
@@ -180,7 +182,7 @@ def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
 
 
 def _promises(configs: BrokerConfigs) -> Iterator[str]:
-    """Yields what is wrong with settings that would promise more than is kept: they are refused, not ignored."""
+    """Yield problems of settings that promise unsupported behaviour: they are rejected, not ignored."""
     assignors = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
     if assignors:
         there = " and ".join(ASSIGNORS)
@@ -192,7 +194,7 @@ def _promises(configs: BrokerConfigs) -> Iterator[str]:
 
 
 def gathered(problems: list[str], read: Callable[[], T]) -> T | None:
-    """Returns what is read; None for what can't be, with a sentence among the problems."""
+    """Return the parsed value, or None after adding its error to the problems."""
     try:
         return read()
     except ConfigError as error:
@@ -203,7 +205,7 @@ def gathered(problems: list[str], read: Callable[[], T]) -> T | None:
 def check_safe(
     configs: BrokerConfigs, listeners: Sequence[Listener], tls: Mapping[str, TlsConfig], insecure: bool
 ) -> None:
-    """Raises ConfigError for a listener that would let in anyone on the network, unless that is meant."""
+    """Raise ConfigError for listeners that accept unauthenticated network clients, unless insecure."""
     for listener in listeners:
         secure = tls.get(listener.name)
         if listener.protocol is not SecurityProtocol.PLAINTEXT and secure is None:

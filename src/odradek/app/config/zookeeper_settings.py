@@ -1,10 +1,11 @@
-"""From a broker's zookeeper.* keys to its tree on an ensemble.
+"""Settings of the connection to a ZooKeeper ensemble, parsed from a broker's zookeeper.* keys.
 
-All are Kafka's but where a user comes from.  A Java broker is told in a property of its virtual machine, which there is
-none of here: -Djava.security.auth.login.config=FILE, -Dzookeeper.sasl.clientconfig=SECTION, -Dzookeeper.sasl.client.
-So these three names are keys here, and the file is the same JAAS file, whose section Client has a DigestLoginModule: an
-ensemble sees the same user, and the ACLs of either's znodes let the other in.  For an ensemble that was not set up for
-SASL there is odradek.zookeeper.auth=digest:USER:PASSWORD, ZooKeeper's own way, which Kafka's brokers do not know.
+All keys are Kafka's except those for the user. A Java broker takes its user from system properties, which Odradek does
+not have: -Djava.security.auth.login.config=FILE, -Dzookeeper.sasl.clientconfig=SECTION, -Dzookeeper.sasl.client. These
+three names are therefore configuration keys here. The file is the same JAAS file, whose section Client has a
+DigestLoginModule: the ensemble sees the same user, and the znode ACLs of Kafka and Odradek brokers admit each other.
+For an ensemble without SASL there is odradek.zookeeper.auth=digest:USER:PASSWORD, ZooKeeper's own digest scheme, which
+Kafka's brokers do not support.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _PORT_MAX = 65_535
 
 
 class ZooKeeperSettings(NamedTuple):
-    """How a tree on an ensemble is opened; times in ms."""
+    """Settings for opening a tree on an ensemble; times in ms."""
 
     connect: str
     session_timeout_ms: int
@@ -45,7 +46,7 @@ class ZooKeeperSettings(NamedTuple):
     access: Access
 
     def open(self, *, makes_chroot: bool) -> Tree:
-        """Opens the tree.  Raises what open_zookeeper raises."""
+        """Open the tree. Raise the errors of open_zookeeper."""
         from odradek.coordination.zookeeper import open_zookeeper
 
         return open_zookeeper(
@@ -59,15 +60,18 @@ class ZooKeeperSettings(NamedTuple):
 
 
 def open_tree(configs: BrokerConfigs) -> Tree:
-    """Opens the tree at zookeeper.connect, and makes the chroot if it is not there, as Kafka's brokers do.
+    """Open the tree at zookeeper.connect, and create a missing chroot as Kafka's brokers do.
 
-    Raises ConfigError for what has to be configured in another way, and Unavailable.
+    Raise ConfigError for an invalid configuration, and Unavailable.
     """
     return zookeeper_settings(configs).open(makes_chroot=True)
 
 
 def zookeeper_settings(configs: BrokerConfigs) -> ZooKeeperSettings:
-    """Returns what the keys say.  Raises ConfigError; the stores and the JAAS file are read, nobody is called."""
+    """Return the parsed settings. Raise ConfigError.
+
+    Read the stores and the JAAS file, but do not connect.
+    """
     if missing := absent("kazoo"):
         raise ConfigError(f"{CONNECT} is set, but {not_installed(missing, 'zookeeper')}")
     session_timeout_ms = _timeout(configs, SESSION_MS)
@@ -89,7 +93,7 @@ def _timeout(configs: BrokerConfigs, name: str) -> int:
 
 
 def _connect(text: str) -> str:
-    """Returns a checked zookeeper.connect."""
+    """Return zookeeper.connect after checking it."""
     servers, slash, chroot = text.strip().partition("/")
     for server in servers.split(","):
         if not _is_server(server.strip()):
@@ -107,7 +111,7 @@ def _is_server(text: str) -> bool:
     match = _SERVER.fullmatch(text)
     try:
         return match is not None and 0 < int(match[3] or 1) <= _PORT_MAX and bool(match[1].encode("idna"))
-    except UnicodeError:  # A part of the name is empty, or too long.
+    except UnicodeError:  # A part of the name is empty or too long.
         return False
 
 
@@ -134,7 +138,7 @@ def _credentials(configs: BrokerConfigs) -> Credentials | None:
 
 
 def _sasl(configs: BrokerConfigs) -> Credentials | None:
-    """Returns the user of the JAAS file; None without one, or if it is for other things, as in Kafka."""
+    """Return the user of the JAAS file, or None if there is no file or no such section, as in Kafka."""
     file = configs.optional_str(JAAS_FILE)
     if not file:
         return None

@@ -1,7 +1,8 @@
-"""TLS to ZooKeeper: Kafka's zookeeper.ssl.* keys, which are ZooKeeper's own, read by what reads a broker's ssl.* keys.
+"""TLS connections to ZooKeeper, configured with Kafka's zookeeper.ssl.* keys.
 
-What surprises: in ZooKeeper a PEM store's password is that of the private key in it, a truststore of PEM needs none,
-and where zookeeper.ssl.enabled.protocols is not set only zookeeper.ssl.protocol is spoken.
+The keys are ZooKeeper's own and use the parser of the broker's ssl.* keys. Three rules differ in ZooKeeper: the
+password of a PEM keystore is that of its private key, a PEM truststore needs no password, and without
+zookeeper.ssl.enabled.protocols only zookeeper.ssl.protocol is enabled.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PREFIX = "zookeeper."
 CLIENT_ENABLE = "zookeeper.ssl.client.enable"
 SOCKET, NETTY = "zookeeper.clientCnxnSocket", "org.apache.zookeeper.ClientCnxnSocketNetty"
 KEYSTORE = "zookeeper.ssl.keystore.location"
-# What ZooKeeper would ask of others about a certificate.
+# ZooKeeper's revocation checks of a certificate.
 _LOOKED_UP = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
 _TEXTS = (
     "ssl.cipher.suites",
@@ -35,10 +36,10 @@ _TEXTS = (
 
 
 class ZooKeeperTls:
-    """What connections to ZooKeeper speak TLS with (coordination/zookeeper_access.Tls)."""
+    """TLS contexts for connections to ZooKeeper (coordination/zookeeper_access.Tls)."""
 
     def __init__(self, config: TlsConfig) -> None:
-        """Reads the stores.  Raises TlsConfigError."""
+        """Read the stores. Raise TlsConfigError."""
         self._has_certificate = config.keystore.is_given
         self._contexts = Contexts(config, client_context)
 
@@ -52,13 +53,13 @@ class ZooKeeperTls:
             return "the server did not answer the handshake"
         if not isinstance(error, ssl.SSLError):
             return (error.strerror or str(error)).lower()
-        if "BAD_CERTIFICATE" in (error.reason or "") and not self._has_certificate:  # Java's word for none, in TLS 1.2.
+        if "BAD_CERTIFICATE" in (error.reason or "") and not self._has_certificate:  # Java's TLS 1.2 alert if missing.
             return f"the server wants a certificate of its clients: set {KEYSTORE}"
         return reasons.of(error, is_server=False, server="the server", prefix=PREFIX)
 
 
 def parse_zookeeper_tls(configs: BrokerConfigs) -> ZooKeeperTls | None:
-    """Returns what to speak TLS with, None for plain text.  Raises ConfigError; the stores are read."""
+    """Return the TLS setup after reading the stores, or None for plaintext. Raise ConfigError."""
     if not configs.bool(CLIENT_ENABLE):
         return None
     _check_promises(configs)
@@ -91,12 +92,12 @@ def _config(configs: BrokerConfigs) -> TlsConfig:
             texts["ssl.key.password"] = password.reveal()
     config = TlsConfig.parse(texts, Names(PREFIX))
     if texts.get("ssl.enabled.protocols"):
-        return replace(config, protocol="TLSv1.3")  # As with Java, what is enabled counts alone.
+        return replace(config, protocol="TLSv1.3")  # As in Java, the enabled protocols alone decide.
     return config if texts.get("ssl.protocol") == "TLS" else replace(config, enabled_protocols=(config.protocol,))
 
 
 def _store_type(configs: BrokerConfigs, kind: str) -> str:
-    """Returns the type as configured, or by the file's name, as ZooKeeper does it."""
+    """Return the configured type, or derive it from the file name as ZooKeeper does."""
     location = configs.optional_str(f"{PREFIX}ssl.{kind}.location") or ""
     by_name = "PEM" if Path(location).suffix.lower() == ".pem" else DEFAULT_STORE_TYPE
     return configs.optional_str(f"{PREFIX}ssl.{kind}.type") or by_name

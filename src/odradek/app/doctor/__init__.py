@@ -1,13 +1,14 @@
-"""What a client would see of a cluster, step by step, and what to change: the command `odradek doctor`.
+"""Step-by-step diagnosis of a cluster as a client sees it, with advice: the command `odradek doctor`.
 
-    examination ──> reach      names, addresses, connections
-                ├─> speech     who answers, if it is not Kafka
-                ├─> tls        what to do when TLS fails, if that is what the client is to speak
-                ├─> clients    which clients have versions in common with the broker
-                └─> cluster    metadata ──> advertised   each broker where it says it is
-                                        ├─> topics       partitions without a leader, missing replicas
-                                        └─> log_dirs     what is set aside, where the directories are here
-    installation            which parts of the one that runs this are compiled
+    examination ──> reach                names, addresses, connections
+                    ├─> speech               identifies the peer if it is not plaintext Kafka
+                    ├─> tls_findings         advice after a failed TLS handshake, for clients that use TLS
+                    ├─> client_versions      clients that share API versions with the broker
+                    └─> described_cluster    metadata ──> advertised        each broker at its advertised address
+                                                      ├─> topic_findings    leaderless partitions, missing replicas
+                                                      └─> set_aside_logs    quarantined files in local log directories
+    installation            compiled parts of the installation that runs this command
 
-Each step gives findings; the first that leaves nothing to ask ends the examination.  Every wait has an end.
+Each step yields findings. The examination ends at the first finding that leaves nothing to check. Every wait is
+bounded.
 """

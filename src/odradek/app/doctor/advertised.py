@@ -1,7 +1,8 @@
-"""Checks each broker at the address it advertises: there a client goes after its first question, wherever it came in.
+"""Checks of each broker at its advertised address.
 
-The classic mistake is an address that means something else to whoever reads it: localhost, the name of a container, an
-address inside a container network, a port before it was mapped.
+After bootstrap, clients use the advertised addresses, whatever address they were given. The classic mistake is an
+address that means something else to its reader: localhost, the name of a container, an address inside a container
+network, or a port before it was mapped.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from odradek.client.connection.client_errors import ClientError, TlsRefused
 BROKERS_MAX = 200
 AT_ONCE = 16
 CONTAINER_ID = re.compile(r"[0-9a-f]{12}")
-CONTAINER_NETWORK = IPv4Network("172.16.0.0/12")  # Where docker takes its networks from.
+CONTAINER_NETWORK = IPv4Network("172.16.0.0/12")  # Docker's default address pool.
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """The way in: the address that was given, where it led, and who answered there."""
+    """Bootstrap address as given, the IP address it resolved to, and the broker that answered there."""
 
     given: Address
     ip: str
@@ -41,7 +42,7 @@ class Entrance:
 
     @property
     def node(self) -> int | None:
-        """The broker behind the given address, if that is known."""
+        """Return the id of the broker behind the given address, or None if it is unknown."""
         if self.identity is not None and self.identity.node >= 0:
             return self.identity.node
         return self.cluster.brokers[0].id if len(self.cluster.brokers) == 1 else None
@@ -57,13 +58,13 @@ def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Findin
 
 
 def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> list[Finding]:
-    """Examines the address that the broker advertises, and if it is there which of its data directories are offline."""
+    """Check the broker's advertised address, and report its offline log directories if it answers."""
     offline: list[Finding] = []
     return [examine_address(broker, entrance, config, offline), *offline]
 
 
 def examine_address(broker: Broker, entrance: Entrance, config: ClientConfig, offline: list[Finding]) -> Finding:
-    """Returns the first thing that is wrong with the address that the broker advertises, or that nothing is."""
+    """Return the first problem with the broker's advertised address, or an OK finding."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     advice = advice_for(broker, entrance, protocol_of(config))
     why = unusable(broker, entrance)
@@ -85,7 +86,7 @@ def examine_address(broker: Broker, entrance: Entrance, config: ClientConfig, of
 def examine_peer(
     broker: Broker, reached: Attempt, entrance: Entrance, config: ClientConfig, offline: list[Finding]
 ) -> Finding:
-    """Checks that the one who answers there is that broker of that cluster."""
+    """Check that the peer at the advertised address is this broker of this cluster."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     try:
         connection = Connection(reached.address, config, broker.host)
@@ -121,7 +122,7 @@ def examine_peer(
 
 
 def unusable(broker: Broker, entrance: Entrance) -> str | None:
-    """Returns why an address cannot be right, whatever answers there; None if it may be."""
+    """Return why an address cannot be right whatever answers there, or None if it can be."""
     ip = as_ip(broker.host)
     if not broker.host or not 0 < broker.port < 65536:
         return "no client can connect to that"
@@ -147,24 +148,24 @@ def network(ips: Iterable[str]) -> str:
 
 
 def protocol_of(config: ClientConfig) -> str:
-    """Returns the client's protocol, after which a listener is called that has no other name."""
+    """Return the client's security protocol, the default name of a listener."""
     return "PLAINTEXT" if config.tls is None else "SSL"
 
 
 def advice_for(broker: Broker, entrance: Entrance, protocol: str = "PLAINTEXT") -> str:
-    """Returns one sentence with the whole setting, as far as it is known what it has to be."""
+    """Return one sentence of advice with the complete setting, as far as it can be determined."""
     if broker.id != entrance.node:
         setting = f"advertised.listeners={protocol}://HOST:{broker.port}"
         return f"Set {setting} on broker {broker.id}, HOST being where clients reach that broker, and restart it."
     setting = corrected(entrance.identity, broker.address, entrance.given, protocol)
     if broker.address == entrance.given:
-        # It advertises the address that was given, and that is wrong: what else it could advertise is not known.
+        # The broker advertises the given address, and that address is wrong. The right one is unknown.
         return f"Give broker {broker.id} an address of its own in advertised.listeners, and restart it."
     return f"Set advertised.listeners={setting} on broker {broker.id} and restart it."
 
 
 def corrected(identity: Identity | None, present: Address, right: Address, protocol: str = "PLAINTEXT") -> str:
-    """Returns the broker's setting with the one address replaced; what other listeners advertise stays."""
+    """Return the broker's advertised.listeners with one address replaced and all other entries unchanged."""
     listeners = identity.configs if identity else {}
     entries = [entry.strip() for entry in listeners.get("advertised.listeners", "").split(",") if entry.strip()]
     wanted = f"://{text_of(present)}"
@@ -172,7 +173,7 @@ def corrected(identity: Identity | None, present: Address, right: Address, proto
         return ",".join(
             f"{entry.removesuffix(wanted)}://{text_of(right)}" if entry.endswith(wanted) else entry for entry in entries
         )
-    # Not set: listeners are advertised as they are, so the one with this port is meant.
+    # Without advertised.listeners, listeners are advertised unchanged. The listener with this port is the wrong one.
     named = [entry.strip() for entry in listeners.get("listeners", "").split(",")]
     name = next((entry.partition("://")[0] for entry in named if entry.endswith(f":{present[1]}")), protocol)
     return f"{name}://{text_of(right)}"

@@ -1,7 +1,7 @@
-"""Which clients have versions in common with a broker: by the versions alone, as a client decides it too.
+"""Check of client compatibility by API versions alone, as clients decide it themselves.
 
-The ranges were read from the clients themselves in the versions named: ApiKeys of the Java client, the schemas and
-classes of the Python ones; the debug log of librdkafka tells only the newest versions it uses.
+The version ranges come from the named client versions: ApiKeys of the Java client, and the schemas and classes of the
+Python clients. The debug log of librdkafka shows only the newest versions that it uses.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ IDEMPOTENCE_ADVICE = "Set enable.idempotence=false in Java producers from 3.0 on
 
 
 class Client(NamedTuple):
-    """A client and its versions of the APIs that it needs."""
+    """Client and its version ranges of the APIs that it needs."""
 
     name: str
     ranges: Ranges
 
     def lacks(self, use: str, apis: Ranges) -> list[str]:
-        """Returns the APIs of this use that have no version in common."""
+        """Return the names of the APIs of this use that share no version with the broker."""
         return [name_of(key) for key in USES[use] if not overlap(self.ranges[key], apis.get(key))]
 
 
 def client(name: str, ranges: str) -> Client:
-    """Makes a client of its version ranges, which stand in the order of KEYS."""
+    """Create a client from its version ranges, given in the order of KEYS."""
     pairs = (each.split("-") for each in ranges.split())
     return Client(name, {key: ApiRange(int(low), int(high)) for key, (low, high) in zip(KEYS, pairs, strict=True)})
 
@@ -68,7 +68,7 @@ def name_of(key: ApiKey) -> str:
 
 
 def examine_clients(apis: Ranges) -> Iterable[Finding]:
-    """Checks who can produce and consume, then who can use what not every client needs."""
+    """Check that each client can produce and consume, then check the optional uses."""
     missing = {one.name: one.lacks("produce", apis) + one.lacks("consume", apis) for one in CLIENTS}
     fine = [name for name, lacks in missing.items() if not lacks]
     for name, lacks in missing.items():
@@ -87,7 +87,7 @@ def examine_clients(apis: Ranges) -> Iterable[Finding]:
 
 
 def optional_use(use: str, what: str, able: Sequence[Client], apis: Ranges, advice: str) -> Finding:
-    """Checks who can use what not every client needs."""
+    """Check that the clients support a use which not every client needs."""
     without = {one.name: one.lacks(use, apis) for one in able}
     lacks = sorted({api for some in without.values() for api in some})
     if not lacks:

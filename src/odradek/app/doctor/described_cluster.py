@@ -1,4 +1,4 @@
-"""What one broker tells of the cluster and of itself."""
+"""Cluster metadata and broker configuration as one broker describes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = ("advertised.listeners", "listeners", "log.dirs", "log.dir")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Metadata as one broker gave it."""
+    """Cluster metadata from one broker's Metadata response."""
 
     id: str | None
     controller: int
@@ -36,20 +36,20 @@ class Cluster:
 
 
 class Identity(NamedTuple):
-    """Which broker answered, and its configuration of KEYS, where it tells."""
+    """Broker that answered, with its values of KEYS if it returned them."""
 
     node: int
     configs: dict[str, str]
 
 
 def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
-    """Asks for metadata.  Raises KafkaUnavailable, NotKafka; Unsupported at what is no broker's listener."""
+    """Request cluster metadata. Raise KafkaUnavailable, NotKafka, or Unsupported for non-broker listeners."""
     theirs = connection.apis.get(ApiKey.METADATA)
     if theirs is None:
         raise Unsupported("it does not tell its cluster (no Metadata)")
     version = min(schema_of(MetadataRequest).versions[-1], theirs.highest)
     request = MetadataRequest(
-        topics=None if with_topics and version else [],  # Version 0 asks for all of them with none.
+        topics=None if with_topics and version else [],  # Version 0: an empty list requests all topics.
         allow_auto_topic_creation=version < MAY_CREATE_SINCE,
     )
     answer = connection.call(request, MetadataResponse, version=version)
@@ -59,9 +59,10 @@ def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
 
 
 def ask_identity(connection: Connection, nodes: Iterable[int]) -> Identity | None:
-    """Finds out which of these brokers is at the other end: only that one tells its own configuration.
+    """Identify the peer among these brokers: a broker returns broker configurations for its own id only.
 
-    Returns NO_BROKER if it is none of them; None if it does not say: too old, or this client may not ask.
+    Return NO_BROKER if it is none of them. Return None if it does not say, because it is too old or this client is not
+    authorized.
     """
     resources = [
         DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=list(KEYS))

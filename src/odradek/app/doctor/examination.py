@@ -1,4 +1,4 @@
-"""The steps of an examination, in the order in which a client takes them."""
+"""Steps of an examination, in the order in which a client takes them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TIMEOUT_ADVICE = "Look for a firewall or a security group that drops packets to 
 
 
 def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = None) -> Iterator[Finding]:
-    """Yields findings as they are made; timeout_seconds bounds each wait, and without `tls` all is in plain text."""
+    """Yield findings as they are made. timeout_seconds bounds each wait; without `tls`, use plaintext."""
     try:
         ips = resolve(address[0], address[1], timeout_seconds)
     except Unresolved as unresolved:
@@ -75,7 +75,7 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
 
 
 def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeout_seconds: float) -> Iterable[Finding]:
-    """Examines who answers, from the first byte on."""
+    """Identify the peer from the first byte, and examine it if it is Kafka."""
     try:
         connection = Connection(reached.address, config, address[0])
     except TlsRefused as error:
@@ -116,7 +116,7 @@ def patient_for(address: Address, timeout_seconds: float, tls: TlsConfig | None)
 def examine_broker(
     address: Address, reached: Attempt, connection: Connection, config: ClientConfig, timeout_seconds: float
 ) -> Iterable[Finding]:
-    """Examines what the broker tells of its cluster, and whether that is so."""
+    """Examine the broker's metadata and verify it."""
     try:
         cluster = ask_cluster(connection, with_topics=True)
         identity = ask_identity(connection, [broker.id for broker in cluster.brokers])
@@ -137,7 +137,7 @@ def examine_broker(
 
 
 def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
-    """Says why a broker that speaks Kafka does not answer Metadata: it wants to know who asks, or it is in trouble."""
+    """Return why a Kafka broker does not answer Metadata: it requires authentication, or it is unhealthy."""
     mechanisms = sasl_mechanisms(address, timeout_seconds) if config.tls is None else None
     if mechanisms is None:
         return wrong("cluster", f"the broker does not tell its cluster: {error}", "Look into the broker's log.")

@@ -1,4 +1,4 @@
-"""Findings of an examination: one sentence of what is, and where it helps one of what to change."""
+"""Findings of an examination: one sentence that states a fact, and one of advice where useful."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """WRONG: a client would not work, or not everywhere.  NOTE: it works, and somebody may wonder about something."""
+    """Severity of a finding.
+
+    WRONG: a client would fail, at least in some places. NOTE: clients work, but something merits attention.
+    """
 
     OK = "ok"
     NOTE = "note"
@@ -16,7 +19,10 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`check` is what was looked at: address, connection, ..., broker N, topics, log dirs, installation."""
+    """Result of one check.
+
+    `check` names the subject: address, connection, ..., broker N, topics, log dirs, installation.
+    """
 
     check: str
     state: State
@@ -33,7 +39,7 @@ def note(check: str, says: str, advice: str | None = None) -> Finding:
 
 
 def wrong(check: str, says: str, advice: str) -> Finding:
-    """Makes the finding of something wrong, which never comes without what to do."""
+    """Create a finding of a problem, which always includes advice."""
     return Finding(check, State.WRONG, says, advice)
 
 
@@ -42,6 +48,6 @@ def works(findings: Sequence[Finding]) -> bool:
 
 
 def listed(names: Sequence[object], shown_max: int = 5) -> str:
-    """Lists names as `a, b, c and 17 more`."""
+    """Format names as `a, b, c and 17 more`."""
     shown = ", ".join(map(str, names[:shown_max]))
     return shown if len(names) <= shown_max else f"{shown} and {len(names) - shown_max} more"

@@ -1,4 +1,4 @@
-"""Examines the installation that this command comes from, which is not the one of the broker at the address."""
+"""Check of the installation that runs this command, which may differ from the broker's installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a name to addresses, from an address to a connection: each address tried by itself, in the system's order."""
+"""Name resolution and connection attempts: each address is tried separately, in the system's order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOS
 
 
 class Unresolved(Exception):
-    """Raised for a name without addresses; the text is the reason."""
+    """Error for a name without addresses; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One address and how connecting to it went: how many milliseconds it took, or why it failed."""
+    """Attempt to connect to one address: the duration in milliseconds, or the reason of the failure."""
 
     ip: str
     port: int
@@ -39,9 +39,9 @@ class Attempt:
 
 
 def resolve(host: str, port: int, timeout_seconds: float) -> list[str]:
-    """Returns the addresses of a name, in the order in which the system would try them.  Raises Unresolved."""
+    """Return the addresses of a name in the order in which the system tries them. Raise Unresolved."""
     outcome: SimpleQueue[list[str] | Exception] = SimpleQueue()
-    # Nothing can interrupt a lookup; one that takes too long is left behind, and does not keep the process.
+    # A lookup cannot be interrupted. A slow one is abandoned in a daemon thread, so the process can still exit.
     threading.Thread(target=_look_up, args=(host, port, outcome), daemon=True).start()
     try:
         found = outcome.get(timeout=timeout_seconds)
@@ -58,16 +58,16 @@ def _look_up(host: str, port: int, outcome: SimpleQueue[list[str] | Exception]) 
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         outcome.put(list(dict.fromkeys(str(address[0]) for *_, address in found)))
-    except (OSError, ValueError) as error:  # ValueError: a label that is empty, too long, or no text at all.
+    except (OSError, ValueError) as error:  # ValueError: a label is empty, too long or not text.
         outcome.put(error)
 
 
 def attempt(ip: str, port: int, timeout_seconds: float) -> Attempt:
-    """Connects, and hangs up again."""
+    """Connect to an address and disconnect."""
     began = time.monotonic()
     try:
         with socket.create_connection((ip, port), timeout_seconds) as connected:
-            if connected.getsockname() == connected.getpeername():  # It met itself; see client.connection.connect.
+            if connected.getsockname() == connected.getpeername():  # Connected to itself (client/connection).
                 return Attempt(ip, port, failure="refused")
     except OSError as error:
         return Attempt(ip, port, failure=_failure(error, timeout_seconds))
@@ -85,7 +85,7 @@ def _failure(error: OSError, timeout_seconds: float) -> str:
 
 
 def as_ip(host: str) -> IPv4Address | IPv6Address | None:
-    """Returns the address, None for a name."""
+    """Return the IP address, or None if the host is a name."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -93,7 +93,7 @@ def as_ip(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """True for an address that every machine takes for itself."""
+    """Return whether the host is a loopback address or a name for one."""
     ip = as_ip(host)
     if ip is None:
         return host.lower().rstrip(".") in ("localhost", "localhost.localdomain")

@@ -1,6 +1,7 @@
-"""Examines what was set aside in a broker's data directories, where they can be looked at from here.
+"""Check of quarantined files in a broker's log directories, if they are accessible from here.
 
-The broker tells their names, and meta.properties whether a directory of that name here is that broker's.
+The broker returns the names of its log directories. meta.properties shows whether a local directory of that name
+belongs to the broker.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ADVICE = "Look at what is set aside with odradek log dump, and delete what nobod
 
 
 def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
-    """Examines the broker's data directories; nothing is said of those that are not here."""
+    """Examine the broker's log directories, and silently skip those not on this machine."""
     for directory in log_dirs(told.configs) if told is not None else ():
         assert told is not None
         try:
@@ -41,40 +42,40 @@ def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[
                 yield from damaged(directory)
                 yield from uncleanable(directory)
         except (DiskFailed, WrongDirectory):
-            continue  # The directory is another broker's, or not for us to read.
+            continue  # Another broker's directory, or not readable.
 
 
 def damaged(directory: str) -> Iterable[Finding]:
-    """Examines which places in the logs of a directory the broker found damaged.  Raises DiskFailed."""
+    """Report known damage in the logs of a directory. Raise DiskFailed."""
     try:
         damages = read_damages(RealDisk(), f"{directory}/{names.DAMAGES}")
     except BadCheckpoint:
-        return  # The broker finds the places again.
+        return  # The broker will detect the damage again.
     if damages:
         places = listed([damage_text(one) for one in damages])
         yield wrong(CHECK, f"{plural(len(damages), 'damaged place')} in {directory}: {places}", DAMAGE_ADVICE)
 
 
 def damage_text(damage: KnownDamage) -> str:
-    """Writes where and since when a log is damaged, and where a consumer may go on."""
+    """Format where and since when a log is damaged, and the offset where a consumer can resume."""
     where = f"{damage.partition} at byte {damage.position} of {damage.file} since {time_text(damage.since_ms)}"
     behind = f", read on from offset {damage.following}" if damage.following < INT64_MAX else ""
     return f"{where} ({damage.why}{behind})"
 
 
 def uncleanable(directory: str) -> Iterable[Finding]:
-    """Examines which logs of a directory the broker can't compact.  Raises DiskFailed."""
+    """Report logs of a directory that the broker cannot compact. Raise DiskFailed."""
     try:
         reasons = read_uncleanable(RealDisk(), f"{directory}/{names.UNCLEANABLE}")
     except BadCheckpoint:
-        return  # It is being written, or a power failure took it: it is about the broker's last life.
+        return  # Being written, or lost in a power failure; it describes the broker's previous run.
     if reasons:
         says = f"{plural(len(reasons), 'log')} in {directory} can't be compacted: {listed(list(reasons))}"
         yield note(CHECK, says, f"Look into the broker's log; of the first it says: {next(iter(reasons.values()))}")
 
 
 def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]:
-    """Examines which data directories this broker has given up; nothing is said where it does not tell."""
+    """Report the broker's offline log directories, or nothing if the broker does not return them."""
     if ApiKey.DESCRIBE_LOG_DIRS not in connection.apis:
         return
     try:
@@ -92,7 +93,7 @@ def log_dirs(configs: dict[str, str]) -> list[str]:
 
 
 def finding(directory: str) -> Finding:
-    """Makes the finding of one directory.  Raises DiskFailed."""
+    """Create the finding for one directory. Raise DiskFailed."""
     disk = RealDisk()
     strays, asides, size = 0, 0, 0
     for folder in disk.entries(directory):

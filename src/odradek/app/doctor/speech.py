@@ -1,6 +1,6 @@
-"""Who answers, where it is no plaintext Kafka: a few words are said, and the first bytes of the answer tell.
+"""Identification of a peer that is not plaintext Kafka, from the first bytes of its answers to probes.
 
-Each word goes over a connection of its own, since most servers hang up on what they do not understand.
+Each probe uses a connection of its own, because most servers disconnect on input that they do not understand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.schema.primitives import Chunk
 
-HEARD_BYTES_MIN = 16  # As many as any sign needs.
+HEARD_BYTES_MIN = 16  # Longest prefix that any sign needs.
 HEARD_BYTES_MAX = 4096
 CORRELATION_ID = 0x0DDADE5
 SASL_HANDSHAKE, METADATA = 17, 3
@@ -48,7 +48,7 @@ CLOSED_ADVICE = (
 
 
 class Speech(NamedTuple):
-    """Who answers, as the end of `this is ...`, and what to do about it."""
+    """Peer as the end of `this is ...`, and advice."""
 
     what: str
     advice: str
@@ -67,8 +67,8 @@ UNKNOWN = Speech("no Kafka", PORT_ADVICE)
 SIGNS: tuple[tuple[bytes, Speech], ...] = (
     (b"HTTP/", HTTP),
     (b"<", HTTP),  # HTTP 0.9 has no header.
-    (b"\x15\x03", TLS),  # An alert.
-    (b"\x16\x03", TLS),  # A handshake.
+    (b"\x15\x03", TLS),  # TLS alert.
+    (b"\x16\x03", TLS),  # TLS handshake.
     (b"imok", ZOOKEEPER),
     (b"ruok is not", ZOOKEEPER),
     (b"This ZooKeeper", ZOOKEEPER),
@@ -82,7 +82,7 @@ SIGNS: tuple[tuple[bytes, Speech], ...] = (
 
 
 def recognise(address: Address, timeout_seconds: float) -> Speech:
-    """Says a few words and listens.  Takes at most about five times timeout_seconds, or five seconds."""
+    """Identify the peer by probing it, within about five times timeout_seconds, and five seconds at most."""
     pause = min(timeout_seconds, SHORT_PAUSE_SECONDS)
     answers = []
     for words in (api_versions(), client_hello(), b"ruok", b"GET / HTTP/1.0\r\n\r\n"):
@@ -108,12 +108,12 @@ def is_plain_kafka(address: Address, timeout_seconds: float) -> bool:
 
 def told_by(heard: bytes) -> Speech | None:
     if len(heard) >= 9 and heard[:2] == b"\0\0" and heard[3:9] == b"\x04\0\0\0\0\0":
-        return Speech("an HTTP/2 server (gRPC?)", PORT_ADVICE)  # Its first frame: SETTINGS on stream 0.
+        return Speech("an HTTP/2 server (gRPC?)", PORT_ADVICE)  # First HTTP/2 frame: SETTINGS on stream 0.
     return next((speech for sign, speech in SIGNS if heard.startswith(sign)), None)
 
 
 def exchange(address: Address, words: bytes, timeout_seconds: float) -> bytes | None:
-    """Returns the answer's first bytes; b"" if the connection was closed without any, None if nothing came in time."""
+    """Return the answer's first bytes, b"" if the peer disconnects without an answer, or None on timeout."""
     try:
         with socket.create_connection(address, timeout_seconds) as stream:
             return listen(stream, words, timeout_seconds)
@@ -134,12 +134,12 @@ def listen(stream: socket.socket, words: bytes, timeout_seconds: float) -> bytes
             heard += received
     except TimeoutError:
         return heard or None
-    except OSError:  # Reset: what had come before counts.
+    except OSError:  # Reset: keep the bytes received before it.
         pass
     return heard
 
 
-# Requests written by hand, for which the wire layer has no messages.
+# Hand-written requests for which the wire layer has no messages.
 
 
 def api_versions() -> bytes:
@@ -153,13 +153,13 @@ def _bytes(chunk: Chunk) -> bytes:
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
-    """Returns a request with header version 1 and no client id."""
+    """Return a request with header version 1 and no client id."""
     rest = _HEADER.pack(api_key, version, CORRELATION_ID, -1) + body
     return pack(">i", len(rest)) + rest
 
 
 def is_kafka(heard: bytes) -> bool:
-    """True if these are an answer's length and the correlation id that was asked with."""
+    """Return whether the bytes are a response length and the correlation id of our request."""
     if len(heard) < _ANSWER.size:
         return False
     length, correlation_id = _ANSWER.unpack_from(heard)
@@ -167,7 +167,7 @@ def is_kafka(heard: bytes) -> bool:
 
 
 def client_hello() -> bytes:
-    """Returns the first bytes that a TLS client says."""
+    """Return the first bytes that a TLS client sends."""
     said = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         _unchecked_tls().wrap_bio(ssl.MemoryBIO(), said).do_handshake()
@@ -181,12 +181,12 @@ def is_kafka_over_tls(address: Address, timeout_seconds: float) -> bool:
             _unchecked_tls().wrap_socket(stream) as secured,
         ):
             return is_kafka(listen(secured, api_versions(), timeout_seconds) or b"")
-    except OSError:  # It may want a certificate of ours.
+    except OSError:  # The peer may require a client certificate.
         return False
 
 
 def _unchecked_tls() -> ssl.SSLContext:
-    """Makes a context that trusts anyone: nothing is told to the peer, and nothing it tells is used."""
+    """Create a context that trusts every peer: no data is sent to the peer, and no data from it is used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -194,7 +194,7 @@ def _unchecked_tls() -> ssl.SSLContext:
 
 
 def sasl_mechanisms(address: Address, timeout_seconds: float) -> list[str] | None:
-    """Returns the mechanisms that a listener with SASL offers; None if it wants none.
+    """Return the SASL mechanisms that a listener offers, or None if it does not use SASL.
 
     │ i32 length │ i32 correlation id │ i16 error │ i32 count │ each: i16 length, name │
     """

@@ -1,11 +1,11 @@
-"""Advice for when a client and a broker do not come to speak TLS."""
+"""Advice for a failed TLS handshake between a client and a broker."""
 
 from __future__ import annotations
 
 from odradek.app.doctor.speech import PLAIN_ADVICE
 from odradek.client.connection.client_errors import TlsRefused
 
-# The first whose words are in what the client says counts (tls/reasons.py).
+# The first entry whose words occur in the client's error is used (tls/reasons.py).
 _ADVICE = (
     (
         "is not for this address",
@@ -30,6 +30,6 @@ _OTHERWISE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broke
 
 
 def tls_advice(refused: TlsRefused, host: str) -> str:
-    """Returns the advice; `host` is the name that the certificate was checked for."""
+    """Return the advice. `host` is the name that the certificate was checked against."""
     text = str(refused)
     return next((advice for words, advice in _ADVICE if words in text), _OTHERWISE).format(host=host)

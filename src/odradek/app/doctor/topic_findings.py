@@ -1,4 +1,4 @@
-"""Examines which partitions nobody leads, which lack replicas, and whether acks=all can be written to them."""
+"""Check for partitions without a leader, missing replicas, and partitions that cannot accept acks=all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Named = tuple[str, Partition]
 
 
 def min_isrs_of(connection: Connection, cluster: Cluster) -> Mapping[str, int]:
-    """Returns min.insync.replicas of the topics with several replicas, as far as the broker tells."""
+    """Return min.insync.replicas of the topics with several replicas, if the broker returns it."""
     several = [topic.name for topic in cluster.topics if any(len(part.replicas) > 1 for part in topic.partitions)]
     try:
         return min_insync_replicas(connection, several)
@@ -43,7 +43,7 @@ def min_isrs_of(connection: Connection, cluster: Cluster) -> Mapping[str, int]:
 
 
 def examine_stored(connection: Connection, cluster: Cluster) -> Iterable[Finding]:
-    """Examines whether what is stored for topics can be in force."""
+    """Report topics whose stored configuration is invalid."""
     names = [topic.name for topic in cluster.topics]
     try:
         for name, overrides in topic_overrides(connection, names).items():
@@ -52,7 +52,7 @@ def examine_stored(connection: Connection, cluster: Cluster) -> Iterable[Finding
                 advice = f"Repair it with odradek topic config {name} --set, or --delete the key."
                 yield wrong(CHECK, f"the stored configuration of {name} is not valid: {'; '.join(problems)}", advice)
     except ClientError:
-        return  # Who may not describe them can't repair them either.
+        return  # Clients that may not describe configurations cannot repair them.
 
 
 def examine_topics(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterable[Finding]:
@@ -95,7 +95,10 @@ def _troubles(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterator[Finding
 
 
 def _elect(leaderless: Sequence[Named], present: set[int]) -> str:
-    """Says what gives these partitions a leader: one of the last that were in sync, as the others may lack records."""
+    """Return how to get a leader for these partitions.
+
+    Prefer a last ISR member, because other replicas may lack records.
+    """
     last = sorted({broker for _, part in leaderless for broker in part.isr or part.replicas} - present)
     if not last:
         return "Look into the broker's log for these partitions: their disk (log.dirs) may be offline."

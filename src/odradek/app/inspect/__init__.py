@@ -1,1 +1,1 @@
-"""Offline looks into log files."""
+"""Offline inspection of log files."""

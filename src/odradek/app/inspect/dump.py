@@ -1,6 +1,6 @@
-"""Reads the files of a partition as they lie on disk and says what is in them, batch by batch, damage included.
+"""Dump of a partition's files on disk, batch by batch, including damage.
 
-Works on files in use: what a broker is just writing shows as a torn end, which is what it is at that moment.
+It also works on files in use: a batch that a broker is just writing is shown as a torn end.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _CONTROL = Struct(">hh")
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """One batch of a .log file; `batch` is None for formats before 2 and for a batch that is cut short."""
+    """Batch of a .log file; `batch` is None for formats before 2 and for a truncated batch."""
 
     place: FileBatch
     batch: Batch | None
-    fault: str | None = None  # What is wrong with it, in a few words.
+    fault: str | None = None  # Problem of the batch, in a few words.
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where the walk over a .log file ended before the file did, and how many bytes are left."""
+    """End of the walk over a .log file before the end of the file, with the number of bytes left."""
 
     position: int
     left: int
@@ -55,7 +55,7 @@ class Damage:
 
 
 def log_files(path: Path) -> list[Path]:
-    """Returns the files to show for a path: itself, a partition's, or those of every partition of a data directory."""
+    """Return the files to dump: the path itself, or the files of a partition or a whole log directory."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.iterdir() if is_shown(file))
@@ -80,9 +80,9 @@ def open_read_only(path: Path) -> RealFile:
 
 
 def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
-    """Yields every batch with its checksum looked at; a Damage last, if what follows is no batch.
+    """Yield every batch with its checksum verified, and a Damage if the rest is not a batch.
 
-    What recovery set aside usually begins with a damage: there the walk goes on with the next whole batch.
+    Quarantined data usually begins with damage: there, the walk continues with the next whole batch.
     """
     file = open_read_only(path)
     size = file.size()
@@ -102,7 +102,7 @@ def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
 
 
 def reason(file: RealFile, damage: Damaged, size: int) -> str:
-    """Says what the damage is: preallocated zeros are none, and a torn write looks unlike a broken disk."""
+    """Return the kind of damage: zeros may be preallocated, and a torn write differs from a broken disk."""
     rest = file.pread(damage.position, min(size - damage.position, MIB))
     return "zeros: preallocated, or torn" if not any(rest) else damage.why
 
@@ -120,7 +120,7 @@ def dumped(file: RealFile, place: FileBatch) -> DumpedBatch:
 
 
 def records(batch: Batch) -> Iterator[Record | str]:
-    """Yields the records of a batch; a text last, if one of them is no record."""
+    """Yield the records of a batch, and finally a text if one of them is not a record."""
     try:
         yield from iter_records(batch)
     except Refused as refused:
@@ -128,7 +128,7 @@ def records(batch: Batch) -> Iterator[Record | str]:
 
 
 def control_text(record: Record) -> str:
-    """Says what a control record means: commit or abort of a transaction."""
+    """Return the meaning of a control record: commit or abort of a transaction."""
     if record.key is None or len(record.key) < _CONTROL.size:
         return "control"
     _, kind = _CONTROL.unpack_from(record.key)
@@ -137,14 +137,14 @@ def control_text(record: Record) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """One entry, with what is wrong with it."""
+    """Index entry with its fault, if any."""
 
     columns: tuple[int, ...]
     fault: str | None = None
 
 
 def index_rows(path: Path) -> tuple[tuple[str, ...], list[IndexRow]]:
-    """Returns (column names, entries) of an .index, .timeindex or .txnindex file, offsets absolute."""
+    """Return (column names, entries) of an .index, .timeindex or .txnindex file, with absolute offsets."""
     parsed = parse_segment_file(path.name)
     assert parsed is not None, "the caller looked at its name"
     base_offset, suffix, _ = parsed
@@ -158,7 +158,10 @@ def index_rows(path: Path) -> tuple[tuple[str, ...], list[IndexRow]]:
 
 
 def entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
-    """Yields entries without a torn last one, as every reader of an index does, and without preallocated zeros."""
+    """Yield the entries without a torn last one and without preallocated zeros.
+
+    Every reader of an index drops a torn last entry, too.
+    """
     data = path.read_bytes()
     used = len(data.rstrip(b"\0"))
     whole = min(used + -used % layout.size, len(data) - len(data) % layout.size)
@@ -166,10 +169,11 @@ def entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
 
 
 def offset_rows(path: Path, base_offset: int) -> list[IndexRow]:
-    """Returns the entries of an offset index; each must lead to a batch that does not begin behind its offset.
+    """Return the entries of an offset index, each with its fault.
 
-    Ours name the batch's last offset.  Those of Apache Kafka name the first one before 2.0, and what it appended as one
-    piece, as a follower or the cleaner does, by the last offset of the piece.
+    Each entry must point to a batch that starts at or before its offset. Odradek's entries have the batch's last
+    offset. Apache Kafka's have the first offset before 2.0. For data that Kafka appended in one piece, as a follower or
+    the cleaner does, they have the last offset of the piece.
     """
     log = path.with_suffix(LOG)
     firsts = {place.position: place.base_offset for place in places(log)} if log.exists() else None
@@ -196,9 +200,9 @@ def time_rows(path: Path, base_offset: int) -> list[IndexRow]:
 
 
 def places(log: Path) -> list[FileBatch]:
-    """Returns the batches of a .log up to the first damage."""
+    """Return the batches of a .log up to the first damage."""
     file = open_read_only(log)
     found: list[FileBatch] = []
-    with suppress(Damaged):  # Shown when the .log itself is dumped.
+    with suppress(Damaged):  # Reported when the .log itself is dumped.
         found.extend(walk(file, 0, file.size()))
     return found

@@ -1,6 +1,6 @@
-"""Where the logs of a topic lie, if that is on this machine, and what the brokers know of them that files do not tell.
+"""Locations of a topic's logs on this machine, with facts that only the brokers know.
 
-A folder of that name may be here and be another broker's: its meta.properties has to name the cluster and the broker.
+A local folder of that name may belong to another broker: its meta.properties must name the cluster and the broker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.log.segment.checkpoints import BadCheckpoint, read_offsets
 
 
 class TopicLog(NamedTuple):
-    """One partition's log: its folder, or why that can't be read here."""
+    """Log of one partition: its folder, or the reason why it cannot be read here."""
 
     partition: TopicPartition
     directory: Path | None
@@ -36,7 +36,7 @@ class TopicLog(NamedTuple):
 
 
 def logs_told_by(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicLog]:
-    """Asks the leaders of the partitions where their logs lie."""
+    """Request the locations of the logs from the leaders of the partitions."""
     failures: dict[TopicPartition, ClientError] = {}
     starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), failures=failures)
     ends = list_offsets(cluster, dict.fromkeys(starts, LATEST), failures=failures)
@@ -71,7 +71,7 @@ def _told(
 
 
 def why_not_here(folder: Path, partition: TopicPartition, broker: int, cluster_id: str | None) -> str:
-    """Says why the files of a log can't be read on this machine; "" if they can."""
+    """Return why the files of a log cannot be read on this machine, or "" if they can."""
     try:
         known_broker, known_cluster = identity(ReadOnlyDisk(), str(folder))
         is_there = (folder / str(partition)).is_dir()
@@ -84,7 +84,7 @@ def why_not_here(folder: Path, partition: TopicPartition, broker: int, cluster_i
 
 
 def logs_below(folder: Path, topic: str, wanted: Sequence[int]) -> list[TopicLog]:
-    """Finds the logs of a topic in a data directory, without a broker.  Raises CommandFailed if there are none."""
+    """Return the logs of a topic in a log directory, without a broker. Raise CommandFailed if none."""
     try:
         starts = read_offsets(ReadOnlyDisk(), f"{folder}/{LOG_STARTS}")
         named = [(parse_partition(path.name), path) for path in folder.iterdir() if path.is_dir()]
@@ -110,13 +110,13 @@ def retention_of(configs: Mapping[str, str | None]) -> Retention:
 
 
 def told_retention(cluster: Cluster, topic: str) -> Retention:
-    """Asks for the topic's configuration, in which the broker's defaults are put in."""
+    """Request the topic's configuration, which includes the broker's defaults."""
     (entries,) = admin.describe_topic_configs(cluster, [topic]).values()
     return retention_of({entry.name: entry.value for entry in entries})
 
 
 def given_retention(overrides: Mapping[str, str]) -> Retention:
-    """Returns Kafka's defaults with these keys of a topic's configuration.  Raises CommandFailed."""
+    """Return Kafka's defaults overridden by these topic configurations. Raise CommandFailed."""
     broker = BrokerConfigs.parse({})
     try:
         broker.check_topic(overrides)

@@ -1,4 +1,4 @@
-"""Cuts logs where they are damaged, as recovery does, while no broker has them: what is cut off is set aside."""
+"""Offline repair of damaged logs: truncation as in recovery, with the removed data quarantined."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from odradek.log.segment.checkpoints import write_offsets, write_segments
 
 
 def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
-    """Cuts each log where it is damaged, and makes its indexes again.  Raises OSError, DirectoryInUse among them.
+    """Truncate each log where it is damaged and rebuild its indexes. Raise OSError, DirectoryInUse.
 
-    Meanwhile there is no clean-shutdown marker: a broker that starts after this was killed checks the logs.
+    During the repair there is no clean-shutdown marker: if it is killed, the next broker that starts recovers the logs.
     """
     disk, marker = RealDisk(), f"{folder.path}/{names.CLEAN_SHUTDOWN}"
     lock = disk.lock(f"{folder.path}/{names.LOCK}")
@@ -37,7 +37,10 @@ def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tup
 
 
 def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAside | None:
-    """Cuts one log and returns what was set aside; the checkpoints know of it before the next log is begun with."""
+    """Truncate one log and return the quarantined data.
+
+    The checkpoints are updated before the next log starts.
+    """
     now = TimestampMs(time.time_ns() // 1_000_000)
     log = Log.open(
         disk,
@@ -53,7 +56,7 @@ def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAs
     log.close(now)
     folder.recovery_points[partition] = log.end_offset
     folder.noted[partition] = noted_text(log.segments)
-    if log.start_offset > folder.starts.get(partition, FIRST_OFFSET):  # Of a log whose beginning is lost.
+    if log.start_offset > folder.starts.get(partition, FIRST_OFFSET):  # The beginning of the log is lost.
         folder.starts[partition] = log.start_offset
         write_offsets(disk, f"{folder.path}/{names.LOG_STARTS}", folder.starts)
     write_offsets(disk, f"{folder.path}/{names.RECOVERY_POINTS}", folder.recovery_points)

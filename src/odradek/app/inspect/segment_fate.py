@@ -1,6 +1,7 @@
-"""Why each segment of a log is still there, and until when: the rules of log/log/retention.py, told in sentences.
+"""Explanation of each segment's retention: the rules of log/log/retention.py in sentences.
 
-Segments go from the oldest on, so one that may go waits for the one before it.  Nothing here reads a file or a clock.
+Segments are deleted from the oldest on, so a segment that is due waits for the one before it. This module reads neither
+files nor a clock.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from odradek.app.terminal.output import plural, size_text, time_text
 from odradek.base.units import DAY_MS, SECOND_MS
 
 YEAR_MS = 365 * DAY_MS
-FOR_EVER_MS = 100 * YEAR_MS  # Nobody waits for what goes later than that.
+FOR_EVER_MS = 100 * YEAR_MS  # Nobody waits for a later deletion.
 
 
 class Retention(NamedTuple):
-    """What the topic's configuration says about deleting; -1 is no limit."""
+    """Retention settings of the topic's configuration; -1 means no limit."""
 
     retention_ms: int
     retention_bytes: int
@@ -26,20 +27,23 @@ class Retention(NamedTuple):
 
     @property
     def goes(self) -> str:
-        """Says when what is due goes."""
+        """Return when due segments are deleted."""
         key = "log.cleaner.backoff.ms" if self.compacts else "log.retention.check.interval.ms"
         return f"it goes with the next check ({key})"
 
 
 class Bounds(NamedTuple):
-    """Where the log begins for its readers, and up to where it is committed; None where that is not known."""
+    """Log start offset and high watermark of a log; None if unknown."""
 
     start_offset: int
     high_watermark: int | None
 
 
 class Fate(NamedTuple):
-    """`until` is when it goes by its age, if nothing changes; None if that does not delete it."""
+    """Fate of a segment. `until` is the time of its deletion by age, None if age does not delete it.
+
+    The time assumes that nothing else changes.
+    """
 
     until: int | None
     why: str
@@ -47,12 +51,12 @@ class Fate(NamedTuple):
 
 
 def fates(segments: Sequence[SegmentFacts], retention: Retention, bounds: Bounds, now_ms: int) -> list[Fate]:
-    """Returns the fate of each segment, oldest first."""
+    """Return the fate of each segment, oldest first."""
     found: list[Fate] = []
     missing = retention.retention_bytes - sum(one.size for one in segments)
-    held_until, holder = -1, 0  # Until when one before keeps all that follow, and where that one begins.
+    held_until, holder = -1, 0  # Time until which an earlier segment retains all later ones, and its base offset.
     for one in segments:
-        missing += one.size  # How many more bytes make it one too many.
+        missing += one.size  # Bytes to append until it exceeds the limit.
         fate = _fate(one, retention, bounds, now_ms, missing)
         if fate.until is not None and held_until > fate.until and not _goes_by_size(retention, missing):
             text = f"the oldest go first, so it waits for the segment at {holder}, {_until(held_until, now_ms)}"
@@ -116,7 +120,7 @@ def _until(until: int, now_ms: int) -> str:
 
 
 def age_text(ms: int) -> str:
-    """Writes a span in its two largest units: 3 days 4 h, 12 min 5 s."""
+    """Format a duration in its two largest units: 3 days 4 h, 12 min 5 s."""
     if ms >= YEAR_MS:
         return plural(ms // YEAR_MS, "year")
     days, rest = divmod(ms // SECOND_MS, 86_400)

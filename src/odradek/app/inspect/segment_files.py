@@ -1,7 +1,7 @@
-"""What the files of a partition tell of its segments: how large and how old each is.  Reads only, beside a broker too.
+"""Size and age of a partition's segments, read from its files, also while a broker uses them.
 
-The greatest timestamp of a sealed segment is the last entry of its time index; of the open one, what follows the last
-entry is walked.  So a segment costs two reads, however large it is.
+The greatest timestamp of a sealed segment is the last entry of its time index. In the active segment, the batches after
+the last entry are walked. A segment therefore costs two reads, whatever its size.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from odradek.record.record_batch import DELETE_HORIZON, HEADER_BYTES, MAGIC, MAG
 
 
 class SegmentFacts(NamedTuple):
-    """One segment.  `newest` is the greatest timestamp of its records; without any, when the file was last written."""
+    """Facts of one segment.
+
+    `newest` is the greatest timestamp of its records, or the file's modification time if they have none.
+    """
 
     path: Path
     base_offset: Offset
-    end_offset: Offset  # One past its last record; of a sealed one, where the next segment begins.
+    end_offset: Offset  # One past its last record; if sealed, the next base offset.
     size: int
     first: TimestampMs  # Of its first batch; -1 if it has none.
     newest: TimestampMs
     has_timestamps: bool
     is_active: bool
-    newest_offset: int | None = None  # Of the record with the greatest timestamp, where somebody has looked for it.
+    newest_offset: int | None = None  # Of the record with the greatest timestamp, if determined.
 
 
 def segments_of(directory: Path) -> list[SegmentFacts]:
-    """Returns the segments of a partition, oldest first; one that is deleted meanwhile is left out.  Raises OSError."""
+    """Return the segments of a partition, oldest first, without concurrently deleted ones. Raise OSError."""
     bases = sorted(_bases(directory))
     found = [one for base, path in bases if (one := _facts(base, path)) is not None]
     sealed = [one._replace(end_offset=after.base_offset) for one, after in pairwise(found)]
@@ -76,7 +79,7 @@ def _facts(base: Offset, path: Path) -> SegmentFacts | None:
 
 
 def _last(path: Path, layout: Struct, default: tuple[int, int]) -> tuple[int, int]:
-    """Returns the last entry of an index; the default if there is none, or no such file."""
+    """Return the last entry of an index, or the default if there is no entry or no file."""
     found: deque[tuple[int, ...]] = deque([default], maxlen=1)
     with suppress(FileNotFoundError):
         found.extend(entries(path, layout))
@@ -85,7 +88,7 @@ def _last(path: Path, layout: Struct, default: tuple[int, int]) -> tuple[int, in
 
 
 def _tail(file: File, position: int, size: int) -> list[FileBatch]:
-    """Returns the batches from a position on, as far as they are whole."""
+    """Return the whole batches from a position on."""
     found: list[FileBatch] = []
     with suppress(Damaged):
         found.extend(walk(file, position, size))
@@ -97,12 +100,15 @@ def _first(file: File) -> TimestampMs:
     if len(data) < HEADER_BYTES or data[MAGIC_POSITION] != MAGIC:
         return NO_TIMESTAMP
     header = BatchHeader(data)
-    is_compacted = header.attributes & DELETE_HORIZON  # Another time stands in the place of the first record's.
+    is_compacted = header.attributes & DELETE_HORIZON  # The base timestamp field then has another meaning.
     return header.max_timestamp if is_compacted else header.base_timestamp
 
 
 def offset_of_newest(segment: SegmentFacts) -> int | None:
-    """Returns the offset of the record with the segment's greatest timestamp; reads headers until it has the batch."""
+    """Return the offset of the record with the segment's greatest timestamp.
+
+    Read headers only until its batch is found.
+    """
     file = open_read_only(segment.path)
     with suppress(Damaged):
         for place in walk(file, 0, segment.size):
@@ -112,7 +118,7 @@ def offset_of_newest(segment: SegmentFacts) -> int | None:
 
 
 def _offset_in(file: RealFile, place: FileBatch, timestamp: TimestampMs) -> int:
-    """Returns the offset of the record within its batch; the batch's last one where it can't be looked into."""
+    """Return the offset of the record within its batch, or the last offset if it cannot be decoded."""
     found = dumped(file, place)
     if found.batch is not None and found.fault is None:
         for record in records(found.batch):

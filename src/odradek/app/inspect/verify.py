@@ -1,9 +1,9 @@
-"""Reads logs as they lie on disk and says what is wrong with them.
+"""Verification of logs on disk.
 
-Reading holds no lock and changes nothing, so it may be done beside a broker: then what is not synced yet is left out.
-What was found is written down where no broker has the directory, so that the next one does not serve it
-(log/directory/damage_register). A sentence is a fault unless it is a note: what is torn behind the recovery point of a
-log that was not stopped cleanly is either being written or the next start's business.
+It takes no lock and changes nothing, so it may run while a broker uses the directory; data that is not synced yet is
+then skipped. If no broker uses the directory, damage is recorded there, so that the next broker does not serve it
+(log/directory/damage_register.py). A sentence is a fault unless it is a note: a torn end above the recovery point of a
+log without clean shutdown is either being written, or is handled by the next start.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ MARKER_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A sentence about one log."""
+    """Sentence about one log."""
 
     partition: TopicPartition
     says: str
     is_fault: bool = True
-    damage: KnownDamage | None = None  # If it is of a place that is no whole batch.
+    damage: KnownDamage | None = None  # For a place without a whole batch.
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counts what was read."""
+    """Counters of the data read."""
 
     logs: int = 0
     segments: int = 0
@@ -66,7 +66,7 @@ class Counts:
 
 
 class ReadOnlyDisk(RealDisk):
-    """A disk that opens files for reading only: more may not be allowed."""
+    """Disk that opens files read-only, because the user may lack write permission."""
 
     def open(self, path: str) -> File:
         return self._open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ class ReadOnlyDisk(RealDisk):
 
 @dataclass(slots=True)
 class Folder:
-    """A data directory and its checkpoints."""
+    """Log directory and its checkpoints."""
 
     path: Path
     is_clean: bool
@@ -82,12 +82,12 @@ class Folder:
     starts: dict[TopicPartition, Offset]
     compacted: dict[TopicPartition, Offset]
     noted: dict[TopicPartition, str]
-    damages: list[KnownDamage]  # Those that a broker has found while it ran.
-    is_ours: bool = False  # It was stopped cleanly, and nobody had it since.
+    damages: list[KnownDamage]  # Found by a broker while it ran.
+    is_ours: bool = False  # Cleanly stopped and unused since.
 
     @classmethod
     def at(cls, path: Path) -> Folder:
-        """Reads the checkpoints of a data directory.  Raises DiskFailed, BadCheckpoint."""
+        """Read the checkpoints of a log directory. Raise DiskFailed, BadCheckpoint."""
         disk = ReadOnlyDisk()
         return cls(
             path,
@@ -101,8 +101,10 @@ class Folder:
         )
 
     def lost(self, partition: TopicPartition) -> set[Offset]:
-        """Returns base offsets of segments that no retention took, whether they are there or not: see
-        log/recovery/missing_segments."""
+        """Return base offsets of segments not deleted by retention, present or not.
+
+        See log/recovery/missing_segments.py.
+        """
         missed = [one.file for one in self.damages if one.partition == partition and one.why == MISSING]
         noted = self.noted.get(partition, "").split() if self.is_ours else []
         return {Offset(int(text.removesuffix(LOG))) for text in (*missed, *noted)}
@@ -114,18 +116,18 @@ class Folder:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment, and what was found wrong with it."""
+    """Segment and the problems found in it."""
 
     path: Path
     base_offset: Offset
-    end: Offset  # After the last batch that can be read.
+    end: Offset  # After the last readable batch.
     said: list[str] = field(default_factory=list)
-    damages: dict[str, tuple[int, Offset, str]] = field(default_factory=dict)  # By what was said of them.
-    is_torn: bool = False  # After the damage nothing can be read.
+    damages: dict[str, tuple[int, Offset, str]] = field(default_factory=dict)  # By the sentence about each.
+    is_torn: bool = False  # Nothing is readable after the damage.
 
 
 def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
-    """Yields all sentences about one partition's log.  Raises OSError."""
+    """Yield all sentences about one partition's log. Raise OSError."""
     partition = names.parse_partition(path.name)
     assert partition is not None, "the caller looked at its name"
     counts.logs += 1
@@ -157,7 +159,7 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
 
 
 def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
-    """Returns the base offsets of the segments, those of indexes without a log, and the names of files set aside."""
+    """Return base offsets of segments and of indexes without a log, and names of quarantined files."""
     bases: set[Offset] = set()
     hollow: set[Offset] = set()
     indexed: set[Offset] = set()
@@ -181,7 +183,7 @@ def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
 
 
 def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segment | None:
-    """Reads one segment; returns None if it was deleted meanwhile."""
+    """Read one segment, or return None if it was deleted concurrently."""
     path = folder / f"{names.segment_stem(base)}{LOG}"
     segment = Segment(path, base, base)
     try:
@@ -214,7 +216,7 @@ def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segmen
 
 
 def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int]]:
-    """Yields (position, offset) from the offset index; checks both indexes for order and range."""
+    """Yield (position, offset) from the offset index, and check the order and range of both indexes."""
     offset = newest = -1
     path = segment.path.with_suffix(OFFSET_INDEX)
     for delta, position in entries(path, OFFSET_ENTRY) if path.exists() else ():
@@ -232,7 +234,7 @@ def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int
 
 
 def read_batches(segment: Segment, file: File, part: tuple[int, int], places: dict[int, int], counts: Counts) -> None:
-    """Reads batches and takes the index's right entries out of `places`.  Raises Damaged."""
+    """Read batches and remove the correct index entries from `places`. Raise Damaged."""
     for place in walk_checked(file, *part):
         first = place.base_offset if place.magic == MAGIC else place.last_offset
         if first < segment.end:
@@ -255,7 +257,7 @@ def known_damage(partition: TopicPartition, segment: Segment, text: str) -> Know
 
 
 def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
-    """Adds what was found to what a start reads, if no broker has the directory and it may be written."""
+    """Record new damage for the next start, if no broker uses the directory and it is writable."""
     if not found:
         return
     disk = RealDisk()
@@ -265,7 +267,7 @@ def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
         return
     path = f"{folder.path}/{names.DAMAGES}"
     try:
-        written = read_damages(disk, path)  # Once more: a broker may have run meanwhile.
+        written = read_damages(disk, path)  # Reread: a broker may have run in between.
         known = {(one.partition, one.file, one.position) for one in written}
         new = [one for one in found if (one.partition, one.file, one.position) not in known]
         if new:
@@ -276,7 +278,7 @@ def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
 
 
 def known(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]) -> Iterator[str]:
-    """Yields what the broker has found before, of the segments that have faults."""
+    """Yield the damage that a broker had found before, in the segments that have faults."""
     faulty = {segment.path.name for segment in segments if segment.said}
     for one in folder.damages:
         if one.partition == partition and one.file in faulty:
@@ -291,7 +293,7 @@ def between(segments: Sequence[Segment]) -> Iterator[str]:
 
 
 def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start: Offset) -> Iterator[str]:
-    """Yields the gaps between segments; one whose end can't be read does not tell where it ends."""
+    """Yield the gaps between segments, except after a segment whose end is unreadable."""
     for segment, following in pairwise(segments):
         if following.base_offset > start and not segment.is_torn:
             gap = gap_between(str(path), segment.end, following.base_offset, spoken)
@@ -300,7 +302,7 @@ def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start:
 
 
 def missing_first(path: Path, bases: set[Offset], lost: set[Offset], start: Offset) -> Iterator[str]:
-    """Yields the gap between a log's start and its first segment, of which it is sure that something was there."""
+    """Yield the gap between a log's start and its first segment, if records certainly existed there."""
     first = min(bases, default=start)
     gap = gap_before(str(path), first, lost, start)
     if gap is not None:
@@ -312,7 +314,7 @@ def small_files(path: Path) -> Iterator[str]:
     for read, name in ((read_epochs, names.LEADER_EPOCHS), (read_topic_id, names.PARTITION_METADATA)):
         file = path / name
         if file.exists() and not file.stat().st_size:
-            continue  # As Kafka 0.11 makes the epochs of a log without records; those of others are in the log, too.
+            continue  # Kafka 0.11 makes it empty for logs without records; other epochs are also in the log.
         try:
             read(disk, str(path))
         except BadCheckpoint as bad:

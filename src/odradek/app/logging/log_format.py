@@ -1,10 +1,10 @@
-"""How log lines look: text for a person, or JSON for whoever collects them.  One event is one line.
+"""Format of log lines: text for people or JSON for log collectors, one line for each event.
 
     2026-11-21T14:31:12.345Z WARNING odradek.net.clients.client_connection: 127.0.0.1:51234 is closed: ...
     {"time": "2026-11-21T14:31:12.345Z", "level": "WARNING", "logger": ..., "message": ..., "connection": ..., ...}
 
-What a client said (its id, its software, a topic's name) may hold anything and be long: whatever does not print is
-escaped, so that nobody forges a line or moves a terminal's cursor, and everything is cut at a bound.
+Text from clients (client id, software name, topic name) may contain any characters and be long. Unprintable characters
+are escaped, so that no client can forge a line or move a terminal's cursor, and every part is cut at a limit.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from odradek.core.configs.definition import ConfigError
 
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
-REQUESTS = "odradek.request"  # The logger of the request log.
+REQUESTS = "odradek.request"  # Logger of the request log.
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 MESSAGE_CHARACTERS_MAX = 4_000
 FIELD_CHARACTERS_MAX = 400
 TRACEBACK_CHARACTERS_MAX = 20_000
 
-# The fields of every record; any other was given as extra=.
+# Fields of every record; any other field came from extra=.
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _NEEDS_QUOTES = frozenset(' "=|\\')
 
 
 def install(format_: str, levels: Iterable[str]) -> None:
-    """Logs to standard error.  `levels` are LEVEL, for everything, or LOGGER=LEVEL.  Raises ConfigError."""
+    """Log to standard error. `levels` are LEVEL, for all loggers, or LOGGER=LEVEL. Raise ConfigError."""
     if format_ not in FORMATS:
         raise ConfigError(f"--log-format {format_!r} is not known: it may be {' or '.join(FORMATS)}.")
     chosen = parse_levels(levels)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format_ == JSON else TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
-    logging.getLogger("kazoo").setLevel(logging.WARNING)  # It has a line for each connection.
+    logging.getLogger("kazoo").setLevel(logging.WARNING)  # It logs every connection.
     for name, level in chosen.items():
         logging.getLogger(name).setLevel(level)
 
 
 def parse_levels(texts: Iterable[str]) -> Mapping[str, str]:
-    """Returns the level of each logger; "" is every logger.  Raises ConfigError."""
+    """Return the level of each logger; "" means every logger. Raise ConfigError."""
     levels = {}
     for text in texts:
         logger, _, level = text.rpartition("=")
@@ -58,23 +58,23 @@ def parse_levels(texts: Iterable[str]) -> Mapping[str, str]:
 
 
 class TextFormatter(logging.Formatter):
-    """Writes `time LEVEL logger: message | field=value ...`; a traceback follows, indented."""
+    """Formatter of `time LEVEL logger: message | field=value ...`, followed by an indented traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{iso_time(record.created)} {record.levelname} {record.name}: {_message(record)}"
         fields = " ".join(f"{name}={_quoted(value)}" for name, value in _fields(record).items() if value is not None)
         if fields:
             line = f"{line} | {fields}"
-        # No line of a traceback looks like the begin of an event: what an exception says may be a client's words.
+        # Indented, so that no line looks like the start of an event: an exception may quote a client's text.
         return "\n    ".join([line, *_traceback(self, record)])
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes one object on one line, in ASCII; `exception` holds the traceback."""
+    """Formatter of one ASCII JSON object on one line; `exception` contains the traceback."""
 
     def __init__(self) -> None:
         super().__init__()
-        import json  # Only where it is asked for.
+        import json  # Only if requested.
 
         self._encode = json.JSONEncoder(ensure_ascii=True, default=str).encode
 
@@ -93,14 +93,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def iso_time(seconds: float) -> str:
-    """Writes a time in UTC, with milliseconds."""
+    """Format a time in UTC, with milliseconds."""
     milliseconds = int(seconds * 1000)
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
     return f"{second}.{milliseconds % 1000:03}Z"
 
 
 def printable(text: str) -> str:
-    """Returns the text with everything escaped that does not print or would end a line."""
+    """Return the text with unprintable characters and line ends escaped."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -126,7 +126,7 @@ def _field(value: object) -> object:
 
 
 def _quoted(value: object) -> str:
-    """Returns the value so written that one can tell where it ends."""
+    """Return the value, quoted if its end would be ambiguous."""
     text = str(value)
     if not text or not _NEEDS_QUOTES.isdisjoint(text):
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -134,7 +134,7 @@ def _quoted(value: object) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Returns the traceback's lines; the last of them if it is long, since those say what happened."""
+    """Return the traceback's lines; cut a long one at the front, because the last lines give the error."""
     if not record.exc_info:
         return []
     text = formatter.formatException(record.exc_info)

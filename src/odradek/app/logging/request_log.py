@@ -1,12 +1,12 @@
-"""The request log: a line for each request, as Kafka's kafka.request.logger.
+"""Request log: one line for each request, like Kafka's kafka.request.logger.
 
-Logger `odradek.request` at DEBUG.  It is put around the shell's dispatch when the broker starts, and only if somebody
-wants it, so that a broker without it does nothing for it.
+Logger `odradek.request` at DEBUG. The request log wraps the shell's dispatch at startup, and only if enabled, so that
+it costs nothing otherwise.
 
     DEBUG odradek.request: Produce v9 was answered | connection=... client_id=... request_bytes=131 time_ms=0.214 ...
 
-A request that had to wait is logged when it is answered, with the time since it came.  One whose connection ended
-before is never answered, and has no line.
+A parked request is logged when it is answered, with the time since its arrival. If its connection closes first, it is
+never answered and not logged.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from odradek.wire.schema.schema import schema_of
 
 log = logging.getLogger(REQUESTS)
 
-DECODED_BYTES_MAX = 64 * 1024  # A larger answer is not searched for errors.
+DECODED_BYTES_MAX = 64 * 1024  # Larger responses are not searched for errors.
 LENGTH_BYTES = 4
 
 
 def install(shell: Shell) -> None:
-    """Has this broker's requests logged from now on."""
+    """Log this broker's requests from now on."""
     shell.dispatch = partial(_logged, shell.dispatch)
     shell.wants_each = lambda api_key: True
 
 
 class _Came(NamedTuple):
-    """The facts of a request before it is handled, which changes it."""
+    """Facts of a request before its handling, which changes the request."""
 
     fields: Fields
     began: float
@@ -60,7 +60,7 @@ class _Came(NamedTuple):
 
 
 class _LoggedStaged(Staged):
-    """A staged produce that is logged when it is answered."""
+    """Staged Produce request that is logged when it is answered."""
 
     def __init__(self, came: _Came, request: Request, staged: Staged) -> None:
         self._came = came
@@ -112,7 +112,7 @@ def _answered(came: _Came, request: Request, outcome: Encoded | Parked[Encoded])
 
 
 def _later(came: _Came, request: Request, then: Callable[[], Encoded]) -> Encoded:
-    """Answers a parked request, and logs it."""
+    """Answer a parked request and log it."""
     answer = then()
     _write(came, "was answered after it had waited", {} if answer is None else _of_answer(request, answer))
     return answer
@@ -134,7 +134,7 @@ def _of_answer(request: Request, answer: list[Chunk]) -> Fields:
 
 
 def _errors_in(request: Request, frame: bytes) -> str:
-    """Returns `CODE:how often` for each error of an answer without slices of files."""
+    """Return `CODE:count` for each error in a response without file slices."""
     answer_class: type[object] = APIS[ApiKey(request.api_key)][1]
     _, answer = decode_response(answer_class, request.api_version, frame[LENGTH_BYTES:])
     counted = Counter(_codes(answer))
@@ -142,7 +142,7 @@ def _errors_in(request: Request, frame: bytes) -> str:
 
 
 def _codes(message: object) -> Iterator[str]:
-    """Yields every error in a message and the structures in it."""
+    """Yield every error code in a message and its nested structures."""
     for field in schema_of(type(message)).fields:
         value: object = getattr(message, field.name)
         if field.name == "error_code":

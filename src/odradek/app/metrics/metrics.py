@@ -1,9 +1,9 @@
-"""Metrics for Prometheus, on a port of their own: GET /metrics, in threads of their own.
+"""Prometheus metrics at GET /metrics on a port and in threads of their own.
 
-A scrape asks the loop for a snapshot, waits for it for a bounded time, and writes it out in its own thread.  A broker
-whose loop hangs still answers: that it hangs, since when, and how much memory and time the process takes.
+A scrape requests a snapshot from the loop, waits for it for a bounded time, and writes it out in its own thread. If the
+loop hangs, the broker still answers: it reports since when the loop hangs, and the memory and time of the process.
 
-Imported only where metrics.listener is set.
+Imported only if metrics.listener is set.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from odradek.app.metrics import metrics_families as families
 
 log = logging.getLogger(__name__)
 
-LOOP_SECONDS_MAX = 3.0  # Prometheus itself waits for ten.
+LOOP_SECONDS_MAX = 3.0  # Prometheus itself waits 10 s.
 
 
 class Metrics(Collector):
-    """The metrics of one broker.  Raises CannotListen."""
+    """Metrics of one broker. The constructor raises CannotListen."""
 
     def __init__(self, address: Endpoint, shell: Shell, listeners: Sequence[Listener]) -> None:
         self._shell = shell
@@ -52,12 +52,12 @@ class Metrics(Collector):
         self.address = Endpoint(address.host, self._server.port)
 
     def start(self) -> None:
-        """Begins to answer, at first that the loop is busy: opening the logs may take a while."""
+        """Start answering scrapes, at first reporting a busy loop: opening the logs may take a while."""
         self._lag.start()
         self._server.start()
 
     def announce(self) -> None:
-        """Tells where the metrics are, once there are any."""
+        """Log the address of the metrics once they are available."""
         log.info("metrics are at http://%s/metrics", self.address)
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Family]:
-        """Yields the families, in the thread of a scrape."""
+        """Yield the families, in the thread of a scrape."""
         overdue_seconds = self._lag.overdue()
         snapshot = self._snapshot()
         if snapshot is not None:

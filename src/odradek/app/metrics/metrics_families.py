@@ -1,4 +1,4 @@
-"""A snapshot as the families that prometheus_client writes out.  Done in the thread of the scrape."""
+"""Conversion of a snapshot to prometheus_client's families, in the thread of the scrape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.app.metrics.metrics_snapshot import Histogram, OneLog, Snapshot
 from odradek.core.cleaner.cleaning_steps import Won
 from odradek.net.loop.traffic import BUCKETS, MICROSECONDS
 
-# Bucket n of Latencies ends at 2ⁿ µs.  Finer than 16 µs nobody asks, and the last has no end.
+# Bucket n of Latencies ends at 2ⁿ µs. Nobody needs buckets below 16 µs, and the last has no end.
 FIRST_SHOWN, LAST_SHOWN = 4, BUCKETS - 2
 BOUNDS = tuple(str(2**n / MICROSECONDS) for n in range(FIRST_SHOWN, LAST_SHOWN + 1))
 
@@ -30,20 +30,20 @@ Value = tuple[Sequence[str], float]
 
 
 def _paced(things: Iterable[Thing]) -> Iterator[Thing]:
-    """Yields the things, and lets others, above all the loop, have the interpreter again and again."""
+    """Yield the things, and regularly release the interpreter to other threads, above all the loop's."""
     for number, thing in enumerate(things, start=1):
         if number % SAMPLES_PER_TURN == 0:
             time.sleep(PAUSE_SECONDS)
         yield thing
 
 
-class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only goes over it.
+class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only iterates over it.
     def __iter__(self) -> Iterator[object]:
         return _paced(super().__iter__())
 
 
 def of_loop(is_responsive: bool, overdue_seconds: float) -> list[Family]:
-    """Returns the families that need no snapshot of the loop."""
+    """Return the families that need no snapshot of the loop."""
     return [_one(table.LOOP_RESPONSIVE, int(is_responsive)), _one(table.LOOP_OVERDUE, overdue_seconds)]
 
 

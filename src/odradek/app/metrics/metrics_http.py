@@ -1,4 +1,4 @@
-"""The HTTP server of the metrics: threads of its own, few of them, and none that waits for ever."""
+"""HTTP server of the metrics: a few threads of its own, each with bounded waits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-SCRAPES_MAX = 4  # At a time; whoever comes beyond that is turned away.
-CLIENT_SECONDS_MAX = 10  # How long a client may keep silent.
+SCRAPES_MAX = 4  # Concurrent scrapes; further ones are rejected.
+CLIENT_SECONDS_MAX = 10  # Timeout of a silent client.
 BREATH_SECONDS = 0.1
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class HttpServer:
-    """Binds at once, so that a port in use is said before anything else is done.  Raises OSError."""
+    """HTTP server that binds at construction, so that a port in use is reported first. Raises OSError."""
 
     def __init__(self, host: str, port: int, application: Application) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -35,7 +35,7 @@ class HttpServer:
     def stop(self) -> None:
         self._is_stopped = True
         if self._thread.is_alive():
-            # It wakes the thread that accepts on it: the server's own way out would take up to half a second.
+            # shutdown wakes the accepting thread; the server's own way to stop would take up to half a second.
             self._server.socket.shutdown(socket.SHUT_RDWR)
             self._thread.join()
         self._server.server_close()
@@ -49,10 +49,10 @@ class _Handler(WSGIRequestHandler):
     timeout = CLIENT_SECONDS_MAX
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Does nothing: scrapes are not logged."""
+        """Do nothing: scrapes are not logged."""
 
     def address_string(self) -> str:
-        return str(self.client_address[0])  # Without asking a name server.
+        return str(self.client_address[0])  # Without a reverse lookup.
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -65,7 +65,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's would ask a name server for our own name.
+        TCPServer.server_bind(self)  # HTTPServer would look up our own host name.
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
@@ -74,7 +74,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             return super().get_request()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                time.sleep(BREATH_SECONDS)  # It would be tried again at once, and so on.
+                time.sleep(BREATH_SECONDS)  # Otherwise, accept would be retried in a busy loop.
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -90,4 +90,4 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Does nothing: a client that went away or kept silent is no error of ours."""
+        """Do nothing: a client that disconnects or stays silent is not our error."""

@@ -1,4 +1,4 @@
-"""What a metric is in the tables of metrics_table and metrics_replication_table."""
+"""Types of the metric tables metrics_table and metrics_replication_table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """One metric family; `name` is as scraped, without the _bucket, _sum and _count of a histogram."""
+    """Metric family. `name` is as scraped, without a histogram's _bucket, _sum and _count."""
 
     name: str
     kind: Kind

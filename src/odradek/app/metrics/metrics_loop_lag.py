@@ -1,6 +1,6 @@
-"""How late the event loop is: a tick that measures how long after its time it comes.
+"""Lag of the event loop: a tick measures its delay after its due time.
 
-Everything a broker does for its clients is done on one loop, so that what holds the loop holds everybody.
+One loop does all work for clients, so anything that blocks the loop delays every client.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WINDOW_SECONDS = 30
 
 
 class LoopLag:
-    """Measures how late the loop is; all but `overdue` is for the loop's thread."""
+    """Meter of the loop's lag; all methods except `overdue` belong to the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.lags = Latencies()
@@ -23,15 +23,15 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
         self._due = time.monotonic()
         self._window_end = 0.0
-        self._max_before = self._max_now = 0.0  # The greatest lag of the last whole window, and of this one.
+        self._max_before = self._max_now = 0.0  # The greatest lags of the previous and the current window.
 
     @property
     def max_seconds(self) -> float:
-        """The greatest lag of the last half minute to minute."""
+        """Return the greatest lag of the last 30 to 60 seconds."""
         return max(self._max_before, self._max_now)
 
     def overdue(self) -> float:
-        """Returns how long the loop has been failing to come to the next tick; from any thread."""
+        """Return how long the next tick has been overdue. Callable from any thread."""
         return max(0.0, time.monotonic() - self._due)
 
     def start(self) -> None:
@@ -44,7 +44,7 @@ class LoopLag:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        lag = max(0.0, now - self._due)  # The loop's clock is in milliseconds: a tick may come a little early.
+        lag = max(0.0, now - self._due)  # The loop's clock has millisecond resolution: a tick may be early.
         self.lags.add(lag)
         if now >= self._window_end:
             self._max_before, self._max_now = self._max_now, 0.0

@@ -1,6 +1,6 @@
-"""What a scrape's snapshot has of replication: replicas that are missing, followers that are behind, elections.
+"""Replication part of a scrape's snapshot: missing replicas, lagging followers, elections.
 
-Taken on the loop, partition by partition, as the rest of the snapshot (metrics_snapshot).
+Collected on the loop, partition by partition, like the rest of the snapshot (app/metrics/metrics_snapshot.py).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from odradek.core.partition.partition import Partition
 
 
 class Led(NamedTuple):
-    """A partition that this broker leads."""
+    """Partition that this broker leads."""
 
     topic: str
     partition: str
     replicas: int
     in_sync: int
-    min_in_sync: int  # min.insync.replicas, and no more than there are replicas.
+    min_in_sync: int  # min.insync.replicas, at most the number of replicas.
 
     @property
     def is_under_replicated(self) -> bool:
@@ -38,7 +38,7 @@ class Led(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """How many records a partition that follows is behind its leader's high watermark; `fetcher` is Kafka's name."""
+    """Records by which a follower partition lags its leader's high watermark; `fetcher` is Kafka's name."""
 
     fetcher: str
     topic: str
@@ -48,7 +48,10 @@ class Lag(NamedTuple):
 
 @dataclass(slots=True)
 class Replication:
-    """One broker's; the counters are of its whole life, but unclean elections, which are of the controller's office."""
+    """Replication state of one broker.
+
+    The counters cover the broker's lifetime, except unclean elections, which cover its term as controller.
+    """
 
     isr_shrinks: int
     isr_expands: int
@@ -57,7 +60,7 @@ class Replication:
     bytes_out: int = 0
     led: list[Led] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
-    failed: int = 0  # Partitions that are followed no more until their leader changes.
+    failed: int = 0  # Partitions not fetched until their leader changes.
     unclean_elections: int = 0
     offline_partitions: int = 0
     not_preferred: int = 0
@@ -74,7 +77,7 @@ class Replication:
         )
 
     def take(self, broker: Broker, name: TopicPartition, partition: Partition) -> None:
-        """Takes in one partition that is online."""
+        """Add one online partition."""
         self.bytes_in += partition.log.replicated_bytes
         if partition.leading is not None:
             self.led.append(_led(name, partition))
@@ -90,7 +93,7 @@ class Replication:
             self.lags.append(Lag(text, str(name.topic), str(name.partition), following.lag))
 
     def take_as_controller(self, topic: TopicInfo, alive: Container[BrokerId]) -> None:
-        """Takes in one topic as the controller's broker knows it."""
+        """Add one topic from the metadata of the controller's broker."""
         for partition in topic.partitions:
             self.offline_partitions += partition.leader not in alive
             self.not_preferred += partition.replicas[:1] != (partition.leader,)

@@ -1,4 +1,4 @@
-"""The metrics of replication: a part of the table in metrics_table, which has the rules."""
+"""Table of replication metrics, a part of metrics_table, which has the naming rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The snapshot that a scrape takes of the broker: copies, made on the loop, where nothing changes meanwhile.
+"""Snapshot of the broker for one scrape: copies made on the loop, where nothing changes concurrently.
 
-A broker has thousands of partitions, and the loop has clients to serve: partitions are read a few at a time, and the
-loop goes round between.
+A broker has thousands of partitions, and the loop has clients to serve. The snapshot therefore reads a few partitions
+in each turn of the loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.net.loop.traffic import Latencies
 from odradek.net.shell.shell import Shell
 
 PARTITIONS_PER_TURN = 200
-# These are told even with a count of 0, so that nobody takes one for a metric that does not exist.
+# Exported even with a count of 0, so that nobody takes one for a metric that does not exist.
 GROUP_STATES = (
     *((CLASSIC, state.value) for state in ClassicState if state is not ClassicState.DEAD),
     *((CONSUMER, state) for state in ("Empty", "Assigning", "Reconciling", "Stable")),
@@ -41,7 +41,7 @@ Labels = TypeVar("Labels", bound=tuple[str, ...])
 
 
 class Histogram(NamedTuple):
-    """A copy of Latencies."""
+    """Copy of Latencies."""
 
     times: int
     seconds: float
@@ -63,7 +63,7 @@ class OneLog(NamedTuple):
 
 @dataclass(slots=True)
 class Snapshot:
-    """One broker at one moment, but for the partitions, each of which is from a moment of its own soon after."""
+    """State of one broker at one moment; each partition is copied separately soon after that moment."""
 
     broker_id: int
     cluster_id: str
@@ -94,7 +94,7 @@ class Snapshot:
     leaders: int = 0
     offline: int = 0
     damaged: int = 0
-    directories: Mapping[str, bool] = field(default_factory=dict)  # By path: whether it is offline.
+    directories: Mapping[str, bool] = field(default_factory=dict)  # Offline state, by path.
     loop_seconds: float = 0.0
 
 
@@ -109,7 +109,10 @@ def _counted(known: Iterable[Labels], found: Iterable[Labels]) -> dict[Labels, i
 
 
 class Collection:
-    """Takes one scrape's snapshot on the loop, in steps; `done` gets it, and cancelling that ends the steps."""
+    """Collector of one scrape's snapshot, in steps on the loop.
+
+    `done` receives the snapshot; cancelling it ends the steps.
+    """
 
     def __init__(self, shell: Shell, listeners: Sequence[Listener], lag: LoopLag) -> None:
         self.done: Future[Snapshot] = Future()
@@ -117,11 +120,11 @@ class Collection:
         self._listeners = listeners
         self._lag = lag
         self._partitions: Iterator[tuple[TopicPartition, Partition]]
-        self._topics: Iterator[TopicInfo] = iter(())  # Those of the cluster, if this broker is its controller.
+        self._topics: Iterator[TopicInfo] = iter(())  # The cluster's topics, if this broker is its controller.
         self._snapshot: Snapshot
 
     def begin(self) -> None:
-        """Begins the steps; called on the loop."""
+        """Start the steps. Called on the loop."""
         if self.done.set_running_or_notify_cancel():
             self._step(self._take_totals)
 
@@ -129,7 +132,7 @@ class Collection:
         began = time.monotonic()
         try:
             is_done = work()
-        except Exception as error:  # A scrape that fails must not end the broker.
+        except Exception as error:  # A failed scrape must not end the broker.
             self.done.set_exception(error)
             return
         self._snapshot.loop_seconds += time.monotonic() - began

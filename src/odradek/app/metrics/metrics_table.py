@@ -1,7 +1,7 @@
-"""Every metric this broker shows: the families are made from this table, and so is the table in docs/OPERATIONS.md.
+"""Table of all metrics, from which the metric families and the table in docs/OPERATIONS.md are made.
 
-Names are those of Kafka's MBeans in snake case, times in seconds as Prometheus has them; what Kafka has no MBean for
-begins with odradek_.  `python -m odradek.app.metrics.metrics_table` prints the table.
+Names are those of Kafka's MBeans in snake case, with times in seconds as usual in Prometheus. Metrics without an MBean
+in Kafka begin with odradek_. `python -m odradek.app.metrics.metrics_table` prints the table.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek.app.metrics.metrics_kinds import counter, gauge, histogram
 from odradek.app.metrics.metrics_replication_table import REPLICATION
 
-# What a scrape always has, even while the loop does not answer.
+# Metrics in every scrape, even while the loop does not answer.
 LOOP_RESPONSIVE = gauge(
     "odradek_event_loop_responsive", "", "0 or 1", "Whether the loop answered this scrape in time; 0: only what follows"
 )
@@ -281,7 +281,7 @@ METRICS = (
     LOOP_OVERDUE,
 )
 
-# Metrics of the process, which prometheus_client adds itself.
+# Metrics of the process, which prometheus_client adds.
 PROCESS_METRICS = (
     counter("process_cpu_seconds_total", "", "seconds", "Processor time, of user and system"),
     gauge("process_resident_memory_bytes", "", "bytes", "Resident memory"),
@@ -293,7 +293,7 @@ PROCESS_METRICS = (
 
 
 def markdown() -> list[str]:
-    """Returns the lines of the table in docs/OPERATIONS.md."""
+    """Return the lines of the table in docs/OPERATIONS.md."""
     rows = ["| metric | type | labels | unit | meaning | MBean of Kafka |", "|---|---|---|---|---|---|"]
     for metric in (*METRICS, *PROCESS_METRICS):
         labels = ", ".join(metric.labels)

@@ -1,11 +1,13 @@
-"""Takes over topics whose logs another broker wrote: a data directory of Apache Kafka, or one copied without metadata.
+"""Adoption of topics whose logs another broker wrote.
 
-Only logs lie there, and how a topic is configured decides what may be deleted of it.  So the configuration comes from
-the metadata log of Apache Kafka 4 where that lies beside the logs.  Otherwise nothing says it, and nothing is deleted:
-there is neither retention nor compaction until somebody sets it, but for the state topics, which are as they are here.
+The data directory is one of Apache Kafka, or was copied without metadata. It contains only logs, and a topic's
+configuration decides which records may be deleted. The configuration therefore comes from the metadata log of Apache
+Kafka 4, if the directory contains one. Otherwise it is unknown, and nothing is deleted: retention and compaction are
+off until somebody configures them, except for the state topics, which have Odradek's configuration.
 
-That Kafka has compacted a topic (cleaner-offset-checkpoint) does not say that it still does: the entry stays when
-cleanup.policy is altered to delete, and old values of keys are what such a topic is for.  So it is only told.
+If Kafka has compacted a topic (cleaner-offset-checkpoint), the topic may no longer be compacted: the entry stays when
+cleanup.policy is altered to delete, and old values of keys are the purpose of such a topic. It is therefore only
+logged.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ from odradek.log.segment.checkpoints import BadCheckpoint, read_offsets
 log = logging.getLogger(__name__)
 
 NAMED_MAX = 20
-# Whatever the broker's defaults are: they need not have been those of the broker that wrote the logs.
+# Independent of the broker's defaults, which may differ from those of the broker that wrote the logs.
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Adoption:
-    """What is known of topics that lie in data directories, beside their logs."""
+    """Knowledge about the topics in data directories, apart from their logs."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Adoption:
 
     @classmethod
     def read(cls, disk: Disk, directories: Sequence[Path], configs: BrokerConfigs, broker_id: BrokerId) -> Adoption:
-        """Reads what lies in a broker's data directories."""
+        """Read the metadata and checkpoints in a broker's data directories."""
         known: Mapping[TopicName, KnownTopic] | None = None
         compacted: set[TopicName] = set()
         for directory in directories:
@@ -59,11 +61,11 @@ class Adoption:
             try:
                 compacted |= {name.topic for name in read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}")}
             except (BadCheckpoint, DiskFailed):
-                continue  # Who opens the directory reports it.
+                continue  # Reported when the directory is opened.
         return cls(known, compacted, lambda name: state_topics.spec(name, configs).configs)
 
     def configs(self, name: TopicName) -> Mapping[str, str]:
-        """Returns the configuration that a topic gets."""
+        """Return the configuration of an adopted topic."""
         if self._known is not None:
             return self._known[name].configs if name in self._known else KEPT
         return self._state_configs(name) or KEPT
@@ -71,15 +73,15 @@ class Adoption:
     def topics(
         self, found: Mapping[TopicName, FoundTopic], broker_id: BrokerId, new_uuid: Callable[[], Uuid]
     ) -> list[TopicInfo]:
-        """Returns the topics to take over; a log that is of none of them will be set aside."""
+        """Return the topics to adopt. Logs of other topics are quarantined later."""
         counts = {name: self._count(name, one) for name, one in sorted(found.items())}
         return [self._topic(name, count, found[name], broker_id, new_uuid) for name, count in counts.items() if count]
 
     def _count(self, name: TopicName, found: FoundTopic) -> int:
-        """Returns how many partitions a topic has; 0 if it is none, or was deleted."""
+        """Return the number of partitions of a topic, or 0 if it is not a topic or was deleted."""
         if self._known is not None:
             return len(self._known[name].epochs) if name in self._known else 0
-        # A folder may only be named like a partition's, with a date for example.
+        # A folder may only look like a partition's, for example if its name ends with a date.
         return max((index for index in found.epochs if index < PARTITIONS_PER_REQUEST_MAX), default=-1) + 1
 
     def _topic(
@@ -90,9 +92,9 @@ class Adoption:
         ours = (broker_id,)
 
         def partition(index: int) -> PartitionInfo:
-            # The epoch goes on as it was, neither above nor below: who wrote the logs may serve them again.
-            # Markers carry the leader epoch of the partition of __transaction_state, and Kafka rejects one below the
-            # last. With a higher epoch here, that producer's transactions could never end again in Kafka.
+            # Keep the epoch, neither higher nor lower: the broker that wrote the logs may serve them again. Markers
+            # carry the leader epoch of the partition of __transaction_state, and Kafka rejects an epoch below the last.
+            # After a higher epoch here, that producer's transactions could never end in Kafka.
             epoch = max(LeaderEpoch(0), epochs.get(index, NO_EPOCH), found.epochs.get(index, NO_EPOCH))
             return PartitionInfo(broker_id, epoch, ours, ours)
 
@@ -100,7 +102,7 @@ class Adoption:
         return TopicInfo(name, topic_id, tuple(map(partition, range(count))), self.configs(name))
 
     def tell(self, adopted: Sequence[TopicInfo], found: Mapping[TopicName, FoundTopic]) -> None:
-        """Says in the broker's log which topics were taken over, and how they are configured."""
+        """Log the adopted topics and their configuration."""
         if not adopted:
             return
         log.info(
@@ -132,6 +134,6 @@ class Adoption:
 
 
 def named(names: Iterable[str]) -> str:
-    """Returns the names in a line, or the first of very many."""
+    """Return the names on one line, at most NAMED_MAX of them."""
     texts = list(names)
     return ", ".join(texts[:NAMED_MAX]) + (f" and {len(texts) - NAMED_MAX} more" if texts[NAMED_MAX:] else "")

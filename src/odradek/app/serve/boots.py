@@ -1,7 +1,7 @@
-"""Whether a data directory may lack what was written to it: the machine has started anew since, or the disk is another.
+"""Detection of possible data loss in a log directory, after a reboot or on another disk.
 
-A process that dies takes nothing with it: what it wrote is the kernel's.  So each start notes in which boot of the
-machine it is, and the next one compares.
+A process that dies loses no writes, because the kernel already has them. Each start therefore records the boot id of
+the machine, and the next start compares it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.disk import DiskFailed, read_file, replace_file
 from odradek.log.files.log_file_names import BOOT
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # Linux's; elsewhere nobody knows.
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # Linux only; unknown elsewhere.
 _BYTES_MAX = 100
 
 
 def may_have_lost(directories: Iterable[LogDirectory], boot_id: str | None) -> bool:
-    """Returns True if one of them was not left cleanly, and not in this boot; notes this one in each.
+    """Return whether a directory was left uncleanly in another boot, and record this boot in each.
 
-    `boot_id` None is any other boot.  A directory that is new has had everything or nothing: nobody can tell.
+    `boot_id` None means another boot. A new directory may have lost everything or nothing; the difference is not
+    detectable.
     """
     lost = False
     for directory in directories:
@@ -46,7 +47,7 @@ def _is_of(directory: LogDirectory, boot_id: str | None) -> bool:
 
 
 def _note(directory: LogDirectory, boot_id: str | None) -> None:
-    """Writes it down; where that fails the next start is one after a loss."""
+    """Record the boot. If that fails, the next start assumes a loss."""
     try:
         replace_file(directory.disk, _path(directory), (boot_id or "").encode(), durable=False)
     except DiskFailed as failed:

@@ -1,4 +1,4 @@
-"""What a broker needs before it can be put together: whose the directories are, their logs, its addresses."""
+"""Prerequisites of a broker: the owner of its directories, its logs and its addresses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from odradek.net.shell.shell import Shell
 def begin_configs(
     settings: Settings, changes: ConfigChanges, listeners: Sequence[Listener], unready: Mapping[str, ConfigError]
 ) -> None:
-    """Puts in force what was configured while the broker ran.  Raises ConfigError: a listener has no certificate."""
+    """Apply dynamic configurations. Raise ConfigError if a listener still has no certificate."""
     configs, put_in_force = changes.begin()
     settings.configs.become(configs)
     put_in_force()
@@ -43,9 +43,9 @@ def begin_configs(
 
 
 def claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
-    """Returns who this broker is, by its directories and the tree.  Raises WrongDirectory, AnotherBroker.
+    """Return this broker's membership from its directories and the tree.
 
-    All directories are looked at before anything is written into one of them.
+    All directories are checked before anything is written to one of them. Raise WrongDirectory, AnotherBroker.
     """
     known_id, known_cluster = _known_identity(disk, settings.log_dirs)
     wanted_id = settings.broker_id if settings.broker_id is not None else known_id
@@ -68,7 +68,7 @@ def config_changes(
 
 
 def check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
-    """Raises DirectoryInUse if a broker has one of them: that then says better what is wrong."""
+    """Raise DirectoryInUse if a broker has locked one of them, which is a better explanation."""
     for directory in directories:
         lock = directory / LOCK
         if lock.exists():
@@ -76,9 +76,9 @@ def check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
 
 
 def _known_identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | None, str | None]:
-    """Returns the ids of the first meta.properties that has a broker id; the others are compared with them."""
+    """Return the ids of the first meta.properties with a broker id; the others are compared with it."""
     for directory in directories:
-        with suppress(DiskFailed):  # Who opens it tells of it.
+        with suppress(DiskFailed):  # Reported when the directory is opened.
             broker_id, cluster_id = identity(disk, str(directory))
             if broker_id is not None:
                 return broker_id, cluster_id
@@ -94,10 +94,11 @@ def _check_identities(
 
 
 def _check_is_replica(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, broker_id: BrokerId) -> None:
-    """Raises WrongDirectory if the metadata knows the logs as other brokers': the id is damaged, or the tree another's.
+    """Raise WrongDirectory if the metadata assigns all logs here to other brokers.
 
-    Asked only before our first start on a directory: later its own note says whose it is, and a broker may come back
-    when all its replicas have been given to others.
+    In that case the broker id is damaged, or the tree belongs to another cluster. Only the first start on a directory
+    checks this: later, the directory's own note names its owner, and a broker may return after all of its replicas were
+    reassigned.
     """
     strange = [path for path in directories if not _is_noted(disk, str(path))]
     here = {partition: path for path in strange for partition in _partitions(disk, str(path))}
@@ -117,7 +118,7 @@ def _is_noted(disk: RealDisk, directory: str) -> bool:
     try:
         return noted_identity(disk, directory) is not None
     except DiskFailed:
-        return True  # Nothing is known of it, and who opens it tells of it.
+        return True  # Unknown, and reported when the directory is opened.
 
 
 def _replicas_of(topics: Mapping[TopicName, TopicInfo], partition: TopicPartition) -> Sequence[BrokerId]:
@@ -128,7 +129,7 @@ def _replicas_of(topics: Mapping[TopicName, TopicInfo], partition: TopicPartitio
 
 
 def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, wanted_id: BrokerId | None) -> None:
-    """Raises WrongDirectory for logs that may be another broker's: under a new id they would serve nobody."""
+    """Raise WrongDirectory for logs that may be another broker's, which would be useless under a new id."""
     has_logs = [path for path in directories if _partitions(disk, str(path))]
     has_brokers = [path for path in directories if any(path.glob("broker*/" + META_PROPERTIES))]
     topics = metadata.topics().values() if has_logs or has_brokers else ()
@@ -150,12 +151,12 @@ def _partitions(disk: RealDisk, directory: str) -> list[TopicPartition]:
     try:
         names = [entry.name for entry in disk.entries(directory) if entry.size < 0]
     except DiskFailed:
-        return []  # It can't be read, which is told by who opens it.
+        return []  # Unreadable, which is reported on opening.
     return [partition for name in names if (partition := parse_partition(name)) is not None]
 
 
 def topic_configs(topics: Mapping[TopicName, TopicInfo]) -> Callable[[TopicName], Mapping[str, str]]:
-    """Returns what gives a topic's configuration."""
+    """Return a function that returns a topic's configuration."""
     return lambda name: topics[name].configs if name in topics else {}
 
 
@@ -187,7 +188,7 @@ def opened_storage(
 
 
 def data_dirs(settings: Settings) -> list[Path]:
-    """Returns where logs lie, and where metadata does: a metadata log of Apache Kafka may be in either."""
+    """Return the directories of logs and of metadata: a metadata log of Apache Kafka may be in either."""
     return list(dict.fromkeys((*settings.log_dirs, settings.metadata_dir)))
 
 

@@ -1,7 +1,7 @@
-"""Puts a broker together from its settings: the one place that knows every part.
+"""Construction of a broker from its settings: the only module that knows every part.
 
-Order: addresses are bound (so that a port in use is said before anything is touched), data directories are locked and
-opened, the metadata tree is joined, and clients are let in last.
+The order is: bind the addresses, lock and open the log directories, join the metadata tree, and accept clients last. A
+port in use is thus reported before anything is touched.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_CHECK_SECONDS = 10
-INFORMED_SECONDS_MAX = 10  # A broker of a cluster is ready without its controller, too, and learns of it later.
+INFORMED_SECONDS_MAX = 10  # A cluster broker is ready even without a controller.
 
 
 class Running:
-    """A broker that serves.  Everything is on the loop that started it."""
+    """Running broker, confined to the loop that started it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Running:
             watch.start()
 
     async def stop(self) -> None:
-        """Has others lead, lets nobody in any more, finishes what was begun, answers who waits, leaves the cluster."""
+        """Hand over leadership, stop accepting, complete pending requests and leave the cluster."""
         await self.shell.hand_over()
         self._stop_timers()
         for listener in self.listeners:
@@ -76,19 +76,19 @@ class Running:
         self.shell.stop_answering()
         for listener in self.listeners:
             listener.close_connections()
-        await asyncio.sleep(0)  # The transports write what they were given.
+        await asyncio.sleep(0)  # Let the transports write their data.
         self.shell.stop()
         self._tree.close()
         for listener in self.listeners:
             listener.abort_connections()
 
     async def abandon(self) -> None:
-        """Ends as a killed process does: nobody is answered, nothing is synced, and the next start finds a crash."""
+        """Stop like a killed process: send and sync nothing, so that the next start finds a crash."""
         self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
             listener.abort_connections()
-        await asyncio.sleep(0)  # The transports close their sockets.
+        await asyncio.sleep(0)  # Let the transports close their sockets.
         self.shell.leave()
         self.shell.abandon()
         self._tree.abandon()
@@ -106,7 +106,7 @@ class Running:
             return
         pause = min(IDLE_CHECK_SECONDS, self._idle_ms_max / SECOND_MS / 2)
         now = self.shell.now().steady
-        # Much later than planned: the process was stopped, and what clients sent meanwhile is read first.
+        # Much later than planned: the process was stopped, so first read what clients sent in that time.
         is_late = now > self._idle_check_due + pause * SECOND_MS
         if not is_late:
             for listener in self.listeners:
@@ -122,12 +122,12 @@ async def start(
     durable: bool = True,
     opens_tree: Callable[..., SqliteTree] = SqliteTree,
 ) -> Running:
-    """Starts a broker that serves these settings.  Not durable: it never waits for the disk, see log/files/unsynced.
+    """Start a broker with these settings. If not durable, never wait for the disk (log/files/unsynced.py).
 
-    `opens_tree` begins a session of the tree that the brokers of one machine share, as SqliteTree does.
+    `opens_tree` opens a session of the tree that the brokers of one machine share, as SqliteTree does.
 
-    Raises ConfigError for certificates that can't be read, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed,
-    TreeFailed, BadZnodeError: each text is for a person.
+    Raise ConfigError for unreadable certificates, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, TreeFailed
+    and BadZnodeError. Each message is written for users.
     """
     contexts, unready = _certificates(settings)
     shell = Shell(loop, settings.configs.int("num.network.threads"))
@@ -150,7 +150,7 @@ async def start(
     idle_ms_max = settings.connections_idle_ms_max
     running = Running(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)
     try:
-        if not settings.is_member:  # Its controller is itself, and needs no listener for it.
+        if not settings.is_member:  # It is its own controller and needs no listener.
             await shell.member.informed
         await running.serve()
         if settings.is_member:
@@ -165,7 +165,7 @@ async def start(
 def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metrics | None:
     if settings.metrics is None:
         return None
-    from odradek.app.metrics.metrics import Metrics  # A broker without metrics saves its time and memory.
+    from odradek.app.metrics.metrics import Metrics  # Import only if needed, to save time and memory.
 
     metrics = Metrics(settings.metrics, shell, listeners)
     metrics.start()
@@ -174,15 +174,15 @@ def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) ->
 
 def _log_requests(shell: Shell) -> None:
     if logging.getLogger(logs.REQUESTS).isEnabledFor(logging.DEBUG):
-        from odradek.app.logging import request_log  # A broker without a request log saves its time and memory.
+        from odradek.app.logging import request_log  # Import only if needed, to save time and memory.
 
         request_log.install(shell)
 
 
 def _certificates(settings: Settings) -> tuple[Mapping[str, Contexts], Mapping[str, ConfigError]]:
-    """Reads the stores of each listener; returns also why not, since the metadata may name newer ones.
+    """Read the stores of each listener. Also return the errors, since the metadata may name newer stores.
 
-    Raises ConfigError where there is no metadata yet.
+    Raise ConfigError if there is no metadata yet.
     """
     contexts: dict[str, Contexts] = {}
     unready: dict[str, ConfigError] = {}

@@ -1,4 +1,4 @@
-"""A process that app/serve/supervisor has started: its start, its output and its end."""
+"""Process started by app/serve/supervisor.py: its start, output and end."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import IO, NamedTuple
 from odradek.app.serve.line_queue import LineBuffer, LineQueue
 from odradek.base.units import KIB
 
-READ_BYTES = 64 * KIB  # What a pipe holds.
+READ_BYTES = 64 * KIB  # Capacity of a pipe.
 OUT, ERR = 1, 2
 
 
 def supervised_odradek() -> list[str]:
-    """Returns the command that `app/supervised` is run by; it finds its modules where this process does."""
+    """Return the command that runs `app/supervised.py`, with the module search path of this process."""
     is_module = getattr(sys.modules["__main__"], "__spec__", None) is not None
-    # python -m looks into the current directory first, where a random.py would be in the way; the odradek command not.
+    # Unlike the odradek command, python -m searches the current directory first, where a random.py would interfere.
     safe_path = ["-P"] if sys.flags.safe_path or not is_module else []
     return [sys.executable, *safe_path, "-m", "odradek.app.supervised"]
 
 
 class Stream(NamedTuple):
-    """A standard stream of a child: what it is read from, which one of ours it goes to, and the line it has begun."""
+    """Standard stream of a child: its pipe, our target descriptor, and its incomplete line."""
 
     pipe: IO[bytes]
     target: int
@@ -32,7 +32,7 @@ class Stream(NamedTuple):
 
 
 class Child:
-    """A process, or several one after the other; `name` is what a person is told it is.
+    """Process of a fixed command, restarted as needed; `name` identifies it in messages.
 
     The command is `program`, the descriptor of the lifeline and `arguments`.
     """
@@ -52,11 +52,11 @@ class Child:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Those of its standard output and error, as long as they are open."""
+        """Return the open descriptors of its standard output and error."""
         return tuple(self._streams)
 
     def start(self, lifeline: int) -> None:
-        """Starts the process.  Raises OSError."""
+        """Start the process. Raise OSError."""
         program, arguments = self._command
         self._process = subprocess.Popen(
             [*program, str(lifeline), *arguments],
@@ -72,25 +72,25 @@ class Child:
             self._streams[pipe.fileno()] = Stream(pipe, target, LineBuffer())
 
     def ended(self) -> int | None:
-        """Returns the exit status, or minus the signal that ended the process; None while it runs, and ever after."""
+        """Return the exit status, or the negated signal that ended the process, once. Otherwise return None."""
         status = None if self._process is None else self._process.poll()
         if status is not None:
             self._process = None
         return status
 
     def read(self, descriptor: int, queue: LineQueue) -> None:
-        """Puts the lines that can be read from a descriptor into the queue."""
+        """Append the lines that can be read from a descriptor to the queue."""
         stream = self._streams[descriptor]
-        data = stream.pipe.read(READ_BYTES)  # None if there is nothing to be read.
+        data = stream.pipe.read(READ_BYTES)  # None if no data is available.
         if data:
             self._pass_on(stream.target, stream.buffer.feed(data), queue)
         elif data is not None:
             self._close(descriptor, queue)
 
     def read_last(self, queue: LineQueue) -> None:
-        """Puts what an ended process has left in its pipes into the queue, and closes them."""
+        """Append the rest of an ended process's output to the queue, and close its pipes."""
         for descriptor in self.descriptors:
-            self.read(descriptor, queue)  # All of it, whether the pipe has ended or a process of its own may write on.
+            self.read(descriptor, queue)  # All available data, even if a process that it started keeps writing.
             if descriptor in self._streams:
                 self._close(descriptor, queue)
 

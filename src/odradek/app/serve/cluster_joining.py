@@ -1,4 +1,7 @@
-"""Opens a broker's logs and has it join its cluster, be that itself alone: the controller says what it leads."""
+"""Startup of a broker in its cluster: open its logs and join, even if it is the only broker.
+
+The controller then decides which partitions the broker leads.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,10 @@ async def open_broker(
     durable: bool,
     opens_tree: Callable[..., SqliteTree],
 ) -> RenewedTree:
-    """Opens the logs, joins the cluster and gives the broker to the shell; raises as building.start."""
+    """Open the logs, join the cluster, and hand the broker to the shell.
+
+    Raise the errors of app/serve/building.start.
+    """
     disk = (RealDisk if durable else UnsyncedDisk)(shell.room.opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
@@ -110,7 +116,7 @@ async def open_broker(
 
 
 def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
-    """Raises ConfigError for ACLs in the tree, of which this broker would keep none, unless that is meant."""
+    """Raise ConfigError for ACLs in the tree, which this broker does not enforce, unless insecure."""
     path = first_acl(tree)
     if path is None:
         return
@@ -123,7 +129,7 @@ def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
 
 
 def _replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Uuid]:
-    """Returns the broker's replicas, each with its topic's id."""
+    """Return the broker's replicas, each with its topic's id."""
     return {
         TopicPartition(topic.name, index): topic.id
         for topic in view.topics.values()
@@ -149,8 +155,8 @@ def _opened(
     now: TimestampMs,
     undoing: ExitStack,
 ) -> tuple[Storage, ClusterView]:
-    """Opens the logs, to be given up by `undoing`; returns also which topics there are."""
-    # Read before the logs are opened, since recovery goes by their configuration.
+    """Open the logs, to be abandoned by `undoing`. Also return the cluster's view."""
+    # Read before the logs are opened, because recovery uses their configuration.
     adoption = _adoption(settings, disk, metadata, membership)
     view = metadata.view()
     configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
@@ -160,7 +166,7 @@ def _opened(
     if adoption is not None and isinstance(metadata, LoneMetadata):
         _adopt(storage, metadata, membership, adoption)
         view = metadata.view()
-    # Not by a cluster that has no topics at all: it may be the tree that was lost.
+    # Skipped if the cluster has no topics at all: the tree itself may have been lost.
     if view.topics or view.unreadable:
         storage.set_strays_aside(partial(is_held, membership.broker_id, view), now)
     return storage, view
@@ -172,8 +178,11 @@ def _metadata(settings: Settings, tree: RenewedTree, where: str) -> Metadata:
 
 
 def _reaches(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
-    """Returns what makes the lines to other brokers, and opens their listener's gate to them.  Raises ConfigError."""
-    from odradek.net.cluster.peers import Peers  # A broker that is alone saves its time and memory.
+    """Return a factory of connections to other brokers, and restrict their listener to brokers.
+
+    Raise ConfigError.
+    """
+    from odradek.net.cluster.peers import Peers  # A single broker saves the time and memory.
 
     listener = inter_broker_listener(settings.configs, settings.listeners)
     if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:
@@ -182,14 +191,14 @@ def _reaches(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker,
 
 
 def _adoption(settings: Settings, disk: RealDisk, metadata: Metadata, membership: Membership) -> Adoption | None:
-    """Returns what is known of topics whose logs another broker wrote, where they may be taken over."""
+    """Return the knowledge about topics that another broker wrote, or None if they may not be adopted."""
     if not isinstance(metadata, LoneMetadata) or metadata.had_topics:
         return None
     return Adoption.read(disk, data_dirs(settings), settings.configs, membership.broker_id)
 
 
 def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, adoption: Adoption) -> None:
-    """Takes over topics whose logs another broker wrote."""
+    """Adopt topics whose logs another broker wrote."""
     found = storage.topics()
     failed = next((one for one in storage if one.failure is not None), None)
     if found and failed is not None:
@@ -205,7 +214,7 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
 def _tree(
     settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, opens_tree: Callable[..., SqliteTree]
 ) -> tuple[str, RenewedTree]:
-    """Opens the tree at zookeeper.connect, or in the file of this machine's brokers; returns also where it is."""
+    """Open the tree at zookeeper.connect or in this machine's file. Also return its location."""
     connect = settings.configs.optional_str("zookeeper.connect")
     if connect:
         from odradek.app.config.zookeeper_settings import zookeeper_settings
@@ -215,13 +224,13 @@ def _tree(
     make_durable_directory(disk, str(settings.metadata_dir))
     file = settings.metadata_dir / METADATA_FILE
     opens = partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable)
-    if not settings.is_member:  # Nobody else writes to it, so there is nothing to look for.
+    if not settings.is_member:  # The only writer needs no polling.
         opens = partial(opens, poll_ms=TEND_MS_MAX)
     return str(settings.metadata_dir), RenewedTree(opens)
 
 
 def _contexts(settings: Settings, listener: str) -> Contexts | None:
-    """Returns what makes a client's contexts of the listener's own stores.  Raises ConfigError."""
+    """Return the client contexts from the listener's own stores. Raise ConfigError."""
     config = settings.tls.get(listener)
     if config is None:
         return None

@@ -1,9 +1,10 @@
-"""Opens the data directories (log.dirs) at the start: one whose disk fails does not keep the others from being served.
+"""Opening of the log directories (log.dirs) at startup; a failed disk does not affect the others.
 
-As in Apache Kafka, a directory that another broker has locked, or that is another broker's, ends the start.
+As in Apache Kafka, startup fails if a directory is locked by another broker or belongs to one.
 
-A disk that is not mounted looks like a new, empty directory.  So each of several directories has a list of all of them,
-and one that is in such a list and is empty counts as failed: what was in it would be made anew, without a record.
+An unmounted disk looks like a new, empty directory. Each of several directories therefore contains a list of all of
+them. A directory that is in such a list and empty counts as failed: its partitions would otherwise be recreated without
+records.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ T = TypeVar("T")
 
 
 def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Each], LogDirectory]) -> Storage:
-    """Opens all that can be opened.  Raises NoDirectory; DiskFailed if the only one can't be; as open_log_directory."""
+    """Open all directories that can be opened.
+
+    Raise NoDirectory, DiskFailed if the only directory cannot be opened, or the errors of open_log_directory.
+    """
     with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="odradek-opening") as threads:
         storage = _open_all(disk, paths, lambda path: open_one(path, partial(each_helped, threads)))
         unsynced = [(directory, name) for directory in storage for name in directory.unsynced()]
@@ -47,10 +51,10 @@ def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Eac
 
 
 def each_helped(threads: Executor, do: Callable[[T], object], works: Iterable[T]) -> Iterable[None]:
-    """Does each work in this thread, with the help of others as long as most of the time is waited for the disk.
+    """Do each work in this thread, with help from others while the disk takes most of the time.
 
-    A slow one does many things at once.  What comes from memory takes threads that wait for their turns of the
-    interpreter two or three times as long as it takes one alone.  The first error is raised when all else is done.
+    A slow disk handles many requests at once. With cached data, threads that compete for the interpreter take two or
+    three times as long as a single thread. The first error is raised after all other work is done.
     """
     left = deque(works)
 
@@ -125,7 +129,7 @@ def _is_empty(disk: Disk, path: str) -> bool:
 
 
 def _known(disk: Disk, paths: Sequence[str]) -> set[str]:
-    """Returns the directories that were in use together with one of these."""
+    """Return the directories that were used together with one of these."""
     found: set[str] = set()
     for path in paths:
         found.update(_listed(disk, path))
@@ -141,7 +145,7 @@ def _listed(disk: Disk, path: str) -> list[str]:
 
 
 def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
-    """Writes into each directory which ones are in use; one that fails and was never in use is not."""
+    """Write the list of used directories into each of them, without those that failed and were never used."""
     used = sorted(known | {str(Path(one.path).absolute()) for one in storage.online})
     for directory in storage.online:
         if _listed(disk, directory.path) != used:
@@ -153,7 +157,7 @@ def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
 
 
 def report(storage: Storage) -> None:
-    """Logs what the start found and mended, and which directories it could not open."""
+    """Log what startup found and repaired, and which directories it could not open."""
     for directory in storage.online:
         report_room(directory.path, volume_of(directory.path))
     for directory in storage:
@@ -167,7 +171,7 @@ def report(storage: Storage) -> None:
 
 
 def report_room(path: str, volume: Volume) -> None:
-    """Logs that there is no room, or hardly any, where a directory lies: it is served none the less."""
+    """Log that a directory's volume is full or nearly full; it is served nonetheless."""
     if volume.is_short:
         state = "is full" if volume.is_full else "is nearly full"
         room = f"{size_text(volume.usable_bytes)} of {size_text(volume.total_bytes)} are free"
@@ -177,7 +181,7 @@ def report_room(path: str, volume: Volume) -> None:
 
 
 def report_missed(storage: Storage) -> None:
-    """Logs of which partitions the logs were not found, once the controller has said which there are."""
+    """Log the partitions without logs, after the controller has sent the list of replicas."""
     if storage.missed:
         names = ", ".join(map(str, storage.missed[:STRAYS_NAMED_MAX]))
         text = "%d partitions are offline, as they are in none of the other data directories: %s%s"

@@ -1,14 +1,14 @@
-"""Garbage collection in a process that is the broker's own: in portions, since a collection holds up everybody.
+"""Incremental garbage collection for a broker's own process, since each collection delays all clients.
 
-Nearly everything is freed when its last reference goes: a client that comes and goes leaves no cycle (test_door.py).  A
-full collection looks at all objects to find next to nothing, 20 ms with no topic and 150 with 10,000 partitions.  So
-young objects are collected often, and of those that have survived twice only the last tens of thousands are ever looked
-at again, after every thousand connections, or when nobody asks anything and much more memory is in use than after the
-last time.  Older objects are frozen, and a cycle among them stays.  The C library keeps free pages that lie below
-something in use; when it is quiet it is asked for them.
+Nearly all objects are freed with their last reference: a client that connects and disconnects leaves no cycle
+(tests/interop/test_door.py). A full collection examines all objects and finds next to nothing; it takes 20 ms with no
+topic and 150 ms with 10,000 partitions. Young objects are therefore collected often. Of the objects that survive two
+collections, only the last tens of thousands are examined again: after every thousand connections, or when no requests
+arrive and memory has grown much since the last time. Older objects are frozen, and a cycle among them stays. The C
+library retains free pages below used memory; they are released when the broker is quiet.
 
-What a turn of a long request leaves is frozen without a look.  A list of 100,000 elements takes 20 ms to look at, and
-it is one young object among two thousand.  New connections that come by the hundred are frozen, too.
+Objects that survive a turn of a long request are frozen unexamined. A list of 100,000 elements takes 20 ms to examine,
+and it is one young object among two thousand. New connections that arrive by the hundred are frozen, too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from threading import Thread
 
 from odradek.net.loop.traffic import Traffic
 
-YOUNG_OBJECTS = 2_000  # 0.4 ms to look at; 2 in a request of very many elements, whose objects are all over the memory.
-YOUNG_COLLECTIONS = 1  # Between two collections of objects that survived one: 9,000 objects, 3 ms, or 6.
-MIDDLE_COLLECTIONS = 3  # Before objects that survived those are frozen: 26,000 objects, 8 ms to look at.
+YOUNG_OBJECTS = 2_000  # 0.4 ms to examine; 2 after a request with very many elements, scattered in memory.
+YOUNG_COLLECTIONS = 1  # Between two middle collections: 9,000 objects, 3 ms, or 6.
+MIDDLE_COLLECTIONS = 3  # Before middle survivors are frozen: 26,000 objects, 8 ms to examine.
 NEVER = 1 << 30
 MIDDLE = 1
 LOOK_SECONDS = 10
@@ -35,7 +35,7 @@ _STATM = Path("/proc/self/statm")
 
 
 class Unseen(AbstractContextManager[None]):
-    """A context in which nothing is collected; if it leaves more young objects than that, they are frozen."""
+    """Context without collections; if it leaves more than `objects_max` young objects, they are frozen."""
 
     def __init__(self, objects_max: int = 0) -> None:
         self._objects_max = objects_max
@@ -50,14 +50,14 @@ class Unseen(AbstractContextManager[None]):
 
 
 class Garbage:
-    """The garbage collector of this process; `begin` is called when everything that stays has been made."""
+    """Garbage collector of this process; call `begin` after all long-lived objects exist."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, traffic: Traffic) -> None:
         self._loop = loop
         self._traffic = traffic
         self._bytes_seen = 0
         self._connections_seen = 0
-        self._resident = 0  # Resident bytes after the last look.
+        self._resident = 0  # Resident bytes after the last check.
 
     def begin(self) -> None:
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
@@ -79,13 +79,13 @@ class Garbage:
         self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _give_back(self) -> None:
-        """Gives memory back, beside the loop: 0.1 ms for each megabyte."""
+        """Release memory outside the loop's thread: 0.1 ms for each megabyte."""
         give_back()
         self._resident = resident_bytes()
 
 
 def resident_bytes() -> int:
-    """Returns the process's resident bytes; 0 where the system does not say."""
+    """Return the process's resident bytes, or 0 if the system does not report them."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -93,7 +93,7 @@ def resident_bytes() -> int:
 
 
 def give_back() -> None:
-    """Gives free pages of the C library's heap back to the system, where the library is glibc."""
+    """Return free heap pages of the C library to the system, if the library is glibc."""
     import ctypes  # Few brokers ever need it.
 
     with suppress(AttributeError, OSError):

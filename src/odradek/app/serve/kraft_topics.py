@@ -1,7 +1,7 @@
-"""The topics of a cluster of Apache Kafka 4, as its metadata log tells of them: __cluster_metadata-0, beside its logs.
+"""Topics of an Apache Kafka 4 cluster, from the metadata log __cluster_metadata-0 next to its logs.
 
-The newest snapshot (<end offset>-<epoch>.checkpoint) has what was true below its end offset; what came later is in the
-log's segments.  Only read, never changed.
+The newest snapshot (<end offset>-<epoch>.checkpoint) contains the state below its end offset; later records are in the
+log's segments. The files are only read, never changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 
 
 class KnownTopic(NamedTuple):
-    """A topic as another broker's metadata has it, with each partition's leader epoch."""
+    """Topic in another broker's metadata, with each partition's leader epoch."""
 
     id: Uuid
     epochs: dict[int, LeaderEpoch]
@@ -43,13 +43,13 @@ class KnownTopic(NamedTuple):
 
 
 class UnreadableMetadata(Exception):
-    """Raised for a metadata log that can't be read; the text says where and why."""
+    """Error for an unreadable metadata log; the text says where and why."""
 
 
 def read_topics(directory: Path, broker_id: BrokerId) -> dict[TopicName, KnownTopic] | None:
-    """Returns the topics of the metadata log in a broker's data directory; None if there is none.
+    """Return the topics of the metadata log in a broker's log directory, or None if there is no such log.
 
-    Raises UnreadableMetadata.
+    Raise UnreadableMetadata.
     """
     folder = directory / f"{KRAFT_METADATA_TOPIC}-0"
     if not folder.is_dir():
@@ -67,7 +67,7 @@ def read_topics(directory: Path, broker_id: BrokerId) -> dict[TopicName, KnownTo
 
 
 def _records(path: Path, start: int, *, may_be_torn: bool = False) -> Iterator[object]:
-    """Yields the records of a file from an offset on that tell of topics.  Raises UnreadableMetadata."""
+    """Yield the topic-related records of a file from an offset on. Raise UnreadableMetadata."""
     for batch in _batches(path, may_be_torn):
         if batch.is_control or batch.last_offset < start:
             continue
@@ -95,7 +95,7 @@ def _batches(path: Path, may_be_torn: bool) -> Iterator[Batch]:
 
 
 class _Topics:
-    """What the records said so far."""
+    """State after the records applied so far."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
@@ -134,10 +134,13 @@ class _Topics:
         }
 
     def _defaults(self, broker_id: BrokerId) -> dict[str, str]:
-        """Returns what was set while brokers ran, on all or this one, and holds for topics: no file remembers it."""
+        """Return the dynamic defaults that apply to topics, cluster-wide or of this broker.
+
+        No file contains them.
+        """
         brokers = self._configs.get((BROKER, ""), {}) | self._configs.get((BROKER, str(broker_id)), {})
         return {
-            name: brokers[synonyms[0]]  # Others, in hours for one, can't be set while a broker runs.
+            name: brokers[synonyms[0]]  # Other synonyms, such as hours, are not dynamic.
             for name, synonyms in TOPIC_SYNONYMS.items()
             if synonyms and synonyms[0] in brokers
         }

@@ -1,7 +1,7 @@
-"""Lines of several writers, passed on whole: LineBuffer puts one writer's together, LineQueue writes those of all.
+"""Whole lines from several writers to shared outputs, in bounded memory.
 
-Neither takes more than a bounded room: a long line is cut, and while nobody reads what the queue writes, its user reads
-no more from the writers, who then wait as they would at a full pipe of their own.
+LineBuffer assembles one writer's lines and cuts a long one. LineQueue writes the lines of all writers. While its output
+is blocked, its user stops reading from the writers, which then block as on a full pipe of their own.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import suppress
 
 from odradek.base.units import KIB, MIB, SECOND_MS
 
-# The longest event of app/logging/log_format, a traceback in JSON with every character escaped, is shorter.
+# The longest event of app/logging/log_format.py, a traceback in JSON with every character escaped, is shorter.
 LINE_BYTES_MAX = 256 * KIB
 QUEUE_BYTES_MAX = 1 * MIB
 LAST_MS_MAX = 1 * SECOND_MS
 
 
 class LineBuffer:
-    """The line that one writer has begun."""
+    """Incomplete line of one writer."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
         self._cut_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the lines that these bytes end, each with its newline; what is beyond LINE_BYTES_MAX is cut off."""
+        """Return the lines that these bytes complete, with newlines and cut to LINE_BYTES_MAX."""
         *ends, begin = data.split(b"\n")
         lines = []
         for end in ends:
@@ -37,7 +37,7 @@ class LineBuffer:
         return lines
 
     def rest(self) -> list[bytes]:
-        """Returns the unfinished last line, if there is one, with a newline."""
+        """Return the unfinished last line, if there is one, with a newline."""
         return [self._line()] if self._begun else []
 
     def _add(self, piece: bytes) -> None:
@@ -54,7 +54,7 @@ class LineBuffer:
 
 
 class LineQueue:
-    """Lines on their way to descriptors of this process; one queue for all of these, which may be one terminal."""
+    """Queue of lines for all output descriptors of this process, which may share one terminal."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, memoryview]] = deque()
@@ -62,29 +62,29 @@ class LineQueue:
 
     @property
     def has_room(self) -> bool:
-        """False while half of QUEUE_BYTES_MAX waits: who reads from writers waits, too."""
+        """Return False while half of QUEUE_BYTES_MAX is queued; the reader of the writers then pauses."""
         return self._bytes < QUEUE_BYTES_MAX // 2
 
     @property
     def waits_for(self) -> int | None:
-        """The descriptor that has to become writable for `flush` to do anything; None if the queue is empty."""
+        """Return the descriptor that must become writable before `flush` can proceed, None if empty."""
         return self._waiting[0][0] if self._waiting else None
 
     def put(self, descriptor: int, line: bytes) -> None:
-        """Appends a line; drops it if QUEUE_BYTES_MAX wait already."""
+        """Append a line, or drop it if the queue would exceed QUEUE_BYTES_MAX."""
         if self._bytes + len(line) <= QUEUE_BYTES_MAX:
             self._waiting.append((descriptor, memoryview(line)))
             self._bytes += len(line)
 
     def flush(self) -> None:
-        """Writes as much as is taken without blocking; a line that can't be written, to a closed pipe say, is lost."""
+        """Write as much as possible without blocking, and drop lines that cannot be written (closed pipe)."""
         while self._waiting:
             descriptor, line = self._waiting[0]
             if not _is_writable(descriptor):
                 return
             written = len(line)
             with suppress(OSError):
-                # A pipe that takes anything takes so much without blocking.
+                # A writable pipe accepts this much without blocking.
                 written = os.write(descriptor, line[: select.PIPE_BUF])
             self._bytes -= written
             if written < len(line):
@@ -93,14 +93,14 @@ class LineQueue:
                 self._waiting.popleft()
 
     def flush_last(self) -> None:
-        """Writes all, but for what nobody takes for LAST_MS_MAX."""
+        """Write all lines, except those whose descriptor stays blocked for LAST_MS_MAX."""
         self.flush()
         while self._waiting and _is_writable(self._waiting[0][0], LAST_MS_MAX):
             self.flush()
 
 
 def _is_writable(descriptor: int, wait_ms: int = 0) -> bool:
-    """True also for a closed pipe: writing tells."""
+    """Return whether a write would not block, which includes a closed pipe: the write then fails."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(wait_ms))

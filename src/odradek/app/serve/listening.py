@@ -1,4 +1,4 @@
-"""The listeners of a broker, from its settings, and what they have in common: limits of connections and of memory."""
+"""Listeners of a broker, created from its settings, with shared connection and memory limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Limits:
-    """What the listeners that are given the same object have together."""
+    """Limits shared by the listeners that are given the same object."""
 
     def __init__(self, settings: Settings) -> None:
         self.quotas = ConnectionQuotas(settings.connections_max, settings.connections_per_ip_max)
@@ -28,10 +28,9 @@ class _Limits:
 
 
 def listeners_of(settings: Settings, shell: Shell, contexts: Mapping[str, Contexts]) -> list[Listener]:
-    """Returns the listeners, not bound yet; that of the brokers, where it is one of several, has limits of its own.
+    """Return the unbound listeners. A separate inter-broker listener has limits of its own.
 
-    So no number of clients keeps brokers out (KIP-402), nor takes the memory that their requests need.  Raises
-    ConfigError.
+    Clients then cannot exhaust the connections (KIP-402) or the request memory of the brokers. Raise ConfigError.
     """
     of_clients = of_brokers = _Limits(settings)
     brokers = None
@@ -55,16 +54,16 @@ def _listener(
         quotas=limits.quotas,
         backlog=settings.listen_backlog,
         budget=limits.budget,
-        # Kafka's default would keep the system from sizing it by itself, which it does better.
+        # Kafka's default would disable the system's auto-tuning, which sizes it better.
         receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
-        # Left to the system, megabytes queue up, and six consumers get half as much.
+        # If the system sizes it, megabytes queue up, and six consumers get half the throughput.
         send_buffer_bytes=settings.socket_send_buffer_bytes,
         contexts=contexts,
     )
 
 
 def _budget_bytes(settings: Settings) -> int:
-    """Returns the bound of receive buffers; Kafka's default is none, which takes as much memory as clients like."""
+    """Return the bound of receive buffers. Kafka's default, unlimited, lets clients use up the memory."""
     wanted = settings.queued_request_bytes_max
     return wanted if wanted > 0 else RECEIVE_BUDGET_BYTES
 

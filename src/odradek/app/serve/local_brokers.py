@@ -1,21 +1,21 @@
-"""What `odradek serve --brokers N` starts each of its brokers with: one configuration, made into N that fit together.
+"""Arguments of each broker of `odradek serve --brokers N`: N compatible configurations from one.
 
-    broker.id                 0, 1, 2 from broker.id (or node.id) = 0 on; where none is set, 1, 2, 3
+    broker.id                 0, 1, 2 if broker.id (or node.id) = 0; 1, 2, 3 if it is not set
     listeners, advertised.listeners, metrics.listener
-                              each port counts up by one a broker; port 0 stays 0
-    log.dirs                  a folder of the broker's own in each: data/broker1, data/broker2
-    metadata.log.dir          common to all, where a lone broker has it
-    state topics              three replicas, two of which have what is acknowledged of transactions; fewer where there
-                              are fewer brokers, so that one of two may be down
+                              each port is one higher for each broker; port 0 stays 0
+    log.dirs                  a folder for each broker in each directory: data/broker1, data/broker2
+    metadata.log.dir          shared by all, at the place where a single broker has it
+    state topics              three replicas, two of which have every acknowledged transaction; fewer with fewer
+                              brokers, so that one of two may be down
 
-Ids are given, not generated: the name of a broker's folder has to be known before the tree is open.  Those from 1 on
-lie below the ones that the tree generates (above reserved.broker.max.id), and are what Kafka's examples have.
+Ids are assigned, not generated, because the name of a broker's folder must be known before the tree is open. Ids from 1
+on are below those that the tree generates (above reserved.broker.max.id), and are usual in Kafka's examples.
 
-Every listener counts up by one, so that a person can tell a broker's port from its number.  Listeners whose ports would
-meet are refused: other ports could be found for them, but not by a person.
+The ports of every listener increase by one, so that users can derive a broker's port from its number. Listeners with
+overlapping ports are rejected: other ports could be chosen, but users could not derive them.
 
-A broker's folder has no dash: broker-1 would be partition 1 of the topic `broker` to a lone broker on the same
-log.dirs, which would adopt it or set it aside.
+A broker's folder name has no dash: to a single broker on the same log.dirs, broker-1 would be partition 1 of the topic
+`broker`, to be adopted or quarantined.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.coordinators.state_topics import OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR
 
-BROKERS_MAX = 64  # Each is a process of some 40 MB.
+BROKERS_MAX = 64  # Each is a process of about 40 MB.
 FIRST_ID = BrokerId(1)
 STATE_REPLICAS = 3  # Kafka's default.
 PORT_MAX = 65_535
-_META_PROPERTIES = "meta.properties"  # The first process does without log/.
+_META_PROPERTIES = "meta.properties"  # The first process does not import log/.
 _EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
 class Broker(NamedTuple):
-    """One of the brokers; `arguments` are those of the odradek command, from `serve` on."""
+    """One of the brokers, with the arguments of the odradek command from `serve` on."""
 
     id: BrokerId
     arguments: tuple[str, ...]
@@ -57,9 +57,9 @@ def brokers_of(
     log_format: str = TEXT,
     log_levels: Sequence[str] = (),
 ) -> list[Broker]:
-    """Returns `count` brokers that share the configuration of `odradek serve` with these arguments.
+    """Return `count` brokers that share the configuration of `odradek serve` with these arguments.
 
-    Raises ConfigError, one sentence to a person.
+    Raise ConfigError with one sentence for the user.
     """
     if not 1 <= count <= BROKERS_MAX:
         raise ConfigError(f"--brokers is {count}; it must be from 1 to {BROKERS_MAX}.")
@@ -82,7 +82,7 @@ def brokers_of(
 
 
 def replicas_of_state(count: int, configs: BrokerConfigs) -> dict[str, str]:
-    """Returns the replication factors of the state topics of `count` brokers, and a min ISR, where they are not set."""
+    """Return replication factors and min ISR of the state topics for `count` brokers, where not set."""
     is_set = frozenset(configs.names_set())
     factor = str(min(STATE_REPLICAS, count))
     found = {key: factor for key in (OFFSETS_FACTOR, TRANSACTIONS_FACTOR) if key not in is_set}
@@ -93,7 +93,7 @@ def replicas_of_state(count: int, configs: BrokerConfigs) -> dict[str, str]:
 
 
 def _check_directories(settings: Settings) -> None:
-    """Raises ConfigError for the data of a broker that was alone: it lies where brokers have their folders."""
+    """Raise ConfigError if a log directory has a single broker's data instead of broker folders."""
     for directory in settings.log_dirs:
         if (directory / _META_PROPERTIES).exists():
             raise ConfigError(
@@ -103,13 +103,13 @@ def _check_directories(settings: Settings) -> None:
 
 
 def _broker(broker_id: BrokerId, i: int, settings: Settings, common: Iterable[str]) -> Broker:
-    # After those of the user, since the last override of a key counts.
+    # After the user's overrides, because the last override of a key is used.
     own = (f"--override={key}={value}" for key, value in _own(broker_id, i, settings).items())
     return Broker(broker_id, ("serve", "--member", *common, *own))
 
 
 def _own(broker_id: BrokerId, i: int, settings: Settings) -> Mapping[str, str]:
-    """Returns what broker number `i`, counted from 0, does not have in common with the others."""
+    """Return the settings that broker number `i`, counted from 0, does not share with the others."""
     own = {
         "node.id": str(broker_id),
         "broker.id": str(broker_id),
@@ -132,7 +132,7 @@ def _counted(port: int, i: int) -> int:
 
 
 def _check_ports(settings: Settings, count: int) -> None:
-    """Raises ConfigError if a port would be too high, or the same for two listeners of whichever brokers."""
+    """Raise ConfigError if a port would be too high, or shared by two listeners of any brokers."""
     bound = {f"listener {one.name}": Endpoint(one.host, one.port) for one in settings.listeners}
     if settings.metrics is not None:
         bound[METRICS_LISTENER] = settings.metrics

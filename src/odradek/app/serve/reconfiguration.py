@@ -1,7 +1,6 @@
-"""What may change while a broker runs and is not its core's: the certificates and limits of its listeners, and how
-many threads move what is large.
+"""Dynamic configuration outside the core: listener certificates and limits, number of movers.
 
-Made ready in a thread, which reads the stores, and put in force on the loop.
+Mover threads transfer large data. Changes are prepared in a thread, which reads the stores, and applied on the loop.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Reconfiguration:
-    """The listeners and movers of one broker, as far as they go by keys that may change."""
+    """Dynamic configuration of one broker's listeners and movers."""
 
     def __init__(self, settings: Settings, listeners: Sequence[Listener], movers: Movers) -> None:
         self._settings = settings
@@ -32,7 +31,7 @@ class Reconfiguration:
         self._movers = movers
 
     def prepare(self, before: BrokerConfigs, after: BrokerConfigs) -> Callable[[], None]:
-        """Reads the stores that are others now; returns what puts all in force.  Raises ConfigError."""
+        """Read the changed stores and return a function that applies all changes. Raise ConfigError."""
         wanted = self._settings.listeners
         tls = parse_tls(after, wanted)
         check_safe(after, wanted, tls, self._settings.insecure)
@@ -58,7 +57,7 @@ class Reconfiguration:
 
 
 def password_encoder(configs: BrokerConfigs) -> PasswordEncoder:
-    """Returns what encrypts the passwords in the metadata, by the keys that Apache Kafka has for it."""
+    """Return the encoder of passwords in the metadata, configured with Apache Kafka's keys."""
     return PasswordEncoder(
         configs.secret("password.encoder.secret"),
         configs.secret("password.encoder.old.secret"),

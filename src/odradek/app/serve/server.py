@@ -1,7 +1,7 @@
-"""odradek serve: builds the broker from its settings, runs it until it is told to stop, and stops it cleanly.
+"""Process of `odradek serve`: builds a broker, runs it until a signal, and shuts it down cleanly.
 
-Everything is put together here, by hand, in the order in which it can fail: the addresses are bound before the data is
-opened, and clients are let in last.
+The parts are assembled by hand, in the order in which they can fail: addresses are bound before the data is opened, and
+clients are accepted last.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from odradek.net.native.busy_poll import BusyPoll
 log = logging.getLogger(__name__)
 
 STOPPED, FAILED = 0, 1
-# How long a thread that is busy in Python keeps the loop from the interpreter, at each of its turns (5 ms by default).
+# Longest time per turn for which a busy Python thread keeps the interpreter from the loop (default 5 ms).
 SWITCH_SECONDS = 0.001
-# Gigabytes that nobody waited for may have to be written; a disk that takes longer than this hangs.
+# Gigabytes of unsynced data may have to be written; a disk that takes longer than this hangs.
 STOP_SECONDS_MAX = 300
 
 
@@ -52,7 +52,7 @@ def run(
     *,
     is_member: bool = False,
 ) -> int:
-    """Serves until SIGTERM or Ctrl-C; returns the exit status.  Raises ConfigError before anything was touched."""
+    """Serve until SIGTERM or Ctrl-C. Return the exit status. Raise ConfigError before touching anything."""
     settings = load(config_path, overrides, insecure=insecure)
     settings = settings._replace(is_member=is_member or settings.is_member)
     logs.install(log_format, log_levels)
@@ -75,7 +75,7 @@ def run(
 
 
 def _allow_open_files() -> None:
-    """Raises the limit of open files as far as the system lets us: partitions and connections hold one each."""
+    """Raise the limit of open files to the maximum: each partition and each connection needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -95,7 +95,7 @@ async def _serve(settings: Settings) -> int:
         await _give_up(starting)
         return STOPPED
     running = starting.result()
-    if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
+    if len(processors.usable()) > 1:  # On a single CPU, polling would starve the client.
         running.shell.busy_poll = BusyPoll(loop)
     running.shell.long_turns.around = Unseen()
     running.shell.around_entries = Unseen(YOUNG_OBJECTS)
@@ -117,7 +117,10 @@ async def _give_up(starting: asyncio.Task[Running]) -> None:
 
 
 def _end_anyway() -> threading.Timer:
-    """Ends the process as a kill does if its stop hangs, which only a disk can do; the next start checks the logs."""
+    """Start a timer that kills the process if shutdown hangs, which only a disk can cause.
+
+    The next start then recovers the logs.
+    """
 
     def end() -> None:
         log.critical("the disk has not ended its syncs in %d s: stopped without them", STOP_SECONDS_MAX)
@@ -130,10 +133,10 @@ def _end_anyway() -> threading.Timer:
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Handles an error that escaped a callback: one of a connection costs that connection, any other ends the process.
+    """Handle an error that escaped a callback: close only the failed connection, or end the process.
 
-    After another it is not known what else is broken.  The process ends as if it were killed, so that the next start
-    checks the logs: serving on could lose data.  It ends so, too, when the last data directory fails, as Kafka's does.
+    After any other error, the extent of the damage is unknown, and serving could lose data. The process then ends as if
+    killed, so that the next start recovers the logs. As in Kafka, it also ends when the last log directory fails.
     """
     error = context.get("exception")
     if isinstance(error, NoDirectory):
@@ -153,7 +156,7 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 def _say_ready(running: Running) -> None:
-    """Prints one line for each listener, for whoever waits for it; nothing else goes to standard output."""
+    """Print one line for each listener, as a readiness signal. Standard output carries nothing else."""
     for listener in running.listeners:
         host = f"[{listener.host}]" if ":" in listener.host else listener.host or "0.0.0.0"
         os.write(1, f"ready {listener.name}://{host}:{listener.port}\n".encode())

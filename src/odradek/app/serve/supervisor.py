@@ -1,16 +1,16 @@
-"""odradek serve --brokers N: the first process, which is no broker; it starts the brokers and watches over them.
+"""First process of `odradek serve --brokers N`, which starts and supervises the brokers.
 
-    first process ──starts──> broker 1, 2, 3      each `odradek serve` in a process of its own
-    (app/serve/local_brokers, app/serve/child)               <──lines──                      passed on: `ready` to
-    standard output, the rest to standard error               ──lifeline──>                   a pipe that ends with the
-    first process, and then the brokers stop                                               (app/supervised): so none is
-    left, not even after kill -9
+    first process ──starts───> broker 1, 2, 3    each `odradek serve` in a process of its own
+                                                 (app/serve/local_brokers.py, app/serve/child.py)
+                  <──lines───                    forwarded: `ready` to standard output, the rest to standard error
+                  ──lifeline─>                   a pipe that closes with the first process; the brokers then stop
+                                                 (app/supervised.py), so none survives, even after kill -9
 
-A broker that ends is started again, at once the first time, then after pauses that grow as long as it ends soon.  One
-that ends with a failure before it was ever ready is not: its configuration is wrong, or its port or folder in use, and
-whoever started it is to see that.
+A broker that ends is restarted: at once the first time, then after pauses that grow while its runs are short. A broker
+that fails before it was ever ready is not restarted: its configuration is wrong, or its port or folder is in use, and
+the user must see that.
 
-One loop, one thread, and nothing done while nothing happens.  Memory counts: so no asyncio.
+The supervisor is one loop in one thread, idle without events. It avoids asyncio to save memory.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 STOPPED, FAILED, MISUNDERSTOOD = 0, 1, 2
 RESTART_PAUSES_SECONDS = (0, 1, 2, 4, 8, 16, 30)
-STEADY_SECONDS = 60  # A broker that has run so long has not ended soon.
-# A broker gives its disk 300 s and then ends itself, and says so (app/serve/server); this is for one that does not.
+STEADY_SECONDS = 60  # A run this long is not short.
+# A broker waits 300 s for its disk, then logs that and exits (app/serve/server.py). This limit is for one that hangs.
 STOP_SECONDS_MAX = 310
 
 
@@ -48,9 +48,9 @@ def run(
     log_format: str = logs.TEXT,
     log_levels: Sequence[str] = (),
 ) -> int:
-    """Runs `count` brokers until SIGTERM or Ctrl-C; returns the exit status.  Raises ConfigError before any is started.
+    """Run `count` brokers until SIGTERM or Ctrl-C. Return the exit status. Main thread only.
 
-    Only in the main thread.
+    Raise ConfigError before any is started.
     """
     brokers = brokers_of(count, config_path, overrides, insecure=insecure, log_format=log_format, log_levels=log_levels)
     program, writes_json = supervised_odradek(), log_format == logs.JSON
@@ -61,7 +61,7 @@ def run(
 
 
 def log_to(queue: LineQueue, *, writes_json: bool) -> None:
-    """Has what the supervisor logs go to standard error through the queue."""
+    """Send the supervisor's log to standard error through the queue."""
     handler = _ToQueue(queue)
     handler.setFormatter(logs.JsonFormatter() if writes_json else logs.TextFormatter())
     log.addHandler(handler)
@@ -69,7 +69,7 @@ def log_to(queue: LineQueue, *, writes_json: bool) -> None:
 
 
 class _ToQueue(logging.Handler):
-    """Puts log lines among those of the brokers."""
+    """Handler that queues log lines among those of the brokers."""
 
     def __init__(self, queue: LineQueue) -> None:
         super().__init__()
@@ -80,14 +80,14 @@ class _ToQueue(logging.Handler):
 
 
 class Pauses:
-    """How long to wait before a process that has ended is started again."""
+    """Pauses before an ended process is restarted."""
 
     def __init__(self, seconds: Sequence[float] = RESTART_PAUSES_SECONDS) -> None:
         self._seconds = seconds
         self._taken = 0
 
     def next(self, lived_seconds: float) -> float:
-        """Returns the next pause in seconds, each time a longer one, and the first after a life of STEADY_SECONDS."""
+        """Return the next, longer pause in seconds, or the first again after a run of STEADY_SECONDS."""
         if lived_seconds >= STEADY_SECONDS:
             self._taken = 0
         pause = self._seconds[min(self._taken, len(self._seconds) - 1)]
@@ -96,7 +96,7 @@ class Pauses:
 
 
 class Watched:
-    """A child, since when it runs, and when it is to be started again."""
+    """Child with its start time, and the time of its next restart."""
 
     def __init__(self, child: Child, pauses: Pauses) -> None:
         self.child = child
@@ -106,7 +106,7 @@ class Watched:
 
 
 class Supervisor:
-    """Runs its children until it is told to stop, or one fails before it was ready."""
+    """Supervisor of children until a signal stops it, or one fails before it was ready."""
 
     def __init__(
         self,
@@ -118,14 +118,14 @@ class Supervisor:
         self._all = [Watched(child, Pauses(pauses_seconds)) for child in children]
         self._queue = queue
         self._stop_seconds_max = stop_seconds_max
-        self._status: int | None = None  # Set once the children are told to stop.
+        self._status: int | None = None  # Set when the children are signalled to stop.
         self._kill_at: float | None = None
         self._interrupts = 0
         self._lifeline = -1
         self._looks_again = False
 
     def run(self) -> int:
-        """Returns 0 if it was told to stop, else the status of the child that failed; no child is left."""
+        """Run until all children have ended. Return 0 after a signal, else a failed child's status."""
         self._lifeline, ours = os.pipe()
         try:
             with Wakeups((signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)) as wakeups:
@@ -142,9 +142,9 @@ class Supervisor:
     def _turn(self, wakeups: Wakeups) -> None:
         self._wait(wakeups)
         ended = [(one, status) for one in self._all if (status := one.child.ended()) is not None]
-        # After the look at who has ended: by Ctrl-C they and this process are told at a time.
+        # Read the signals after checking for ended children: Ctrl-C reaches them and this process at the same time.
         numbers = wakeups.take()
-        self._looks_again = signal.SIGCHLD in numbers  # It may have come since the look.
+        self._looks_again = signal.SIGCHLD in numbers  # It may have arrived after the check.
         for number in numbers:
             self._on_signal(number)
         for one, status in ended:
@@ -152,7 +152,7 @@ class Supervisor:
             self._on_end(one, status, _in_words(status))
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill(f"has not stopped in {self._stop_seconds_max} s")
-        self._start_due()  # Last: if that fails there may be nothing left to wait for.
+        self._start_due()  # Last: if that fails, nothing may be left to wait for.
 
     def _start_due(self) -> None:
         for one in self._all:
@@ -164,12 +164,12 @@ class Supervisor:
                     self._on_end(one, FAILED, f"can't be started ({error})")
 
     def _wait(self, wakeups: Wakeups) -> None:
-        """Waits until something is to be done, and passes on what the children write."""
+        """Wait for the next event, and forward the children's output."""
         poll = select.poll()
         poll.register(wakeups, select.POLLIN)
         if self._queue.waits_for is not None:
             poll.register(self._queue.waits_for, select.POLLOUT)
-        # While they are stopped what they write may be lost, but must not keep them from it.
+        # During shutdown, output may be lost, but must not block the children.
         reads = self._queue.has_room or self._status is not None
         writers = {fd: one.child for one in self._all for fd in one.child.descriptors} if reads else {}
         for descriptor in writers:
@@ -224,7 +224,7 @@ class Supervisor:
 
 
 def _in_words(status: int) -> str:
-    """Says how a process with this status ended; minus a signal's number if that ended it."""
+    """Describe how a process with this status ended; a negative status is a signal."""
     if status >= 0:
         return f"ended with status {status}"
     try:

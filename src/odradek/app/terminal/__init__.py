@@ -1,1 +1,1 @@
-"""What a person sees in a terminal: output, progress and failures."""
+"""Terminal output of commands: results, progress and failures."""

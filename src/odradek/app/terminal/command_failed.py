@@ -1,4 +1,4 @@
-"""The failure of a command: one sentence of what is wrong, where, and what to do."""
+"""Failure of a command: one sentence that says what failed, where, and what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILED, MISUNDERSTOOD = 1, 2
 
 
 class CommandFailed(Exception):
-    """The text is the sentence; status is the exit status."""
+    """Error with one sentence for the user, and the command's exit status."""
 
     def __init__(self, text: str, status: int = FAILED) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ def status_of(error: Exception) -> int:
 
 
 def told(failures: Iterable[ClientError]) -> int:
-    """Tells in a sentence each what a command could not do while it did the rest; returns the exit status."""
+    """Print one sentence for each part of a command that failed. Return the exit status."""
     sentences = dict.fromkeys(sentence_of(failure) or str(failure) for failure in failures)
     for sentence in sentences:
         remark(sentence)
@@ -38,7 +38,7 @@ def told(failures: Iterable[ClientError]) -> int:
 
 
 def sentence_of(error: Exception) -> str | None:
-    """Returns the sentence for what went wrong outside this program; None for anything that is a bug in it."""
+    """Return the sentence for an error outside this program, or None for a bug in the program."""
     match error:
         case ConfigurationError():
             return str(error)
@@ -54,6 +54,6 @@ def sentence_of(error: Exception) -> str | None:
             name = f"{error.filename}: " if error.filename else ""
             return name + (error.strerror or str(error) or type(error).__name__).lower()
         case UnicodeEncodeError(object=str(text), reason="surrogates not allowed"):
-            return f"{text!a} is not UTF-8"  # The bytes of a command line that are no UTF-8 are surrogates in Python.
+            return f"{text!a} is not UTF-8"  # Python maps command-line bytes that are not UTF-8 to surrogates.
         case _:
             return None

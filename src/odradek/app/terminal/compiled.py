@@ -1,4 +1,4 @@
-"""Which parts of this installation are compiled: all of them, where there was a C compiler."""
+"""Compiled parts of this installation: all of them if a C compiler was available."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from odradek import __file__ as package
 from odradek import __version__
 
-# What runs for each request, what runs for each record, and threads of their own: their modules by folder, as setup.py
-# compiles them, which is not installed.
+# Modules that run for each request, for each record, or in threads of their own, by folder. setup.py, which is not
+# installed, compiles the same list.
 PARTS = {
     "rooms": {
         "api": "conversation dispatch",
@@ -43,7 +43,7 @@ PARTS = {
 
 
 def are_compiled() -> dict[str, bool]:
-    """Says of each part whether all of its modules are compiled."""
+    """Return for each part whether all of its modules are compiled."""
     return {
         part: all(has_compiled(f"{folder}/{name}") for folder, names in folders.items() for name in names.split())
         for part, folders in PARTS.items()
@@ -51,13 +51,13 @@ def are_compiled() -> dict[str, bool]:
 
 
 def has_compiled(module: str) -> bool:
-    """True if Python finds a compiled module there: it takes that before the source."""
+    """Return whether Python finds a compiled module there, which takes precedence over the source."""
     path = f"{os.path.dirname(package)}/{module}"  # noqa: PTH120  # pathlib would take longer than all of this.
     return any(os.path.exists(path + suffix) for suffix in EXTENSION_SUFFIXES)  # noqa: PTH110
 
 
 def how_compiled() -> str:
-    """Returns `compiled`, `interpreted`, or the parts that are not compiled."""
+    """Return `compiled`, `interpreted`, or the parts that are not compiled."""
     missing = [part for part, is_compiled in are_compiled().items() if not is_compiled]
     if len(missing) == len(PARTS):
         return "interpreted"
@@ -65,5 +65,5 @@ def how_compiled() -> str:
 
 
 def version_line() -> str:
-    """Returns the version, and which parts are compiled."""
+    """Return the version and the compiled parts."""
     return f"odradek {__version__} ({how_compiled()})"

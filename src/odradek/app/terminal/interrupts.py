@@ -1,14 +1,14 @@
-"""Ctrl-C: ends the command at once and quietly, but for where a verb has something to put in order.
+"""Ctrl-C handling: commands end at once and quietly, unless a verb has to clean up.
 
-Python's own handler raises KeyboardInterrupt wherever the program happens to be: in the middle of an import, of its own
-end, of a destructor.  So it is there only while a verb is at work.
+Python's own handler raises KeyboardInterrupt wherever the program happens to be: during an import, interpreter shutdown
+or a destructor. It is therefore installed only while a verb runs.
 """
 
 from __future__ import annotations
 
 import sys
 
-# Not from signal, which imports enum: a millisecond in which Ctrl-C would still show a traceback.
+# Not from signal, which imports enum: during that millisecond, Ctrl-C would still show a traceback.
 from _signal import (  # type: ignore[import-not-found]
     SIG_DFL,
     SIGINT,
@@ -18,19 +18,19 @@ from _signal import (  # type: ignore[import-not-found]
     signal,
 )
 
-TYPE_CHECKING = False  # Importing typing would take longer than all of this.
+TYPE_CHECKING = False  # Importing typing would take longer than everything else here.
 if TYPE_CHECKING:
     from types import TracebackType
 
 
 def end_quietly() -> None:
-    """Lets the system end the process at Ctrl-C, which shells show as 130; not where Ctrl-C is ignored (nohup)."""
+    """Let the system end the process on Ctrl-C (shells show 130), unless Ctrl-C is ignored (nohup)."""
     if getsignal(SIGINT) is default_int_handler:
         signal(SIGINT, SIG_DFL)
 
 
 class Heard:
-    """A block in which Ctrl-C raises KeyboardInterrupt, so that its finally clauses run."""
+    """Block in which Ctrl-C raises KeyboardInterrupt, so that its finally clauses run."""
 
     def __enter__(self) -> None:
         self._was_quiet = getsignal(SIGINT) is SIG_DFL
@@ -46,7 +46,7 @@ class Heard:
 
 
 def end_if_lost(lost: sys.UnraisableHookArgs) -> None:
-    """Ends the process where a KeyboardInterrupt met a destructor, from which nobody gets it."""
+    """End the process if KeyboardInterrupt was raised in a destructor, where it is lost."""
     if lost.exc_type is KeyboardInterrupt and getsignal(SIGINT) in (default_int_handler, SIG_DFL):
         signal(SIGINT, SIG_DFL)
         raise_signal(SIGINT)

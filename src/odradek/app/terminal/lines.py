@@ -1,4 +1,7 @@
-"""Lines from a file or a pipe, with word of every pause: a slow pipe's records should not wait for a full batch."""
+"""Lines from a file or a pipe, with a callback on each pause in the input.
+
+The callback lets a producer send the records of a slow pipe without waiting for a full batch.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import KIB, MIB
 
 CHUNK_BYTES = 256 * KIB
-LINE_BYTES_MAX = 100 * MIB  # No record that long passes socket.request.max.bytes.
+LINE_BYTES_MAX = 100 * MIB  # A longer record exceeds socket.request.max.bytes.
 
 
 def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[bytes]:
-    r"""Yields lines without their end; the last may have none.  Calls on_pause() after pause_ms without input.
+    r"""Yield lines without their ends, and call on_pause() after pause_ms without input.
 
-    A line ends with \n, \r\n or \r, as for Kafka's console producer.
+    A line ends with \n, \r\n or \r, as in Kafka's console producer. The last line may have no end.
     """
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    begun: list[bytes] = []  # The pieces of a line whose end has not come; joined once, however many there are.
+    begun: list[bytes] = []  # Pieces of an incomplete line, joined only once.
     begun_bytes = 0
     is_after_return = False
     while True:
@@ -30,7 +33,7 @@ def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[b
         if not chunk:
             break
         if is_after_return or b"\r" in chunk:
-            # Of \r\n in two chunks the first has ended the line.
+            # If \r\n is split across two chunks, the \r has ended the line.
             chunk, is_after_return = unified(chunk, is_after_return), chunk.endswith(b"\r")
         head, newline, rest = chunk.partition(b"\n")
         begun.append(head)
@@ -48,7 +51,7 @@ def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[b
 
 
 def unified(chunk: bytes, is_after_return: bool) -> bytes:
-    r"""Writes every line end as \n; the chunk's first \n is left out if it belongs to a \r before the chunk."""
+    r"""Normalize line ends to \n, and drop a leading \n that follows the previous chunk's \r."""
     if is_after_return and chunk.startswith(b"\n"):
         chunk = chunk[1:]
     return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

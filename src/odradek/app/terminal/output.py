@@ -1,7 +1,7 @@
-"""What commands print: tables for people, JSON for programs, and quantities a person can read.
+"""Output of commands: tables and human-readable quantities for people, JSON for programs.
 
-A table's lines are as long as they need to be, on a terminal too: a name that goes over two cells can't be copied.
-Only sentences are folded to the window, between their words.
+Table lines are never cut to the window, even on a terminal, because a name split over two lines cannot be copied. Only
+sentences are wrapped to the window, between words.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ SENTENCE_WIDTH_MIN = 30
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table.
+    """Print a table.
 
-    A column whose name ends in > is a number, aligned to the right; the last one, if it ends in ~, holds sentences.
+    A column whose name ends in > contains numbers and is right-aligned. The last column contains sentences if its name
+    ends in ~.
     """
-    from rich.cells import cell_len  # Some characters take two columns of a terminal.
+    from rich.cells import cell_len  # Some characters are two columns wide.
 
     is_terminal = sys.stdout.isatty()
     window = shutil.get_terminal_size().columns
-    # What others wrote must not move the cursor.
+    # Text from elsewhere must not move the cursor.
     texts = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     titles = [column.rstrip(">~") for column in columns]
     widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
@@ -48,7 +49,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def folded(row: Sequence[str], width: int) -> Iterable[list[str]]:
-    """Folds the last cell between words; a word that is longer stays whole."""
+    """Wrap the last cell between words; longer words stay whole."""
     first, *others = wrap(row[-1], width, break_long_words=False, break_on_hyphens=False) or [""]
     yield [*row[:-1], first]
     for other in others:
@@ -56,7 +57,7 @@ def folded(row: Sequence[str], width: int) -> Iterable[list[str]]:
 
 
 def remark(text: str) -> None:
-    """Tells the person something that is no part of the output."""
+    """Print a message to standard error, apart from the output."""
     sys.stderr.write(f"odradek: {text}\n")
 
 
@@ -65,12 +66,12 @@ def print_json(value: object) -> None:
 
 
 def print_json_line(value: dict[str, object]) -> None:
-    """Prints one object of many on a line."""
+    """Print one JSON object on one line, as one of many."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def size_text(size: float) -> str:
-    """Writes 1536 as 1.5 KiB."""
+    """Format 1536 as 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < KIB:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -79,7 +80,10 @@ def size_text(size: float) -> str:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """Writes a time as ISO 8601 in UTC with milliseconds; '-' for none, the bare number for one no calendar has."""
+    """Format a time as ISO 8601 in UTC with milliseconds, or '-' for none.
+
+    A time beyond the calendar is formatted as its number.
+    """
     if timestamp_ms < 0:
         return "-"
     try:
@@ -90,10 +94,10 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns the text as one line, whatever it holds: what others wrote must not move the cursor."""
+    """Return the text as one line with unprintable characters escaped, so that it cannot move the cursor."""
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:
-    """Writes 1 record, 1,234 records; `several` where an s does not do."""
+    """Format 1 record, 1,234 records. `several` is the plural if it does not end in s."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"

@@ -1,7 +1,7 @@
-"""Standard output of a command that has something to do while nobody reads: a pager, a stopped terminal, a full pipe.
+"""Standard output of a command that has periodic work to do while output is blocked.
 
-A pipe takes PIPE_BUF bytes without blocking once poll() says that it takes any, and a terminal at least so many as it
-shows; a regular file never blocks.
+A pager, a stopped terminal or a full pipe can block output. Once poll() reports that a pipe is writable, it accepts
+PIPE_BUF bytes without blocking. A terminal accepts at least as many bytes as it displays. A regular file never blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEANWHILE_EVERY_MS = 1 * SECOND_MS
 
 
 class PatientOutput:
-    """Writes to a file descriptor; meanwhile() is called about once a second while it takes nothing."""
+    """Writer to a file descriptor that calls meanwhile() about once a second while it is blocked."""
 
     def __init__(self, fd: int, meanwhile: Callable[[], object]) -> None:
         self._fd = fd
@@ -35,7 +35,7 @@ class PatientOutput:
         return cls(sys.stdout.fileno(), meanwhile)
 
     def write(self, data: bytes) -> None:
-        """Writes all of it.  Raises BrokenPipeError once nobody can read it any more."""
+        """Write all of the data. Raise BrokenPipeError once the reader has closed the pipe."""
         view = memoryview(data)
         while view:
             if self._is_file:
@@ -48,7 +48,7 @@ class PatientOutput:
 
 @contextmanager
 def terminated_in_order() -> Iterator[None]:
-    """Has SIGTERM end the block as Ctrl-C does: through its finally clauses, with the status that shells give."""
+    """Make SIGTERM end the block as Ctrl-C does: run its finally clauses and exit with the usual status."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + SIGTERM)

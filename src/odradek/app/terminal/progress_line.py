@@ -1,4 +1,4 @@
-"""A progress line on standard error while records flow, where a person is looking; nothing at all where nobody is."""
+"""Progress line on standard error while records are transferred, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ UPDATE_EVERY_SECONDS = 0.1
 
 class Progress(Protocol):
     def add(self, records: int, size: int) -> None:
-        """Counts so many more records and bytes."""
+        """Count this many more records and bytes."""
 
 
 class Unseen:
-    """Counts nothing: nobody looks."""
+    """Progress that counts and shows nothing."""
 
     def add(self, records: int, size: int) -> None:
         pass
 
 
 class Shown:
-    """Counts every record, and draws ten times a second."""
+    """Progress that counts every record and redraws ten times a second."""
 
     def __init__(self, title: str, size: int | None) -> None:
         from rich.console import Console
@@ -49,7 +49,7 @@ class Shown:
     def add(self, records: int, size: int) -> None:
         self._records += records
         self._bytes += size
-        # Looking at the clock for every record would cost as much as the record.
+        # Reading the clock for every record would cost as much as the record.
         if self._records & 0xFF == 0 or records > 1:
             now = time.monotonic()
             if now - self._drawn_at >= UPDATE_EVERY_SECONDS:
@@ -65,7 +65,7 @@ class Shown:
 
 @contextmanager
 def shown_progress(title: str, size: int | None) -> Iterator[Progress]:
-    """Shows progress if standard error is a terminal, and the keyboard is not what is read."""
+    """Show progress if standard error is a terminal and input does not come from the keyboard."""
     if not sys.stderr.isatty() or (size is None and sys.stdin.isatty()):
         yield Unseen()
         return

@@ -1,4 +1,4 @@
-"""Times and durations as a person writes them on a command line."""
+"""Times and durations on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ISO = re.compile(r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d
 
 
 def moment_ms(text: str) -> int:
-    """Parses ISO 8601, 2026-11-21 or 2026-11-21T14:00: local without a zone, UTC with Z.  Raises ValueError."""
+    """Parse ISO 8601, 2026-11-21 or 2026-11-21T14:00: local without a zone, UTC with Z. Raise ValueError."""
     try:
         return max(0, int(datetime.fromisoformat(text.strip()).timestamp() * 1000))
     except (OverflowError, OSError) as error:
@@ -21,7 +21,10 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Parses 90s, 10m, 2h, 1d or 500ms, or P1DT2H30M, as Kafka's tools take it.  Raises ValueError, also past int64."""
+    """Parse 90s, 10m, 2h, 1d, 500ms, or P1DT2H30M as in Kafka's tools.
+
+    Raise ValueError, also for durations beyond int64.
+    """
     short = _SHORT.fullmatch(text.strip())
     duration = int(short[1]) * _UNITS[short[2]] if short is not None else _iso_ms(text)
     if duration > INT64_MAX:

@@ -1,4 +1,4 @@
-"""Signals as something to be read: a descriptor to wait for, together with others, and the signals that have come."""
+"""Signals as readable events: a pollable descriptor, and the numbers of the signals received."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SIGNALS_READ_MAX = 4_096
 
 
 class Wakeups:
-    """A block in which these signals do nothing but make `fileno` readable.  Only in the main thread.
+    """Block in which these signals only make `fileno` readable. Main thread only.
 
-    SIGHUP stays ignored where it is (nohup).  SIGINT does not, which shells ignore for what runs in the background: as
-    for `odradek serve`, it is one of the ways to stop.
+    An ignored SIGHUP stays ignored (nohup). An ignored SIGINT is handled, because it is one of the ways to stop, as for
+    `odradek serve`. Shells ignore SIGINT for background processes.
     """
 
     def __init__(self, numbers: Sequence[signal.Signals]) -> None:
@@ -35,7 +35,7 @@ class Wakeups:
         return self._reading
 
     def take(self) -> bytes:
-        """Returns the numbers of the signals that have come since the last time, in their order."""
+        """Return the numbers of the signals received since the last call, in order."""
         with suppress(BlockingIOError):
             return os.read(self._reading, SIGNALS_READ_MAX)
         return b""
@@ -51,4 +51,4 @@ class Wakeups:
 
 
 def _do_nothing(number: int, frame: object) -> None:
-    """Stands in for the handler: without one Python does not write the signal's number to the pipe."""
+    """Ignore the signal. Python writes its number to the pipe only if a handler is set."""
