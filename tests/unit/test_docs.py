@@ -1,4 +1,4 @@
-"""What the pages say lies somewhere lies there."""
+"""Paths and links on the pages lead to existing files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
 BEGINS_IN = (ROOT, ROOT / "src" / "odradek")
 SUFFIXES = ("", ".py", ".pyx")
-FOLDERS = "api|base|wire|record|log|core|net|app|client|spark|testing|coordination|tls|tests|bench|scripts"
+FOLDERS = (
+    "api|base|wire|record|log|core|net|app|client|spark|testing|demo|coordination|tls|src|docs|tests|bench|scripts"
+)
 PATH = re.compile(rf"[`(]((?:{FOLDERS})/[\w/.*-]+)")
+LINK = re.compile(r"\]\(([^)#:\s]+)[)#]")  # A page or a file; neither an anchor of the same page nor a URL.
 STANDS_FOR_ONE = re.compile(r"NAME|\*")
 
 
@@ -20,6 +23,12 @@ STANDS_FOR_ONE = re.compile(r"NAME|\*")
 def test_paths_are_there(page: Path) -> None:
     named = {path.rstrip(".,:") for path in PATH.findall(page.read_text())}
     assert not [path for path in sorted(named) if not STANDS_FOR_ONE.search(path) and not _is_there(path)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    linked = set(LINK.findall(page.read_text()))
+    assert not [link for link in sorted(linked) if not (page.parent / link).exists()]
 
 
 def _is_there(path: str) -> bool:

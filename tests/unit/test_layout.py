@@ -5,7 +5,10 @@ Imports between the folders are checked by import-linter ([tool.importlinter] in
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from support.rooms import REPOSITORY, rooms
@@ -14,6 +17,8 @@ SOURCE = REPOSITORY / "src" / "odradek"
 FILES_MAX = 25
 MESSAGES = SOURCE / "wire" / "messages"  # A file for each API, under the name of its handler in api/.
 SHARED_NAMES = {"__init__", "__main__"}
+ARCHITECTURE = REPOSITORY / "docs" / "ARCHITECTURE.md"
+WITH_ROOMS = {"app", "net", "client", "api", "core", "log"}  # Folders whose rooms have floors of their own.
 COMPILED_AT_LEAST = 81  # A module that is moved and not found again by setup.py turns interpreted, unseen.
 
 
@@ -44,3 +49,30 @@ def test_as_many_modules_are_compiled_as_before() -> None:
     missing = [room for room in rooms() if not (SOURCE.parent / room.replace(".", "/")).with_suffix(".py").exists()]
     assert not missing
     assert len(rooms()) >= COMPILED_AT_LEAST
+
+
+def floors() -> list[set[str]]:
+    """Return the rooms on each floor of the contract, top first, as paths without an ending."""
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["name"] == "floors")
+    return kept(
+        [name.strip().removeprefix("odradek.").replace(".", "/") for name in layer.split("|")] for layer in layers
+    )
+
+
+def kept(rows: Iterable[Iterable[str]]) -> list[set[str]]:
+    """Return the rows with rooms alone, without empty rows."""
+    named = ({path for path in row if "/" in path and not path.endswith("__main__")} for row in rows)
+    return [paths for paths in named if {path.partition("/")[0] for path in paths} & WITH_ROOMS]
+
+
+def test_the_architecture_page_has_the_floors() -> None:
+    table = ARCHITECTURE.read_text().split("| rooms | purpose |\n|---|---|\n")[1].split("\n\n")[0]
+    firsts = [row.split("|")[1] for row in table.splitlines()]
+    assert kept(re.findall(r"`([\w/]+?)/?(?:\.py)?`", first) for first in firsts) == floors()
+
+
+def test_the_architecture_page_names_every_folder() -> None:
+    page = ARCHITECTURE.read_text()
+    folders = {path.parent.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("__init__.py")} - {"."}
+    assert not {folder for folder in folders if f"`{folder}/`" not in page}
