@@ -1,5 +1,5 @@
 # A broker in an image: docker build -t odradek . && docker run -p 127.0.0.1:9092:9092 -v odradek:/data odradek
-# How clients beside it find it: docs/OPERATIONS.md, "In a container".
+# How clients beside it find it: docs/OPERATIONS.md, "Run in a container".
 # Not yet built by Docker: its steps were run one by one on Debian, and scripts/smoke with what came out.
 ARG PYTHON=3.13
 
@@ -18,6 +18,6 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 9092
 ENTRYPOINT ["odradek", "serve"]
-# Whatever is given instead takes the place of all of these.  In a container the network is what --insecure lets in.
+# Arguments replace all of these. In a container, --insecure accepts connections from the container network only.
 CMD ["--override=log.dirs=/data/logs", "--override=listeners=PLAINTEXT://0.0.0.0:9092", \
      "--override=advertised.listeners=PLAINTEXT://localhost:9092", "--insecure"]
