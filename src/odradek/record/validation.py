@@ -82,7 +82,7 @@ def check_records(name: TopicPartition, batch: Batch, payload: memoryview, check
 
 
 def _reason(check: Check, payload: memoryview, count: int, base_timestamp: TimestampMs) -> tuple[int, int | None]:
-    """Returns the first fault, as Check has it; the first that is one of time if there is any of those."""
+    """Return the first fault as Check has it: the first wrong timestamp if there is one."""
     noted = [check.fault(number) for number in range(min(check.faults, RECORD_ERRORS_MAX))]
     if not check.untimely:
         return noted[0]

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def topic_overrides(connection: Connection, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Returns what is set on topics themselves.  Raises KafkaUnavailable, NotKafka, Unsupported."""
+    """Return the settings of the topics themselves, or raise KafkaUnavailable, NotKafka or Unsupported."""
     found: dict[str, dict[str, str]] = {}
     for names in _batched(list(topics), TOPICS_AT_ONCE):
         resources = [
