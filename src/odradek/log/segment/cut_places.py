@@ -1,4 +1,4 @@
-"""Where a cut of a segment begins: at a batch, or at a damage that hides the batch."""
+"""Places where a segment can be cut: at a batch, or at a damage that hides the batch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from odradek.record.record_batch import MAGIC
 
 
 class LogCut(NamedTuple):
-    """What of a log stays if it is cut at an offset."""
+    """The part of a log that stays if the log is cut at an offset."""
 
     kept: list[Segment]
-    place: FileBatch | None  # Where the last of them is cut; None: nowhere.
+    place: FileBatch | None  # The place in the last of them where it is cut, or None.
     end_offset: Offset
 
     @property
     def position(self) -> int:
-        """Where the last segment ends afterwards."""
+        """Size of the last segment after the cut, in bytes."""
         return self.kept[-1].size if self.place is None else self.place.position
 
 
