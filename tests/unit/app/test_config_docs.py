@@ -35,7 +35,7 @@ def test_a_sentence_says_whether_the_key_has_an_effect() -> None:
     """One that gets an effect moves from docs_unused_*.py to docs.py."""
     unused = {name for name in BROKER_KEYS if DOCS[name].endswith(UNUSED)}
     assert unused == BROKER_KEYS.keys() - EFFECTIVE - REFUSED
-    assert all("; refused" in DOCS[name] for name in REFUSED)
+    assert all(" Not supported: " in DOCS[name] for name in REFUSED)
 
 
 def test_what_is_about_compaction_has_an_effect() -> None:

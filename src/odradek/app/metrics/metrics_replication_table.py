@@ -8,112 +8,112 @@ UNDER_REPLICATED = gauge(
     "kafka_server_replica_manager_under_replicated_partitions",
     "",
     "partitions",
-    "Led here, and a replica is not in sync",
+    "Partitions led by this broker with at least one out-of-sync replica",
     "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
 )
 UNDER_MIN_ISR = gauge(
     "kafka_server_replica_manager_under_min_isr_partition_count",
     "",
     "partitions",
-    "Led here, with fewer in-sync replicas than min.insync.replicas: acks=all is refused",
+    "Partitions led by this broker with fewer in-sync replicas than `min.insync.replicas`; acks=all is rejected",
     "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
 )
 AT_MIN_ISR = gauge(
     "kafka_server_replica_manager_at_min_isr_partition_count",
     "",
     "partitions",
-    "Led here, with as many in-sync replicas as min.insync.replicas, or all where there are no more",
+    "Partitions led by this broker with `min.insync.replicas` in-sync replicas, or with all if there are no more",
     "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
 )
 ISR_SHRINKS = counter(
     "kafka_server_replica_manager_isr_shrinks_total",
     "",
     "changes",
-    "In-sync replicas of partitions led here that became fewer, as the controller or the tree has confirmed",
+    "ISR shrinks of partitions led by this broker, as confirmed by the controller or in the stored metadata",
     "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
 )
 ISR_EXPANDS = counter(
     "kafka_server_replica_manager_isr_expands_total",
     "",
     "changes",
-    "In-sync replicas of partitions led here that became more",
+    "ISR expansions of partitions led by this broker, as confirmed by the controller or in the stored metadata",
     "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
 )
 ISR_FAILURES = counter(
     "kafka_server_replica_manager_failed_isr_updates_total",
     "",
     "changes",
-    "Changes of in-sync replicas that were refused, or got no answer; most are tried again",
+    "ISR changes that were rejected or not answered. Most are retried.",
     "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec",
 )
 PARTITION_UNDER_REPLICATED = gauge(
     "kafka_cluster_partition_under_replicated",
     "topic partition",
     "0 or 1",
-    "Whether a partition that is led here has a replica that is not in sync",
+    "1 if a partition led by this broker has an out-of-sync replica",
     "kafka.cluster:type=Partition,name=UnderReplicated,topic=*,partition=*",
 )
 PARTITION_IN_SYNC = gauge(
     "kafka_cluster_partition_in_sync_replicas_count",
     "topic partition",
     "replicas",
-    "In-sync replicas of a partition that is led here, the leader among them",
+    "In-sync replicas of a partition led by this broker, including the leader",
     "kafka.cluster:type=Partition,name=InSyncReplicasCount,topic=*,partition=*",
 )
 REPLICATION_IN = counter(
     "kafka_server_broker_topic_metrics_replication_bytes_in_total",
     "",
     "bytes",
-    "Of batches that replicas here have fetched from their leaders",
+    "Size of batches that followers on this broker fetched from their leaders",
     "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec",
 )
 REPLICATION_OUT = counter(
     "kafka_server_broker_topic_metrics_replication_bytes_out_total",
     "",
     "bytes",
-    "Of batches that followers were sent",
+    "Size of batches that this broker sent to followers",
     "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec",
 )
 FETCHER_MAX_LAG = gauge(
     "kafka_server_replica_fetcher_manager_max_lag",
     "",
     "records",
-    "The greatest lag of a replica that follows here",
+    "Maximum lag of the followers on this broker",
     "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
 )
 FETCHER_FAILED = gauge(
     "kafka_server_replica_fetcher_manager_failed_partitions_count",
     "",
     "partitions",
-    "Replicas here that do not fetch, fenced by their leader, until the controller says who leads",
+    "Followers on this broker that were fenced by their leader and do not fetch until a new leader is known",
     "kafka.server:type=ReplicaFetcherManager,name=FailedPartitionsCount,clientId=Replica",
 )
 FETCHER_LAG = gauge(
     "kafka_server_fetcher_lag_metrics_consumer_lag",
     "client_id topic partition",
     "records",
-    "How far a replica that follows here was behind its leader's high watermark when it last fetched",
+    "Records by which a follower on this broker was behind its leader's high watermark at its last fetch",
     "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=*,topic=*,partition=*",
 )
 OFFLINE_PARTITIONS = gauge(
     "kafka_controller_kafka_controller_offline_partitions_count",
     "",
     "partitions",
-    "Partitions of the cluster without a leader; 0 on who is not the controller",
+    "Partitions without a leader in the cluster. Always 0 on brokers that are not the controller.",
     "kafka.controller:type=KafkaController,name=OfflinePartitionsCount",
 )
 NOT_PREFERRED = gauge(
     "kafka_controller_kafka_controller_preferred_replica_imbalance_count",
     "",
     "partitions",
-    "Partitions of the cluster that their first replica does not lead; 0 on who is not the controller",
+    "Partitions not led by their preferred replica. Always 0 on brokers that are not the controller.",
     "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount",
 )
 UNCLEAN_ELECTIONS = counter(
     "kafka_controller_controller_stats_unclean_leader_elections_total",
     "",
     "elections",
-    "Leaders that were elected from outside the ISR since this broker is the controller: records may be lost",
+    "Leaders elected from outside the ISR since this broker became the controller. Records may be lost.",
     "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
 )
 

@@ -6,142 +6,170 @@ A key moves to core/configs/docs.py when it gets an effect.
 from __future__ import annotations
 
 UNUSED_GROUPS: dict[str, str] = {
-    "delete.records.purgatory.purge.interval.requests": "How many DeleteRecords that waited are forgotten at a time.",
-    "errors.deadletterqueue.auto.create.topics.enable": (
-        "Whether topics for records that a share group could not handle are made on sight."
+    "delete.records.purgatory.purge.interval.requests": (
+        "Number of completed DeleteRecords requests that are purged from the purgatory at a time."
     ),
-    "errors.deadletterqueue.topic.name.prefix": "What the names of such topics begin with.",
-    "fetch.purgatory.purge.interval.requests": "How many fetches that waited are forgotten at a time.",
+    "errors.deadletterqueue.auto.create.topics.enable": "Create dead-letter topics for share groups automatically.",
+    "errors.deadletterqueue.topic.name.prefix": "Prefix of the names of dead-letter topics.",
+    "fetch.purgatory.purge.interval.requests": (
+        "Number of completed Fetch requests that are purged from the purgatory at a time."
+    ),
     "group.consumer.assignor.offload.enable": (
-        "Whether assignments of consumer groups are computed beside the coordinator's threads."
+        "Compute the assignments of consumer groups outside the coordinator's threads."
     ),
     "group.consumer.max.assignment.interval.ms": (
-        "The longest assignment interval that a consumer group may be configured to."
+        "Maximum assignment interval in ms that can be configured for a consumer group."
     ),
     "group.consumer.min.assignment.interval.ms": (
-        "The shortest assignment interval that a consumer group may be configured to."
+        "Minimum assignment interval in ms that can be configured for a consumer group."
     ),
     "group.coordinator.append.linger.ms": (
-        "How long a group coordinator gathers records before it writes them; -1 is as long as it is busy."
+        "Time in ms that a group coordinator collects records before it writes them. -1 means as long as it is busy."
     ),
-    "group.coordinator.background.threads": "Threads for a group coordinator's work in the background.",
+    "group.coordinator.background.threads": "Number of threads for the background work of a group coordinator.",
     "group.coordinator.cached.buffer.max.bytes": (
-        "The largest write buffer that a group coordinator keeps to use again."
+        "Maximum size in bytes of a write buffer that a group coordinator reuses."
     ),
-    "group.coordinator.new.enable": "Whether the group coordinator is the one of KIP-848.",
-    "group.coordinator.threads": "Threads of the group coordinator.",
-    "group.share.assignment.interval.ms": "A share group gets a new assignment at most this often.",
-    "group.share.assignor.offload.enable": (
-        "Whether assignments of share groups are computed beside the coordinator's threads."
-    ),
-    "group.share.assignors": "The assignors of share groups.",
-    "group.share.delivery.count.limit": "How often a record is delivered to a share group before it is given up.",
-    "group.share.dlq.manager.class.name": "The class that takes what share groups have given up.",
-    "group.share.enable": "Whether there are share groups.",
-    "group.share.heartbeat.interval.ms": "How often members of a share group are told to send heartbeats.",
+    "group.coordinator.new.enable": "Use the group coordinator of KIP-848.",
+    "group.coordinator.threads": "Number of threads of the group coordinator.",
+    "group.share.assignment.interval.ms": "Minimum time in ms between two assignments of a share group.",
+    "group.share.assignor.offload.enable": "Compute the assignments of share groups outside the coordinator's threads.",
+    "group.share.assignors": "Assignors of share groups.",
+    "group.share.delivery.count.limit": "Maximum number of times that a record is delivered to a share group.",
+    "group.share.dlq.manager.class.name": "Java class that handles records that share groups cannot deliver.",
+    "group.share.enable": "Enable share groups.",
+    "group.share.heartbeat.interval.ms": "Heartbeat interval in ms that the broker sets for members of share groups.",
     "group.share.initialize.retry.interval.ms": (
-        "How long the first state of a share group's partition waits to be written again."
+        "Time in ms before the initialization of a share partition's state is retried."
     ),
     "group.share.max.assignment.interval.ms": (
-        "The longest assignment interval that a share group may be configured to."
+        "Maximum assignment interval in ms that can be configured for a share group."
     ),
-    "group.share.max.delivery.count.limit": "The highest delivery count limit that a share group may be configured to.",
-    "group.share.max.groups": "Share groups that there may be.",
-    "group.share.max.heartbeat.interval.ms": "The longest heartbeat interval that a share group may be configured to.",
+    "group.share.max.delivery.count.limit": "Maximum delivery count limit that can be configured for a share group.",
+    "group.share.max.groups": "Maximum number of share groups.",
+    "group.share.max.heartbeat.interval.ms": (
+        "Maximum heartbeat interval in ms that can be configured for a share group."
+    ),
     "group.share.max.partition.max.record.locks": (
-        "The most locks on a partition's records that a share group may be configured to."
+        "Maximum number of record locks per partition that can be configured for a share group."
     ),
-    "group.share.max.record.lock.duration.ms": "The longest lock on a record that a share group may be configured to.",
-    "group.share.max.session.timeout.ms": "The longest session timeout that a share group may be configured to.",
-    "group.share.max.share.sessions": "Share sessions kept at once.",
-    "group.share.max.size": "Members that one share group may have.",
+    "group.share.max.record.lock.duration.ms": (
+        "Maximum record lock duration in ms that can be configured for a share group."
+    ),
+    "group.share.max.session.timeout.ms": "Maximum session timeout in ms that can be configured for a share group.",
+    "group.share.max.share.sessions": "Maximum number of share sessions.",
+    "group.share.max.size": "Maximum number of members of a share group.",
     "group.share.min.assignment.interval.ms": (
-        "The shortest assignment interval that a share group may be configured to."
+        "Minimum assignment interval in ms that can be configured for a share group."
     ),
-    "group.share.min.delivery.count.limit": "The lowest delivery count limit that a share group may be configured to.",
-    "group.share.min.heartbeat.interval.ms": "The shortest heartbeat interval that a share group may be configured to.",
+    "group.share.min.delivery.count.limit": "Minimum delivery count limit that can be configured for a share group.",
+    "group.share.min.heartbeat.interval.ms": (
+        "Minimum heartbeat interval in ms that can be configured for a share group."
+    ),
     "group.share.min.partition.max.record.locks": (
-        "The fewest locks on a partition's records that a share group may be configured to."
+        "Minimum number of record locks per partition that can be configured for a share group."
     ),
-    "group.share.min.record.lock.duration.ms": "The shortest lock on a record that a share group may be configured to.",
-    "group.share.min.session.timeout.ms": "The shortest session timeout that a share group may be configured to.",
+    "group.share.min.record.lock.duration.ms": (
+        "Minimum record lock duration in ms that can be configured for a share group."
+    ),
+    "group.share.min.session.timeout.ms": "Minimum session timeout in ms that can be configured for a share group.",
     "group.share.partition.max.record.locks": (
-        "Records of a partition that members of a share group may have in hand at once."
+        "Maximum number of records of a partition that a share group can lock at once."
     ),
-    "group.share.persister.class.name": "The class that keeps the state of share groups.",
-    "group.share.record.lock.duration.ms": "How long a member of a share group may have a record in hand.",
-    "group.share.session.timeout.ms": "A member of a share group that is not heard of for this long is removed.",
+    "group.share.persister.class.name": "Java class that stores the state of share groups.",
+    "group.share.record.lock.duration.ms": "Time in ms for which a member of a share group locks a record.",
+    "group.share.session.timeout.ms": (
+        "Time in ms without a heartbeat after which a member is removed from its share group."
+    ),
     "group.streams.acceptable.recovery.lag": (
-        "How many records behind a copy of a task's state may be to count as caught up."
+        "Maximum lag in records at which a copy of a task's state is considered caught up."
     ),
-    "group.streams.assignment.interval.ms": "A streams group gets a new assignment at most this often.",
+    "group.streams.assignment.interval.ms": "Minimum time in ms between two assignments of a streams group.",
     "group.streams.assignor.offload.enable": (
-        "Whether assignments of streams groups are computed beside the coordinator's threads."
+        "Compute the assignments of streams groups outside the coordinator's threads."
     ),
-    "group.streams.assignors": "The assignors of streams groups.",
-    "group.streams.heartbeat.interval.ms": "How often members of a streams group are told to send heartbeats.",
+    "group.streams.assignors": "Assignors of streams groups.",
+    "group.streams.heartbeat.interval.ms": (
+        "Heartbeat interval in ms that the broker sets for members of streams groups."
+    ),
     "group.streams.initial.rebalance.delay.ms": (
-        "How long a new streams group waits for more members before its first assignment."
+        "Time in ms that a new streams group waits for more members before its first assignment."
     ),
     "group.streams.max.assignment.interval.ms": (
-        "The longest assignment interval that a streams group may be configured to."
+        "Maximum assignment interval in ms that can be configured for a streams group."
     ),
     "group.streams.max.heartbeat.interval.ms": (
-        "The longest heartbeat interval that a streams group may be configured to."
+        "Maximum heartbeat interval in ms that can be configured for a streams group."
     ),
-    "group.streams.max.session.timeout.ms": "The longest session timeout that a streams group may be configured to.",
-    "group.streams.max.size": "Members that one streams group may have.",
-    "group.streams.max.standby.replicas": "The most standby replicas that a streams group may be configured to.",
-    "group.streams.max.warmup.replicas": "The most warm-up replicas that a streams group may be configured to.",
+    "group.streams.max.session.timeout.ms": "Maximum session timeout in ms that can be configured for a streams group.",
+    "group.streams.max.size": "Maximum number of members of a streams group.",
+    "group.streams.max.standby.replicas": (
+        "Maximum number of standby replicas that can be configured for a streams group."
+    ),
+    "group.streams.max.warmup.replicas": (
+        "Maximum number of warm-up replicas that can be configured for a streams group."
+    ),
     "group.streams.min.assignment.interval.ms": (
-        "The shortest assignment interval that a streams group may be configured to."
+        "Minimum assignment interval in ms that can be configured for a streams group."
     ),
     "group.streams.min.heartbeat.interval.ms": (
-        "The shortest heartbeat interval that a streams group may be configured to."
+        "Minimum heartbeat interval in ms that can be configured for a streams group."
     ),
-    "group.streams.min.session.timeout.ms": "The shortest session timeout that a streams group may be configured to.",
+    "group.streams.min.session.timeout.ms": "Minimum session timeout in ms that can be configured for a streams group.",
     "group.streams.min.task.offset.interval.ms": (
-        "The shortest task offset interval that a streams group may be configured to."
+        "Minimum task offset interval in ms that can be configured for a streams group."
     ),
-    "group.streams.num.standby.replicas": "Copies of each task's state that are kept beside the active one.",
+    "group.streams.num.standby.replicas": "Number of copies of each task's state in addition to the active one.",
     "group.streams.num.warmup.replicas": (
-        "Copies of states at once that are brought up to date so that their task can move."
+        "Number of state copies that catch up at the same time so that their tasks can move."
     ),
-    "group.streams.rack.aware.assignment.tags": "Tags of clients by which the copies of a state are placed apart.",
-    "group.streams.session.timeout.ms": "A member of a streams group that is not heard of for this long is removed.",
+    "group.streams.rack.aware.assignment.tags": "Client tags by which the copies of a state are spread.",
+    "group.streams.session.timeout.ms": (
+        "Time in ms without a heartbeat after which a member is removed from its streams group."
+    ),
     "group.streams.task.offset.interval.ms": (
-        "How often members of a streams group tell how far their tasks' states are."
+        "Interval in ms at which members of a streams group report the progress of their tasks' states."
     ),
     "group.streams.topology.description.plugin.class": (
-        "The class that takes the descriptions of streams groups' topologies."
+        "Java class that receives the topology descriptions of streams groups."
     ),
-    "offsets.commit.required.acks": "The acks with which offsets are committed.",
-    "offsets.load.buffer.size": "Bytes that are read at a time when __consumer_offsets is loaded.",
-    "offsets.topic.compression.codec": "The codec of __consumer_offsets, by its number.",
-    "producer.purgatory.purge.interval.requests": "How many produces that waited are forgotten at a time.",
+    "offsets.commit.required.acks": "Value of acks with which offsets are committed.",
+    "offsets.load.buffer.size": "Bytes per read when `__consumer_offsets` is loaded.",
+    "offsets.topic.compression.codec": "Compression codec of `__consumer_offsets`, by number.",
+    "producer.purgatory.purge.interval.requests": (
+        "Number of completed Produce requests that are purged from the purgatory at a time."
+    ),
     "share.coordinator.append.linger.ms": (
-        "How long a share coordinator gathers records before it writes them; -1 is as long as it is busy."
+        "Time in ms that a share coordinator collects records before it writes them. -1 means as long as it is busy."
     ),
     "share.coordinator.cached.buffer.max.bytes": (
-        "The largest write buffer that a share coordinator keeps to use again."
+        "Maximum size in bytes of a write buffer that a share coordinator reuses."
     ),
     "share.coordinator.cold.partition.snapshot.interval.ms": (
-        "How often the state of a partition that nobody reads is written whole."
+        "Interval in ms at which the state of an idle share partition is written as a snapshot."
     ),
-    "share.coordinator.load.buffer.size": "Bytes that are read at a time when __share_group_state is loaded.",
+    "share.coordinator.load.buffer.size": "Bytes per read when `__share_group_state` is loaded.",
     "share.coordinator.snapshot.update.records.per.snapshot": (
-        "Changes of a share group's state that are written before it is written whole."
+        "Number of updates of a share group's state between two snapshots."
     ),
-    "share.coordinator.state.topic.compression.codec": "The codec of __share_group_state, by its number.",
-    "share.coordinator.state.topic.min.isr": "The min.insync.replicas of __share_group_state when it is made.",
-    "share.coordinator.state.topic.num.partitions": "Partitions of __share_group_state when it is made.",
+    "share.coordinator.state.topic.compression.codec": "Compression codec of `__share_group_state`, by number.",
+    "share.coordinator.state.topic.min.isr": (
+        "Value of `min.insync.replicas` for `__share_group_state` at its creation."
+    ),
+    "share.coordinator.state.topic.num.partitions": "Number of partitions of `__share_group_state` at its creation.",
     "share.coordinator.state.topic.prune.interval.ms": (
-        "How often __share_group_state is cut off before what is still needed."
+        "Interval in ms at which records that are no longer needed are deleted from `__share_group_state`."
     ),
-    "share.coordinator.state.topic.replication.factor": "Replicas of __share_group_state when it is made.",
-    "share.coordinator.state.topic.segment.bytes": "The segment.bytes of __share_group_state when it is made.",
-    "share.coordinator.threads": "Threads of the share coordinator.",
-    "share.coordinator.write.timeout.ms": "How long a share coordinator's write waits to be safe.",
-    "share.fetch.purgatory.purge.interval.requests": "How many share fetches that waited are forgotten at a time.",
-    "transaction.state.log.load.buffer.size": "Bytes that are read at a time when __transaction_state is loaded.",
+    "share.coordinator.state.topic.replication.factor": "Replication factor of `__share_group_state` at its creation.",
+    "share.coordinator.state.topic.segment.bytes": (
+        "Value of `segment.bytes` for `__share_group_state` at its creation."
+    ),
+    "share.coordinator.threads": "Number of threads of the share coordinator.",
+    "share.coordinator.write.timeout.ms": (
+        "Maximum time in ms that a write of the share coordinator waits to be replicated."
+    ),
+    "share.fetch.purgatory.purge.interval.requests": (
+        "Number of completed ShareFetch requests that are purged from the purgatory at a time."
+    ),
+    "transaction.state.log.load.buffer.size": "Bytes per read when `__transaction_state` is loaded.",
 }
