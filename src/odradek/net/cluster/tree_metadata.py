@@ -166,7 +166,7 @@ class Metadata:
         """Return the readable topics, and the reason for each unreadable one."""
         topics: dict[TopicName, TopicInfo] = {}
         unreadable: dict[TopicName, str] = {}
-        for name in map(TopicName, self._tree.children(layout.TOPICS)):
+        for name in self._topic_names():
             try:
                 topic = self.topic(name)
             except BadZnodeError as bad:
@@ -175,6 +175,13 @@ class Metadata:
             if topic is not None:
                 topics[name] = topic
         return topics, unreadable
+
+    def _topic_names(self) -> list[TopicName]:
+        """Return the names of all topics, none in a tree that no broker has prepared yet."""
+        try:
+            return [TopicName(name) for name in self._tree.children(layout.TOPICS)]
+        except NoNode:
+            return []
 
     def broker_named(self, name: str) -> BrokerInfo:
         broker_id = layout.broker_id(name)

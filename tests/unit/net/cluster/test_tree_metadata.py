@@ -55,6 +55,12 @@ def test_all_are_of_one_cluster(us: TreeMember, other: TreeMember) -> None:
     assert other.metadata.prepare(OTHER, 1000, "late") == (OTHER, "cluster-of-1")
 
 
+def test_a_tree_that_no_broker_has_prepared_has_no_topics(path: Path) -> None:
+    tree = SqliteTree(path)
+    assert Metadata(tree).topics() == {}
+    tree.close()
+
+
 def test_each_is_registered_and_its_epoch_rises(us: TreeMember, other: TreeMember) -> None:
     ours, theirs = us.enroll(), other.enroll()
     stat = other.tree.exists(layout.broker(US))
