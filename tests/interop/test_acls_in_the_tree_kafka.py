@@ -68,7 +68,11 @@ def test_acls_of_kafka_keep_ours_from_starting(tmp_path: Path) -> None:
     [
         ("authorizer.class.name", AUTHORIZED["authorizer.class.name"], "authorizer.class.name is set, but"),
         ("listeners", "SASL_PLAINTEXT://127.0.0.1:0", "is to speak SASL_PLAINTEXT, which is not supported yet"),
-        ("security.inter.broker.protocol", "SASL_PLAINTEXT", "No listener speaks SASL_PLAINTEXT, which brokers speak"),
+        (
+            "security.inter.broker.protocol",
+            "SASL_PLAINTEXT",
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners",
+        ),
     ],
 )
 def test_a_configuration_with_access_control_is_refused(tmp_path: Path, key: str, value: str, says: str) -> None:

@@ -130,7 +130,7 @@ def test_a_log_directory_among_several_that_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("properties", "culprit"),
     [
-        ("no.such.key=1\n", "no.such.key"),
+        ("num.partitons=1\n", "num.partitons"),
         ("num.partitions=many\n", "num.partitions"),
         ("num.partitions=0\n", "num.partitions"),
         ("listeners=nonsense\n", "listeners"),
