@@ -54,8 +54,8 @@ def _assignors() -> Iterator[Step]:
         yield beats.described(f"{assignor}: given")
     yield beats("another assignor", "a", 4, assignor="uniform")
     yield beats.described("one of three wants another")
+    # Since 4.4 the group changes over to the uniform assignor here, whose answer for two topics goes by their ids.
     yield beats("another for two", "c", 4, assignor="uniform")
-    yield beats.described("two of three want another")
 
 
 def _full() -> Iterator[Step]:
