@@ -155,8 +155,8 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
 
 def test_what_is_said_of_it(tmp_path: Path) -> None:
     told = run(tmp_path, "--fixtures", test_it_py="")
-    assert re.search(r"^kafka \[session scope\].*\n +A broker in this process", told, re.MULTILINE)
-    assert re.search(r"^kafka_topic.*\n +The name of a topic that only this test has", told, re.MULTILINE)
+    assert re.search(r"^kafka \[session scope\].*\n +Provide a broker in this process", told, re.MULTILINE)
+    assert re.search(r"^kafka_topic.*\n +Provide the name of a topic for this test", told, re.MULTILINE)
 
 
 FAULTS_WITHOUT_A_TOPIC = """
