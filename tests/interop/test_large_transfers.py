@@ -47,6 +47,7 @@ pytestmark = [
 ]
 
 NO_ERROR = ErrorCode.NONE
+SMALL_BUDGET = {"queued_max_request_bytes": "3100000", "socket_request_max_bytes": "3100000"}
 
 
 @pytest.fixture
@@ -83,8 +84,8 @@ def process(tmp_path: Path) -> Iterator[Serving]:
 def test_who_is_served_by_a_mover_is_not_the_oldest_that_waits_for_memory(
     tmp_path: Path, ways: Ways, is_idle: bool
 ) -> None:
-    """A request larger than all that may be held is received as soon as no other one like it is on its way."""
-    with here(tmp_path / "here", queued_max_request_bytes="1048576") as broker, ExitStack() as clients:
+    """A request as large as all that may be held is received as soon as no other one like it is on its way."""
+    with here(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
         first, second = (clients.enter_context(RawClient(broker.port)) for _ in range(2))
         created(first, "t", "u")
         stalled = Stalled(first, broker.directory)
@@ -99,7 +100,7 @@ def test_who_is_served_by_a_mover_is_not_the_oldest_that_waits_for_memory(
 
 def test_who_is_served_by_a_mover_does_not_wait_for_memory(tmp_path: Path, ways: Ways) -> None:
     """Another's request has taken all of it, and does not end."""
-    with here(tmp_path / "here", queued_max_request_bytes="1048576") as broker, ExitStack() as clients:
+    with here(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
         first, second = (clients.enter_context(RawClient(broker.port)) for _ in range(2))
         created(first, "t", "u")
         produced(first, "t", b"first")
