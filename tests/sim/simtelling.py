@@ -1,4 +1,4 @@
-"""What the controller tells a simulated broker: one request after the other, as net/cluster/controller_updates takes
+"""The controller's requests to a simulated broker: one request after the other, as net/cluster/controller_updates takes
 them in.
 
 the start, or a change of the tree ──> requests ──> a thread reads and makes files ──> told, in slices ──> the next

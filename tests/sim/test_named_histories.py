@@ -341,7 +341,7 @@ def test_two_damaged_replicas_are_mended_by_the_third() -> None:
 
 @pytest.mark.parametrize(("places", "is_mended"), [((2, 4), True), ((4, 2), False)])
 def test_two_replicas_damaged_at_different_places_lose_nothing(places: tuple[int, int], is_mended: bool) -> None:
-    """What the one has cut off, and set aside, may be the only copy of what the other one lacks.
+    """A part that one replica sets aside may be the only copy of records that the other one lacks.
 
     Broker 1 is cut first.  If its damage is behind the other one's, both are mended; else it can't get past that.
     """

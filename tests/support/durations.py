@@ -27,7 +27,7 @@ _KEY = "seconds"
 
 
 class Seconds(NamedTuple):
-    """What one file takes."""
+    """Processor and wall time of one file."""
 
     processor: float
     wall: float

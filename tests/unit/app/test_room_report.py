@@ -1,4 +1,4 @@
-"""What a start says of the room that its disks have."""
+"""The report at startup of the space on the disks."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ def test_after_a_kill_a_beginning_that_may_have_gone_is_spoken_of(
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_first_segments_without_a_trace(place: tuple[Disk, str], count: int) -> None:
-    """What was noted at our own clean stop is there at the next start: nobody had the directory in between."""
+    """Segments noted at our own clean stop exist at the next start, as nobody used the directory in between."""
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []

@@ -44,8 +44,6 @@ __all__ = ["Append", "Arrival", "Partition", "Readable"]
 
 _LOG = logging.getLogger(__name__)
 
-ARRIVALS_AFTER_WITHDRAWAL = 32  # Number of batches received as a whole after a streaming append was withdrawn.
-
 
 class Readable(NamedTuple):
     """Result of a fetch from one partition."""

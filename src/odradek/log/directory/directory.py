@@ -11,7 +11,7 @@ a whole has a `failure`: it is neither read nor written before the next start.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -29,14 +29,13 @@ from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.recovery.missing_segments import noted_text
-from odradek.log.removal.reaper import DirectoryRetirement, Reap, Reaper
+from odradek.log.removal.reaper import NOBODY_ELSE, DirectoryRetirement, Reap, Reaper
 from odradek.log.segment.checkpoints import write_segments, write_topic_id
 
 # As Kafka's, except for the line end.  By it the next start knows that no other broker used the directory since, and
 # reports any part of a log that is missing.
 MARKER = b'{"version":0,"brokerEpoch":-1}\n'
 Open: TypeAlias = Callable[[LogConfig, TimestampMs], None]
-NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 
 @dataclass(slots=True)

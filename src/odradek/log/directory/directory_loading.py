@@ -13,13 +13,14 @@ from functools import partial
 from typing import TypeAlias
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.directory.directory import MARKER, NOBODY_ELSE, LogDirectory
+from odradek.log.directory.directory import MARKER, LogDirectory
 from odradek.log.files import log_file_names as names
 from odradek.log.files.disk import Disk, DiskFailed, read_file
 from odradek.log.files.disk_failures import SegmentMissing
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.meta_properties import claim
 from odradek.log.log.log import FIRST_OFFSET, Log
+from odradek.log.removal.reaper import NOBODY_ELSE
 from odradek.log.segment.checkpoints import BadCheckpoint, read_segments
 
 Each: TypeAlias = Callable[[Callable[[Callable[[], None]], None], list[Callable[[], None]]], Iterable[None]]

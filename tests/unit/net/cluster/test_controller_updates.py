@@ -1,4 +1,4 @@
-"""What the controller says waits while the metadata tree does not answer, and no longer; a failure stops nothing."""
+"""Controller requests wait only while the metadata tree does not answer; a failure stops none after it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Shell(AtOnce):
         self.loop = asyncio.get_running_loop()
 
     def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
-        """What a thread fails with comes back in its future, as in a broker."""
+        """Return the failure of a thread in its future, as a broker does."""
         self._tell(done_here(work), then)
 
 
