@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from support.durations import TABLE, Durations
 from support.seeds import NIGHTLY
+from support.tiers import MemoryOnly, is_interop, mark_tiers
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
@@ -106,6 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     is_whole = not config.getoption("keyword") and not config.getoption("markexpr") and config.args == ["tests"]
     table = TABLE if config.getoption("--durations-table") else None
     config.pluginmanager.register(Durations(table, is_whole), "durations")
+    config.pluginmanager.register(MemoryOnly(), "memory-only")
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +131,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ranks = {name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
     for item in items:
-        if "interop" in item.path.parts and item.get_closest_marker("timeout") is None:
+        if is_interop(item.path) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(INTEROP_SECONDS_MAX))
-    left_out = [
-        tier for tier in ("nightly", "soak") if not (config.getoption("--soak") or config.getoption(f"--{tier}"))
-    ]
-    for tier in left_out:
-        skip = pytest.mark.skip(reason=f"long; run with --{tier}")
-        for item in items:
-            if tier in item.keywords:
-                item.add_marker(skip)
+    mark_tiers(config, items)
 
 
 @pytest.hookimpl(wrapper=True)

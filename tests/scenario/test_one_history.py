@@ -14,7 +14,7 @@ from scenario.history import STORIES
 TESTS = Path(__file__).parents[1]
 HASH_SEEDS = ("0", "1", "4711")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
 def test_a_story_is_one_history(tmp_path: Path) -> None:

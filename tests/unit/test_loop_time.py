@@ -86,6 +86,7 @@ def test_garbage_collections_count(base: type[asyncio.AbstractEventLoop]) -> Non
     assert kept
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("base", LOOPS)
 @pytest.mark.parametrize("way", ["reader", "protocol", "task", "threadsafe"])
 def test_whatever_calls_back(base: type[asyncio.AbstractEventLoop], way: str) -> None:

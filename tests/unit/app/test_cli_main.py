@@ -18,7 +18,7 @@ from odradek.app.terminal.compiled import version_line
 from odradek.app.terminal.output import plural, print_table, size_text, time_text
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

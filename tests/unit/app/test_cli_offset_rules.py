@@ -63,6 +63,7 @@ def cluster() -> Iterator[Cluster]:
         yield connected
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     ("rule", "expected", "warnings"),
     [
@@ -94,6 +95,7 @@ def test_records_that_come_meanwhile_are_not_passed_over(monkeypatch: pytest.Mon
     assert asked == [LATEST, 1_000]
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     ("distance", "expected", "warnings"),
     [

@@ -48,6 +48,7 @@ def test_anything_is_understood_or_not(text: str) -> None:
     assert numbers is None or all(number >= 0 for number in numbers)
 
 
+@pytest.mark.waits
 def test_partitions_that_are_there() -> None:
     with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as cluster:
         broker.topics = {"t": 3, "u": 1}
@@ -59,6 +60,7 @@ def test_partitions_that_are_there() -> None:
             existing(cluster, ["nix"])
 
 
+@pytest.mark.waits
 def test_ends_of_what_is_left() -> None:
     def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         parts = [

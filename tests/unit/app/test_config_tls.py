@@ -44,6 +44,7 @@ def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
     assert "hunter2" not in repr(read)
 
 
+@pytest.mark.waits
 def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
     code = (
         "import sys, odradek.app.serve.server\n"
@@ -110,6 +111,7 @@ def test_describing_a_broker_shows_no_secret() -> None:
     assert "hunter2" not in repr(entries)
 
 
+@pytest.mark.waits
 def test_stores_are_read_before_anything_is_touched(tmp_path: Path) -> None:
     jks = written(tmp_path / "broker.jks", b"\xfe\xed\xfe\xed\0\0\0\2")
     with pytest.raises(ConfigError, match="is a JKS store"):

@@ -55,7 +55,7 @@ from support.certificates import Authority, Known, written
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.tls_proxy import TlsProxy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 WAIT_SECONDS = 1.0
 TLS_WAIT_SECONDS = 10  # Nothing is waited for in vain there.

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import odradek
 from odradek.base.extras import absent, install_command, not_installed
 
@@ -25,6 +27,7 @@ def test_one_and_several() -> None:
     assert not_installed(["a", "b"], "tls").startswith("a, b are not installed: ")
 
 
+@pytest.mark.waits
 def test_a_checkout_that_is_not_installed_is_named_itself(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "odradek").symlink_to(Path(odradek.__file__).parent)

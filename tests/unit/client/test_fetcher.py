@@ -30,6 +30,8 @@ from odradek.wire.messages.fetch import (
 from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker, topic_id
 
+pytestmark = pytest.mark.waits
+
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 PER_BATCH = 10
 

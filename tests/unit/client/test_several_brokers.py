@@ -41,6 +41,8 @@ from odradek.wire.messages.metadata import (
 )
 from support.scripted_broker import HangUp, ScriptedBroker, topic_id
 
+pytestmark = pytest.mark.waits
+
 T = [TopicPartition(TopicName("t"), index) for index in range(3)]
 QUICK_MS = 400
 

@@ -15,6 +15,8 @@ pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")
 from odradek.coordination.tree import SessionState
 from odradek.coordination.zookeeper import open_zookeeper
 
+pytestmark = pytest.mark.waits
+
 MULTI_READ, CLOSE = 22, -11
 UNIMPLEMENTED = -6
 SESSION = struct.pack(">iiqi16s?", 0, 60_000, 7, 16, bytes(16), False)

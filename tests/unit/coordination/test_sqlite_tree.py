@@ -27,7 +27,7 @@ from unit.coordination.trees import increment
 if TYPE_CHECKING:
     from unit.coordination.conftest import Seen
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 SOURCE = Path(odradek.__file__).parents[1]
 

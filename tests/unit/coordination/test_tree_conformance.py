@@ -568,6 +568,7 @@ def test_threads_lose_no_update(store: Store, tree: Tree) -> None:
     assert (int(data), stat.version) == (60, 60)
 
 
+@pytest.mark.waits
 def test_processes_lose_no_update(store: Store, tree: Tree) -> None:
     tree.create("/n", b"0")
     processes = [store.process("count", "/n", "40") for _ in range(2)]
@@ -579,6 +580,7 @@ def test_processes_lose_no_update(store: Store, tree: Tree) -> None:
     assert (int(data), stat.version) == (120, 120)
 
 
+@pytest.mark.waits
 def test_the_nodes_of_a_killed_process_vanish(store: Store, tree: Tree, seen: Seen) -> None:
     process = store.process("hold", "/held", timeout_ms=400)
     assert process.stdout is not None

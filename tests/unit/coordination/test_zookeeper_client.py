@@ -11,6 +11,8 @@ pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")
 
 from odradek.coordination.zookeeper_client import Acls, PlainHandler, TlsHandler
 
+pytestmark = pytest.mark.waits
+
 CREATOR, WORLD = ("auth", ""), ("world", "anyone")
 
 

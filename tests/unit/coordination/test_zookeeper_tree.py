@@ -60,6 +60,7 @@ def test_what_is_made_without_data_has_none(zookeeper: str) -> None:
     tree.close()
 
 
+@pytest.mark.waits
 def test_nobody_there() -> None:
     from odradek.coordination.zookeeper import open_zookeeper
 

@@ -209,6 +209,7 @@ def test_a_directory_is_locked_once(tmp_path: Path) -> None:
     DISK.lock(f"{tmp_path}/.lock").release()
 
 
+@pytest.mark.waits
 def test_another_process_holds_the_lock(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD_THE_LOCK, f"{tmp_path}/.lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

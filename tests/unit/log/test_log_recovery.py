@@ -126,6 +126,7 @@ while True:
 """
 
 
+@pytest.mark.waits
 def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     command = [sys.executable, "-c", APPEND_FOR_EVER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -30,6 +30,8 @@ from support.channel_peer import (
     until,
 )
 
+pytestmark = pytest.mark.waits
+
 LOGGER = "odradek.net.channels.channel"
 TIMEOUT_MS = 100  # For those who never answer.
 

@@ -20,6 +20,8 @@ from support.certificates import Authority, Known
 from support.channel_peer import Peer, Sent, config, run, until
 from support.serving import serving
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:

@@ -108,6 +108,7 @@ def test_a_tree_that_cant_be_reached_is_read_later(watched: Watched) -> None:
     until(lambda: watched.has(TOPIC, "t", "retention.ms", "6"))
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("kills", [False, True])
 def test_it_stops_while_notices_come(tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: bool) -> None:
     watched = Watched(tmp_path)

@@ -21,7 +21,7 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.asking import create
 from support.raw_client import Closed, RawClient
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 # A broker whose ListOffsets fails in the way that its first argument says.
 PROGRAM = """

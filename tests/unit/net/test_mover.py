@@ -72,6 +72,7 @@ def content(file: Held, position: int = 0) -> bytes:
 # ---------------------------------------------------------------- send
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("head_bytes", [0, 1, 1000, 300 * KIB])
 @pytest.mark.parametrize("size", [1, 4096, 128 * KIB, MIB - 1, MIB, MIB + 1, 5 * MIB + 3])
 @pytest.mark.parametrize("end_bytes", [0, 3, 300 * KIB])
@@ -114,6 +115,7 @@ def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None
         assert theirs.recv(9999) == b"head" + b"x" * 2000
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("leave", [socket.socket.close, reset])
 def test_a_reader_that_goes_away(mover: Moving, file: Held, leave: Callable[[socket.socket], None]) -> None:
     os.truncate(file.fileno(), 64 * MIB)
@@ -219,6 +221,7 @@ def test_a_writer_that_goes_away(mover: Moving, file: Held, tail: int, missing: 
     assert ended.tail == sent[len(data) :]
 
 
+@pytest.mark.waits
 def test_a_writer_that_crashes(mover: Moving, file: Held) -> None:
     with tcp_pair() as (ours, theirs):
         transfer = mover.store(ours.fileno(), file, 0, MIB, 0, 0, nothing)

@@ -183,6 +183,7 @@ def test_who_is_cancelled_need_not_wait_for_the_disk(
             theirs.recv(1)
 
 
+@pytest.mark.waits
 def test_a_disk_that_goes_away_while_it_is_waited_for(mover: Moving, content: Path, ends: Ends, data: bytes) -> None:
     (ours, theirs), got = ends.pair(), bytearray()
     with ExitStack() as disk:

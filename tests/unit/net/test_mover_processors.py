@@ -21,6 +21,8 @@ if not HAS_MOVER:  # pragma: no cover
 
 from support.moving import THREADS, Held, Moving, nothing, tcp_pair
 
+pytestmark = pytest.mark.waits
+
 if len(processors.usable()) < 2:  # pragma: no cover
     pytest.skip("there is one processor", allow_module_level=True)
 

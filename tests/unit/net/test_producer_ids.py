@@ -14,6 +14,8 @@ from odradek.testing import Broker
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.raw_client import RawClient
 
+pytestmark = pytest.mark.waits
+
 
 def test_a_znode_that_is_mended_gives_ids_again(monkeypatch: pytest.MonkeyPatch) -> None:
     take, failures = Metadata.take_producer_ids, [BadZnodeError("garbled")]

@@ -19,6 +19,8 @@ from odradek.wire.schema.compile import encode
 from support.channel_peer import Asked, Peer, Writer, framed, run
 from support.in_memory import US, Harness
 
+pytestmark = pytest.mark.waits
+
 OTHER, GONE = BrokerId(US + 1), BrokerId(US + 2)
 NAME = TopicName("t")
 TOPIC = TopicInfo(NAME, Uuid(bytes(16)), (PartitionInfo(US, LeaderEpoch(0), (US,), (US,)),))

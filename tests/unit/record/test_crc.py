@@ -36,6 +36,7 @@ def test_any_buffer_will_do() -> None:
         assert crc32c(whole[1:4]) == crc32c(memoryview(whole)[1:4]) == expected
 
 
+@pytest.mark.waits
 def test_loading_it_does_not_load_what_packages_ask_for_their_version() -> None:
     """importlib.metadata costs a third of the time in which a broker should be up."""
     program = "import sys, odradek.record.record_batch; sys.exit('importlib.metadata' in sys.modules)"

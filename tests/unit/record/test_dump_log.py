@@ -22,7 +22,7 @@ PEERS = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-p
 JARS = PEERS / f"kafka-{VERSION}" / "libs"
 KEY_ROWS = 100
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.waits]
 
 
 @pytest.fixture(autouse=True)

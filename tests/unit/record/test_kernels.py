@@ -113,6 +113,7 @@ def check(decode: ModuleType) -> Any:
     return decode.Check(False, -(2**63), 2**63 - 1)
 
 
+@pytest.mark.waits
 def test_interpreted_without_cython_installed() -> None:
     """A machine without Cython and without a compiler has the same kernels."""
     program = (

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.spark import java
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
 def test_a_home_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):

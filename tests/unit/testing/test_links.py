@@ -207,6 +207,7 @@ def test_the_end_of_the_peer_is_heard_when_it_is_healed(linked: Linked) -> None:
     linked.until(lambda: channel.is_lost)
 
 
+@pytest.mark.waits
 def test_others_are_not_touched(linked: Linked) -> None:
     with linked.cut(ONE, TWO), socket.create_server(("127.0.0.1", 0)) as other:
         channel = Channel()
@@ -220,6 +221,7 @@ def test_others_are_not_touched(linked: Linked) -> None:
             assert read(accepted, 3) == b"one"
 
 
+@pytest.mark.waits
 def test_a_loop_that_has_ended_is_not_waited_for() -> None:
     linked = Linked()
     linked.end()

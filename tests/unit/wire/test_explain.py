@@ -74,6 +74,7 @@ def test_bad_arguments_get_one_sentence(
     assert sentence in shown.err
 
 
+@pytest.mark.waits
 def test_as_a_program() -> None:
     done = subprocess.run([sys.executable, "-m", "odradek.wire", "explain", "x", "1"], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)

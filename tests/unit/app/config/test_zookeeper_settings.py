@@ -155,6 +155,7 @@ def test_acls_are_for_who_is_known(tmp_path: Path, authority: Authority, client:
     assert settings({"odradek.zookeeper.auth": "digest:u:p"}, zookeeper_set_acl="true").access.sets_acls
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(("module", "what"), [("kazoo", "zookeeper.connect"), ("puresasl", "java.security.auth")])
 def test_what_is_not_installed(module: str, what: str, tmp_path: Path) -> None:
     """In a process of its own, whose path has no such module."""

@@ -13,6 +13,8 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.log.files.log_file_names import CLEAN_SHUTDOWN
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.mark.parametrize("is_member", [False, True])
 def test_a_stop_in_the_middle_of_the_start_leaves_the_cluster_and_clean_logs(tmp_path: Path, is_member: bool) -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.waits
+
 START = """
 import asyncio, gc, weakref
 from odradek.app.serve.garbage import CONNECTIONS, Garbage

@@ -23,7 +23,7 @@ from odradek.app.serve.line_queue import LINE_BYTES_MAX
 from odradek.app.serve.supervisor import RESTART_PAUSES_SECONDS, STEADY_SECONDS, Pauses
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 # A child: it notes each of its starts, and then does what it was told as Python.
 CHILD = """

@@ -22,6 +22,8 @@ from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture
 def broker() -> Iterator[ScriptedBroker]:

@@ -22,6 +22,8 @@ from odradek.wire.messages.compact_partitions import (
 )
 from support.scripted_broker import ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 NAMES = [TopicPartition(TopicName("t"), index) for index in range(4)]
 LEADERS = (1, 2, 1, 2)
 

@@ -14,6 +14,8 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse, Me
 from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 
 class Late(ScriptedBroker):
     """What it says of topic t: each answer once, the last one from then on."""

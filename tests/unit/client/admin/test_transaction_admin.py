@@ -45,6 +45,8 @@ from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
+pytestmark = pytest.mark.waits
+
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 NOW_MS = 1_000_000
 REFUSED = {

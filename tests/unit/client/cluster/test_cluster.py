@@ -29,6 +29,8 @@ from odradek.wire.schema.api_keys import ApiKey
 from support.ports import free_port
 from support.scripted_broker import HangUp, ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "api_timeout_ms": 2_000, "connect_timeout_ms": 2_000}
 T0 = TopicPartition(TopicName("t"), 0)
 T1 = TopicPartition(TopicName("t"), 1)

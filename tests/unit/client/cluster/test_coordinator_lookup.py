@@ -31,6 +31,8 @@ from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
+pytestmark = pytest.mark.waits
+
 GROUP, TRANSACTION = KeyType.GROUP, KeyType.TRANSACTION
 
 

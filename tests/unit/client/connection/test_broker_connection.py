@@ -28,6 +28,8 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 
 @contextmanager
 def peer(behave: Callable[[socket.socket], None]) -> Iterator[tuple[str, int]]:

@@ -33,6 +33,8 @@ from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
+pytestmark = pytest.mark.waits
+
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 
 

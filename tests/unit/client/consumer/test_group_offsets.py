@@ -24,6 +24,8 @@ from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
+pytestmark = pytest.mark.waits
+
 T0, T1, U0 = (TopicPartition(TopicName(topic), index) for topic, index in (("t", 0), ("t", 1), ("u", 0)))
 
 

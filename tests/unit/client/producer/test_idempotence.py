@@ -29,6 +29,8 @@ from odradek.wire.messages.produce import (
 from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 
 

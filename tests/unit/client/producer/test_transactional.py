@@ -49,7 +49,7 @@ from odradek.wire.schema.api_keys import ApiKey
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 

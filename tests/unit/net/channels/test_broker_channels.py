@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+import pytest
+
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint
@@ -13,6 +15,8 @@ from odradek.net.channels.channel_requests import RequestBuilder
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from support.channel_peer import HOST, Asked, Peer, Writer, answer, run, until
 from support.ports import free_port
+
+pytestmark = pytest.mark.waits
 
 US, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 INTERNAL = "INTERNAL"

@@ -27,6 +27,8 @@ from support.channel_peer import HOST, Asked, Peer, Sent, Writer, answer, channe
 from support.ports import free_port
 from support.scripted_broker import ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 LOGGER = "odradek.net.channels.channel"
 
 

@@ -27,6 +27,8 @@ from odradek.wire.schema.compile import encode
 from support.channel_peer import HOST, Asked, Behaviour, Peer, Writer, framed, reset, run, until
 from support.ports import free_port
 
+pytestmark = pytest.mark.waits
+
 US, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 LOGGER = "odradek.net.channels.controller_channels"

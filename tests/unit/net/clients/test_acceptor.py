@@ -20,6 +20,8 @@ from odradek.net.clients import acceptor as doors
 from odradek.net.clients.acceptor import ACCEPTING_SECONDS, Door, bound
 from support.crowd import need_files
 
+pytestmark = pytest.mark.waits
+
 WAITING = 400
 HOLD = 1000  # Some work in each turn, so that none is short.
 BACKLOG = 4096

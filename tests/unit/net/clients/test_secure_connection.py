@@ -28,7 +28,7 @@ from odradek.tls.tls_config import TlsConfig
 from odradek.wire.schema.primitives import Chunk
 from support.certificates import Authority, Known
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 SECONDS_MAX = 60
 

@@ -22,6 +22,8 @@ from odradek.wire.schema.compile import encode
 from support.channel_peer import Asked, Peer, Writer, framed, run
 from support.in_memory import US, Harness
 
+pytestmark = pytest.mark.waits
+
 LATER_SECONDS = 0.2
 OTHER, GONE = BrokerId(US + 1), BrokerId(US + 2)
 HOUR_MS = "3600000"

@@ -22,6 +22,8 @@ from support.controlling import OTHER, Controlling, topic_id
 from support.followed import batch
 from support.in_memory import US, Harness
 
+pytestmark = pytest.mark.waits
+
 FETCH, PARTITIONS = 1, 6
 
 

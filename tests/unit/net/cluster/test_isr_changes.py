@@ -45,6 +45,8 @@ from support.channel_peer import Asked, Peer, Writer, framed, run, until
 from support.in_memory import NOW_MS, US, Harness
 from support.logs import batch
 
+pytestmark = pytest.mark.waits
+
 OTHER = BrokerId(US + 1)
 T = TopicName("t")
 NAME = TopicPartition(T, 0)

@@ -275,6 +275,7 @@ def test_what_came_with_the_connection_is_read_at_once(pair: Pair) -> None:
     assert pair.protocol.heard == ["made", b"first"]
 
 
+@pytest.mark.waits
 def test_who_has_sent_nothing_yet_is_a_newcomer_until_it_does(loop: asyncio.AbstractEventLoop) -> None:
     with closing(Pair(loop, direct_max=0)) as pair:
         pair.transport.begin()

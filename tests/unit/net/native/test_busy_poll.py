@@ -113,6 +113,7 @@ WAIT = frame(
 )
 
 
+@pytest.mark.waits
 def test_only_who_has_all_answers_is_waited_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = load(None, [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"], insecure=False)

@@ -1,0 +1,73 @@
+"""Tiers of the tests, and what a test of each may do.
+
+    (none)             in memory: no connection, no process; files are in memory, too, unless it is marked `disk`
+    waits              connects, starts processes, or waits for time to pass; every test in tests/interop is one
+    own_peer(reason)   starts an Apache Kafka or ZooKeeper for itself, for this reason; runs with --nightly
+    nightly            a change hardly ever breaks it; runs with --nightly
+    soak               takes hours; runs with --soak
+
+A test without a marker that connects or starts a process fails, so that the fast tier stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+WAITING = "waits"
+_FORBIDDEN = ("socket.bind", "socket.connect", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
+_LEFT_OUT = {"nightly": ("nightly", "own_peer"), "soak": ("soak",)}
+
+
+def is_interop(path: Path) -> bool:
+    """Return whether a test file is about whole processes."""
+    return "interop" in path.parts
+
+
+def mark_tiers(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of tests/interop as waiting, and skip the tiers that the command line does not name."""
+    for item in items:
+        if is_interop(item.path):
+            item.add_marker(WAITING)
+        for marker in item.iter_markers("own_peer"):
+            assert marker.args and isinstance(marker.args[0], str), f"{item.nodeid}: own_peer needs its reason"
+    for option, tiers in _LEFT_OUT.items():
+        if config.getoption("--soak") or config.getoption(f"--{option}"):
+            continue
+        skip = pytest.mark.skip(reason=f"runs with --{option}")
+        for item in items:
+            if any(tier in item.keywords for tier in tiers):
+                item.add_marker(skip)
+
+
+class MemoryOnly:
+    """The pytest plugin that fails an unmarked test which connects or starts a process.
+
+    Audit hooks can't be removed: there is one for the life of the process, which does nothing between tests.
+    """
+
+    def __init__(self) -> None:
+        self._is_watching = False
+        self._seen: list[str] = []
+        sys.addaudithook(self._on_audited)
+
+    def _on_audited(self, event: str, arguments: tuple[object, ...]) -> None:
+        if not self._is_watching or event not in _FORBIDDEN:
+            return
+        if threading.current_thread() is threading.main_thread():  # Threads of earlier tests may still be at work.
+            self._seen.append(f"{event}{arguments[1:2]}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        self._seen.clear()
+        self._is_watching = item.get_closest_marker(WAITING) is None
+        try:
+            yield
+        finally:
+            self._is_watching = False
+        if self._seen:
+            pytest.fail(f"not in memory: {self._seen[0]}; mark the test `{WAITING}`", pytrace=False)
