@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from differential import recording
 from differential.access import RECORDED, USERS, scenario
 from differential.known import differences
@@ -17,7 +18,10 @@ from differential.settings import SETTINGS
 from kafka_access import AccessKafka
 from kafka_peer import REAL_KAFKA
 
-pytestmark = REAL_KAFKA
+pytestmark = [
+    *REAL_KAFKA,
+    pytest.mark.own_peer("compares a recording with a running Apache Kafka"),
+]
 
 
 def test_kafka_answers_as_recorded(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import Serving, outcome_of_serve
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 AUTHORIZED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
 READ = (ResourceType.TOPIC, "flights", ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.READ)

@@ -23,7 +23,7 @@ from support.in_memory import Harness
 from support.raw_client import RawClient
 from support.waiting import until
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 T0, T1, UNKNOWN = name_of("t", 0), name_of("t", 1), name_of("unknown")
 NOBODY = ProducerIdAndEpoch(ProducerId(77), ProducerEpoch(0))

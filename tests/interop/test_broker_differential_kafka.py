@@ -17,7 +17,11 @@ from differential.scenarios.everything import everything
 from differential.settings import SETTINGS
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
-pytestmark = [*REAL_KAFKA, pytest.mark.soak]
+pytestmark = [
+    *REAL_KAFKA,
+    pytest.mark.soak,
+    pytest.mark.own_peer("compares a recording with a running Apache Kafka"),
+]
 
 # Some requests are too odd for Kafka's controller, which resigns over them: another election takes seconds by default.
 # The recording is made without, and so tells the defaults.

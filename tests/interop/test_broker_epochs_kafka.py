@@ -38,7 +38,7 @@ from odradek.wire.messages.update_metadata import (
 )
 from support.raw_client import RawClient
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 TOPIC = TopicName("t")
 CONTROLLER, LEADER, NOBODY = 1, 2, 99

@@ -16,7 +16,7 @@ from support.asking import leaders
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 PARTITIONS = 3
 STRICT, LENIENT = "strict", "lenient"  # min.insync.replicas is 2, and 1.

@@ -32,7 +32,12 @@ from odradek.record.builder import encode_batch
 from support.terminals import own
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = [*REAL_KAFKA, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    *REAL_KAFKA,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.own_peer("commands against brokers of Apache Kafka"),
+]
 
 LED = 3  # Partitions of `topic`: the first is led by broker 1, the second by broker 2, the third by broker 3.
 ON_ALL = set(NODES)

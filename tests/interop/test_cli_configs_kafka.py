@@ -10,7 +10,7 @@ from kafka_peer import REAL_KAFKA, KafkaBroker
 from odradek.app.main import main
 from support.waiting import until
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("commands against brokers of Apache Kafka")]
 
 
 def test_the_verbs_work_against_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

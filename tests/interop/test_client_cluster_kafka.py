@@ -30,7 +30,12 @@ from odradek.client.consumer.group_offsets import Committed, Membership
 from odradek.client.producer.transactional import TransactionalProducer
 from odradek.record.records import decode
 
-pytestmark = [*REAL_KAFKA, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    *REAL_KAFKA,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.own_peer("commands against brokers of Apache Kafka"),
+]
 
 ODRADEK = [sys.executable, "-m", "odradek"]
 PARTITIONS = 6

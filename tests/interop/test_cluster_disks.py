@@ -17,7 +17,7 @@ from support.faults import Faults, Operations
 from support.small_disk import fill, small_disk
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 DISK_MIB = 24
 

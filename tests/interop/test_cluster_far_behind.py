@@ -20,7 +20,7 @@ from test_cluster_zookeeper import BROKERS, broker, servers
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 MIB = 1 << 20
 VALUE = bytes(100_000)

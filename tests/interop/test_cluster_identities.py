@@ -23,7 +23,7 @@ from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import READY_SECONDS_MAX, Serving, outcome_of_serve
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 SESSION_MS = 2_000
 TOPIC = "t"

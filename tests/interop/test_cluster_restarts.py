@@ -14,7 +14,7 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.zookeeper import open_zookeeper
 from support.waiting import until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 KILLS, KILLS_FOR_LONG = 3, 30
 SESSIONS, SESSIONS_FOR_LONG = 1, 10

@@ -27,7 +27,7 @@ from moved import copy_under, dump_log_of, made
 from support.golden import Record
 from support.serving import Serving
 
-pytestmark = [*REAL_KAFKA, *OLD_KAFKA]
+pytestmark = [*REAL_KAFKA, *OLD_KAFKA, pytest.mark.own_peer("exchanges directories with a running Apache Kafka")]
 
 TWO = ("none", "gzip")
 GAP = "Non-consecutive offsets in FILE"

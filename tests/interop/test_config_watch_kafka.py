@@ -21,7 +21,7 @@ from odradek.net.cluster.tree_metadata import Metadata
 from support.config_watching import ALL, PASSWORD, SECRET, SET, Side, T, Watching, Writer
 from support.cuttable_line import CuttableLine
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 CONFIGS = "kafka.admin.ConfigCommand"
 FAR = 1 << 50  # By a clock that is wrong all notices are old.

@@ -14,7 +14,7 @@ from support.configuring import TOPIC, described
 from support.raw_client import RawClient
 from support.serving import Serving
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("commands against brokers of Apache Kafka")]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from clients.group_members import Member, librdkafka, share
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # Its stubs leave them out.
 from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
@@ -23,7 +24,7 @@ from odradek.wire.messages.consumer_group_describe import (
 from support.consumer_group import GROUP, Consumers, owned
 from support.raw_client import RawClient
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("exchanges directories with a running Apache Kafka")]
 
 PAYLOADS = re.compile(r"key: (\{.*\}) payload: (\{.*\}|<DELETE>|null)")
 KINDS = {3, 5, 6, 7, 8, 16}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
@@ -26,7 +27,7 @@ from support.serving import Serving
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC = TopicName("flights")
 RETRIED = "the controller was asked to have others lead before the stop"

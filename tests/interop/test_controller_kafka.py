@@ -36,7 +36,7 @@ from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndI
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 US = BrokerId(100)
 BROKERS = (1, 2, 3)

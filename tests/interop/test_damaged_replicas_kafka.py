@@ -11,7 +11,7 @@ from mixed_cluster import OURS, THEIRS, MixedCluster, mixed_cluster
 
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC = "t"
 RECORDS, VALUE = 3_500, bytes(1_000)

@@ -18,7 +18,7 @@ from odradek.testing import Broker
 from odradek.wire.schema.varint import uvarint
 from support.raw_client import RawClient, raw_frame
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 METADATA, API_VERSIONS = 3, 18
 NO_TAGS = b"\0"

@@ -36,7 +36,7 @@ from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 SETTINGS = {"auto.leader.rebalance.enable": "false", "zookeeper.session.timeout.ms": "2000"}

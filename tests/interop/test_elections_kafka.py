@@ -8,6 +8,7 @@ from itertools import chain, combinations
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
 from odradek.base.units import BrokerId, LeaderEpoch
@@ -15,7 +16,7 @@ from odradek.core.controller import partition_leader_election as elections
 from odradek.core.controller.partition_leader_election import Elected
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 PROGRAM = Path(__file__).parent / "java" / "Elections.java"
 LEADER, EPOCH = BrokerId(1), LeaderEpoch(7)  # As the program has it: who led does not count.

@@ -23,7 +23,7 @@ from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC = "flights"
 OURS, THEIRS = 1, 2

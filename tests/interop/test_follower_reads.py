@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_tools import CONSOLE_CONSUMER, ran
@@ -23,7 +24,7 @@ from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC = "flights"
 SESSION_MS = "4000"

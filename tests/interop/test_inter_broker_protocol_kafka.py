@@ -26,7 +26,7 @@ from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import SECONDS_MAX
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 PROGRAM = Path(__file__).parent / "java" / "MetadataVersions.java"
 TEXTS = (

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
 from odradek.api.cluster import controlled_shutdown, leader_and_isr, stop_replica, update_metadata
@@ -25,7 +26,7 @@ from odradek.wire.schema.compile import decode, encode
 from support.between_brokers import CASES
 from support.controller_values import IDS, ValueMaker, proposals, sent
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 PROGRAM = Path(__file__).parent / "java" / "Refusals.java"
 ROUNDS = 20

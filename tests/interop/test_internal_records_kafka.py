@@ -30,7 +30,7 @@ from odradek.wire.schema.primitives import UUID
 from odradek.wire.schema.schema import schema_of
 from unit.wire.wire_support import Maker
 
-pytestmark = [*REAL_KAFKA, *OLD_KAFKA]
+pytestmark = [*REAL_KAFKA, *OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 PROGRAM = Path(__file__).parent / "java" / "InternalRecords.java"
 GROUPS = "org.apache.kafka.coordinator.group.generated"

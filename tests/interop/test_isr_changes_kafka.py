@@ -25,7 +25,7 @@ from odradek.coordination.zookeeper import open_zookeeper
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 CONTROLLER, KAFKA, OURS = 1, 2, 3
 LEADERS = {"theirs": KAFKA, "ours": OURS}

@@ -34,7 +34,7 @@ from support.faults import Faults, Operations
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 REPLICAS = 3
 CONFIGS = BROKER_SETTINGS | dict.fromkeys(STATE_REPLICAS, str(REPLICAS)) | {"replica.lag.time.max.ms": "2000"}

@@ -18,7 +18,7 @@ from workload.settings import BROKER_SETTINGS, STATE_REPLICAS, GroupProtocol
 
 from support.serving import Serving
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 BETWEEN_SECONDS = (0.7, 2.0)
 NEWEST: GroupProtocol = "classic"  # Nothing is finalized on an ensemble.

@@ -31,7 +31,7 @@ from support.serving import Serving
 from support.terminals import own
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC = TopicName("flights")
 PARTITIONS = 7

@@ -39,7 +39,7 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree, children_if_there
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 SECONDS = 5  # Of the clients, if the moves take less.
 SETTINGS = BROKER_SETTINGS | CLEANER | {"log.cleaner.enable": "true"}

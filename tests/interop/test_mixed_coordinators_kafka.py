@@ -30,7 +30,7 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from support.raw_client import RawClient
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 SOURCE = "orders"
 TARGETS = ("bills", "alone")  # The latter has its only replica on broker 3.

@@ -22,7 +22,7 @@ from workload.settings import BROKER_SETTINGS
 
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 ORDERS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])  # Each leads something.
 SECONDS = 5  # Of the workload alone, before its end.

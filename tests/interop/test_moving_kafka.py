@@ -54,7 +54,7 @@ from support.golden import Found
 from support.raw_client import RawClient
 from support.serving import Serving
 
-pytestmark = [*REAL_KAFKA, *OLD_KAFKA]
+pytestmark = [*REAL_KAFKA, *OLD_KAFKA, pytest.mark.own_peer("exchanges directories with a running Apache Kafka")]
 
 VERSIONS = (V3, V0, VERSION)
 STATES = ("stopped", "killed")

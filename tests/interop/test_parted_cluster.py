@@ -18,7 +18,11 @@ from support.network_namespaces import reason_to_skip
 from support.raw_client import RawClient
 from support.waiting import until
 
-pytestmark = [*OLD_KAFKA, pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip())]
+pytestmark = [
+    *OLD_KAFKA,
+    pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip()),
+    pytest.mark.own_peer("kills brokers on a ZooKeeper of its own"),
+]
 
 
 def test_a_leader_that_nobody_reaches(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespo
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.raw_client import RawClient
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("exchanges directories with a running Apache Kafka")]
 
 PROGRAM = Path(__file__).parent / "java" / "Writers.java"
 NAME = Name(TopicName("written"), 0)

@@ -41,7 +41,7 @@ from support.in_memory import Harness
 from support.raw_client import RawClient
 from support.waiting import until
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 T0 = 1_600_000_000_000  # Long before either broker's clock, which markers go by.
 STEPS = 300

@@ -21,7 +21,7 @@ from odradek.core.kernel.cluster_view import TopicAssignment
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC, PARTITIONS = TopicName("flights"), 2
 VALUE = b"LIS"

@@ -23,7 +23,7 @@ from support.in_tree import controller_in
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 TOPIC = "t"
 DONE, TAKEN = "done", "TOPIC_ALREADY_EXISTS"

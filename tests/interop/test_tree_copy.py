@@ -19,7 +19,7 @@ from odradek.coordination.sqlite import SqliteTree
 from support.serving import Serving
 from support.terminals import own
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("exchanges directories with a running Apache Kafka")]
 
 SECONDS_MAX = 60
 SETTINGS = {"broker.id": "1", "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
 from differential.base import fetch, fetch_part, produce, topic
 from differential.batches import THEN_MS, headed, resealed
 from differential.known import ABSENT, Known, differences
@@ -22,7 +23,7 @@ from odradek.record.compression import Codec
 from odradek.record.record_batch import HEADER_BYTES
 from support.serving import Serving
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 VERSION = 9
 HOUR_MS = 3_600_000
 OPTION = {"odradek.record.validation": "records"}

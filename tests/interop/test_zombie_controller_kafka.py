@@ -44,7 +44,7 @@ from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 from odradek.wire.schema.api_keys import ApiKey
 from support.raw_client import RawClient, frame
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 LED, STOPPED = TopicName("led"), TopicName("stopped")
 ORDERS = [[1, 2], [2, 1]]  # Partition 0 is led by broker 1, partition 1 by broker 2.

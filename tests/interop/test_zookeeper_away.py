@@ -14,7 +14,11 @@ from parted_cluster import BROKERS, Case, under_load
 from support.network_namespaces import reason_to_skip
 from support.waiting import until
 
-pytestmark = [*OLD_KAFKA, pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip())]
+pytestmark = [
+    *OLD_KAFKA,
+    pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip()),
+    pytest.mark.own_peer("kills brokers on a ZooKeeper of its own"),
+]
 
 AWAY_SECONDS = [6, pytest.param(60, marks=pytest.mark.soak)]
 EXPIRIES = [3, pytest.param(12, marks=pytest.mark.soak)]

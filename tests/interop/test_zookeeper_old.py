@@ -10,7 +10,7 @@ from kafka_zookeeper import OLD_KAFKA, V0, V3, ZooKeeper
 from odradek.coordination.tree import Create, NoAuth, SessionState
 from odradek.coordination.zookeeper import open_zookeeper
 
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 
 def test_many_are_read_from_one_that_has_no_multi_read(tmp_path: Path) -> None:
