@@ -85,7 +85,7 @@ def _run(options: LoadOptions, out: Console) -> int:
     with Kafka(client) as kafka:
         _await_brokers(kafka, options, out)
         lake = _lake(kafka, selection, place, options.patience_ms)
-        with spark_session(options, out) as spark:
+        with spark_session(options.master, options.spark, out) as spark:
             from odradek.spark.loader import Loader
 
             reading = Reading(client, Columns(headers=True), options.fail_on_data_loss, options.patience_ms)

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,15 +22,13 @@ from rich.console import Console
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odradek.spark.load import LoadOptions
-
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _stop_wanted = threading.Event()
 
 
 @contextmanager
-def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
+def spark_session(master: str | None, settings: Mapping[str, str], out: Console) -> Iterator[SparkSession]:
     """Yield a session for this load and stop it afterwards, or yield the process's active session."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -47,7 +45,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
         log = Path(folder, "log")
         try:
             with out.status("Starting Spark"), _no_orphans():
-                spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
+                spark = session("odradek load", master=master, settings=settings, quick=True, log=log)
         except (PySparkException, Py4JError) as error:
             raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
         _handle_stop_signals()  # PySpark has replaced the Ctrl-C handler.

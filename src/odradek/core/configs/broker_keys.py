@@ -10,7 +10,7 @@ from odradek.core.configs.broker_cluster import CLUSTER_KEYS
 from odradek.core.configs.broker_groups import GROUPS_KEYS
 from odradek.core.configs.broker_log import LOG_KEYS
 from odradek.core.configs.broker_network import NETWORK_KEYS
-from odradek.core.configs.definition import LOW, MEDIUM, ConfigError, ConfigKey, ConfigType, boolean, password, string
+from odradek.core.configs.definition import LOW, MEDIUM, ConfigKey, ConfigType, boolean, password, string
 
 # Read by Kafka's own authorizers, not by its brokers, and found in most secured server.properties.
 _AUTHORIZER_KEYS = (
@@ -64,13 +64,3 @@ def broker_key(name: str) -> ConfigKey | None:
     parts = name.split(".")[3:]
     base = BROKER_KEYS.get(".".join(parts)) or BROKER_KEYS.get(".".join(parts[1:]))
     return None if base is None else ConfigKey(name, base.type, None, base.rule, base.importance, base.mode)
-
-
-def known(name: str) -> ConfigKey:
-    """Return the definition of a name; raise ConfigError with a suggestion for an unknown one."""
-    key = broker_key(name)
-    if key is None:
-        from odradek.core.configs.unknown_keys import why_refused  # Built from these tables; needed for errors only.
-
-        raise ConfigError(why_refused(name) or f"Unknown configuration key '{name}'.")
-    return key

@@ -13,10 +13,11 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX
 from odradek.core.configs.broker_configs import BrokerConfigs
-from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
+from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key
 from odradek.core.configs.definition import PER_BROKER, READ_ONLY, ConfigError
 from odradek.core.configs.edits import ConfigEdit
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+from odradek.core.configs.unknown_keys import known_key
 
 MIB = 1 << 20
 # Stores can be changed for one listener, never for all: that would replace every listener's identity at once.
@@ -122,7 +123,7 @@ def altered_broker(
     try:
         _check_names(changed, for_all=for_all)
         for name, text in changed.items():
-            known(name).parse(text)
+            known_key(name).parse(text)
         result = configs.with_dynamic(*after.usable())
         _check_values(configs, result)
     except ConfigError as error:
@@ -142,22 +143,22 @@ def started_with(configs: BrokerConfigs, dynamic: Dynamic) -> tuple[BrokerConfig
 
 def _why_invalid(name: str, text: str) -> str | None:
     try:
-        known(name).parse(text)
+        known_key(name).parse(text)
     except ConfigError as error:
         return str(error)
     return None
 
 
 def _is_usable(name: str, text: str) -> bool:
-    return _why_invalid(name, text) is None and known(name).mode is not READ_ONLY and name not in AT_START
+    return _why_invalid(name, text) is None and known_key(name).mode is not READ_ONLY and name not in AT_START
 
 
 def _is_own(name: str) -> bool:
-    return known(name).mode is PER_BROKER
+    return known_key(name).mode is PER_BROKER
 
 
 def _check_names(names: Mapping[str, str], *, for_all: bool) -> None:
-    modes = {name: known(name).mode for name in names}
+    modes = {name: known_key(name).mode for name in names}
     fixed = [name for name, mode in modes.items() if mode is READ_ONLY]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")

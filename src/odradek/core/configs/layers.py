@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
+from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key
 from odradek.core.configs.definition import ConfigEntry, ConfigError, ConfigSource, Synonym, Value, raise_all, to_text
+from odradek.core.configs.unknown_keys import known_key
 from odradek.core.configs.values import TypedValues
 
 
@@ -26,7 +27,7 @@ class Layer(NamedTuple):
         problems = []
         for name, text in texts.items():
             try:
-                values[name] = known(name).parse(text)
+                values[name] = known_key(name).parse(text)
             except ConfigError as error:
                 problems.append(str(error))
         raise_all(problems)

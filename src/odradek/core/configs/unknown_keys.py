@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key
+from odradek.core.configs.definition import ConfigError, ConfigKey
 from odradek.core.configs.former_keys import REMOVED, RENAMED
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
@@ -45,6 +46,14 @@ def why_refused(name: str) -> str | None:
         return f"Configuration key '{name}' is a topic's. {advice}"
     near = nearest(name)
     return f"Unknown configuration key '{name}'. Did you mean '{near}'?" if near else None
+
+
+def known_key(name: str) -> ConfigKey:
+    """Return the definition of a name; raise ConfigError with a suggestion for an unknown one."""
+    key = broker_key(name)
+    if key is None:
+        raise ConfigError(why_refused(name) or f"Unknown configuration key '{name}'.")
+    return key
 
 
 def unknown(texts: Mapping[str, str]) -> list[str]:
