@@ -101,7 +101,7 @@ def test_preallocated_zeros_are_called_so(partition: Path, capsys: pytest.Captur
     (partition / f"{STEM}.log").write_bytes(log_bytes() + bytes(1000))
     status, lines, _ = run(capsys, partition)
     assert status == 1
-    assert "1,000 bytes are no batch: zeros: preallocated, or torn" in lines[-2]
+    assert "1,000 bytes without a valid batch: zeros: preallocated, or torn" in lines[-2]
 
 
 def test_formats_before_2_are_shown(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,9 +159,9 @@ def test_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "holds no .log file"),
+        ("", "contains no .log file"),
         ("nix", "does not exist"),
-        ("server.properties", "is none of 00000000000000000000.log"),
+        ("server.properties", "name a 00000000000000000000.log"),
     ],
 )
 def test_other_paths(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

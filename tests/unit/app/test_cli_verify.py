@@ -69,8 +69,8 @@ def contents(data: Path) -> dict[Path, bytes]:
 
 def test_whole_logs(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(data)
-    assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: nothing is wrong"], "")
-    assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: nothing is wrong"]
+    assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: no faults"], "")
+    assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: no faults"]
     assert contents(data) == before
 
 
@@ -221,7 +221,7 @@ def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: py
     status, lines, _ = run(capsys, data)
     assert status == 0
     assert lines[0].startswith("people-0: byte ")
-    assert lines[1].endswith(": nothing is wrong")
+    assert lines[1].endswith(": no faults")
     directory.abandon()
 
 
@@ -244,7 +244,8 @@ def test_a_log_that_ends_too_early(data: Path, log: Log, capsys: pytest.CaptureF
 def test_a_directory_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, error = run(capsys, tmp_path / "nowhere")
     assert status == 1
-    assert error == f"odradek: {tmp_path / 'nowhere'} is no directory: give a data directory, or a partition's in it\n"
+    hint = "name a data directory, or a partition directory in it"
+    assert error == f"odradek: {tmp_path / 'nowhere'} is not a directory: {hint}\n"
 
 
 def test_a_checkpoint_that_is_damaged(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +268,7 @@ def test_dump_shows_what_was_set_aside(data: Path, log: Log, capsys: pytest.Capt
     name = f"{place.base_offset:020d}.log.aside"
     assert main(["log", "dump", str(data / "people-0" / name)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith(f"  @0  TORN  {place.size} bytes are no batch: ")
+    assert lines[1].startswith(f"  @0  TORN  {place.size} bytes without a valid batch: ")
     assert lines[2].startswith(f"  @{place.size}  {following.base_offset}..{following.last_offset}  ")
     assert main(["log", "dump", str(data / "people-0")]) == 0
     assert ".aside" not in capsys.readouterr().out
