@@ -234,7 +234,7 @@ def test_one_fails_while_it_is_served(
         capfd.readouterr()
         assert main(["doctor", failing.address, "--json"]) == 1
         found = json.loads(capfd.readouterr().out)["findings"]
-        (finding,) = (one for one in found if ", with all partitions in it: " in one["says"])
+        (finding,) = (one for one in found if ", with all of its partitions: " in one["says"])
         assert finding["check"] == "log dirs" and finding["says"].endswith(f"{tmp_path}/b")
         assert main(["cluster", "status", "-b", failing.address, "--json"]) == 4  # Partitions are offline.
         (status,) = json.loads(capfd.readouterr().out)["brokers"]
