@@ -78,9 +78,9 @@ def test_it_may_be_asked_for_only(cli: Cli, topic: str) -> None:
         (["--set", "retention.sm=5"], 1, "did you mean retention.ms?"),
         (["--set", "log.retention.ms=5"], 1, "did you mean retention.ms?"),
         (["--append", "retention.ms=5"], 1, "its type is not LIST"),
-        (["--set", "retention.ms=5", "--delete", "retention.ms"], 2, "retention.ms is named twice"),
-        (["--set", "retention.ms=5", "--set", "retention.ms=6"], 2, "retention.ms is named twice"),
-        (["--set", "retention.ms"], 2, "write --set name=value"),
+        (["--set", "retention.ms=5", "--delete", "retention.ms"], 2, "duplicate key 'retention.ms'"),
+        (["--set", "retention.ms=5", "--set", "retention.ms=6"], 2, "duplicate key 'retention.ms'"),
+        (["--set", "retention.ms"], 2, "use --set name=value"),
         (["--set-from", "/no/such/file"], 2, "/no/such/file"),
     ],
 )

@@ -169,7 +169,7 @@ def test_what_cannot_be_compacted_is_one_sentence_each(broker: Broker, run: Run)
     shown, remarks = run("table", status=1)
     assert remarks.startswith("odradek: table-0 can't be compacted: ") and remarks.count("\n") == 1
     assert "checksum" in remarks
-    assert "1 partition, 1.5 MiB became" in shown, "the other one is compacted"
+    assert "1 partition, 1.5 MiB compacted to" in shown, "the other one is compacted"
 
 
 def test_what_is_not_there_or_not_understood(run: Run) -> None:

@@ -168,7 +168,7 @@ def test_one_partition_is_freed_by_its_place(terminal: Terminal, topic: str, pro
     assert "starting at offset 1" in terminal.run(*place, "1", status=1)
     assert terminal.run("consume", topic, "--committed") == ""
     done = terminal.run(*place, "0")
-    assert done == f"aborted the transaction of producer {producer.identity.producer_id} at {topic}-1 0\n"
+    assert done == f"aborted the transaction of producer {producer.identity.producer_id} at {topic}-1 offset 0\n"
     assert terminal.run("consume", topic, "--committed") == "after-1\n"
     assert "starting at offset 0" in terminal.run(*place, "0", status=1)
     producer.abort()

@@ -159,4 +159,4 @@ def test_an_empty_place_is_not_the_folder_one_is_in(places: Path, capfd: pytest.
 
 def test_a_chroot_that_is_not_there(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     status, _, err = copy(capfd, f"127.0.0.1:{zookeeper.port}/nothing", tmp_path / "to")
-    assert (status, err) == (1, f"odradek: 127.0.0.1:{zookeeper.port} has no /nothing\n")
+    assert (status, err) == (1, f"odradek: ZooKeeper at 127.0.0.1:{zookeeper.port} has no chroot /nothing\n")

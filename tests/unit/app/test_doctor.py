@@ -543,7 +543,7 @@ def test_clients_by_versions() -> None:
     without_groups = {key: each for key, each in newest.items() if key not in USES["groups"]}
     found = list(examine_clients(without_groups))
     assert [one.state for one in found] == [State.OK, State.NOTE, State.OK]
-    assert "no client can use consumer groups here: FindCoordinator" in found[1].says
+    assert "no client can use consumer groups: FindCoordinator" in found[1].says
     del without_groups[ApiKey.INIT_PRODUCER_ID]
     assert "enable.idempotence=false" in (list(examine_clients(without_groups))[-1].advice or "")
     too_new = newest | {key: ApiRange(12, 13) for key in USES["produce"]}
