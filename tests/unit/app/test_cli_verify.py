@@ -120,7 +120,7 @@ def test_offsets_that_go_back(data: Path, log: Log, capsys: pytest.CaptureFixtur
     write(segment.path, place.position, (place.base_offset - 2).to_bytes(8, "big"))
     status, lines, _ = run(capsys, data)
     assert status == 1
-    text = f"byte {place.position} of {segment.name}: offset {place.base_offset - 2} where {place.base_offset} is next"
+    text = f"byte {place.position} of {segment.name}: offset {place.base_offset - 2} instead of {place.base_offset}"
     assert lines[0] == f"people-0: {text}"
 
 
@@ -174,7 +174,7 @@ def test_repair_cuts_and_sets_aside(data: Path, log: Log, capsys: pytest.Capture
     status, lines, _ = run(capsys, data, "--repair")
     assert status == 0
     assert lines[2].startswith(f"people-0: repaired, cut off at offset {place.base_offset} (byte {place.position} of ")
-    assert lines[3].startswith(f"people-0: what recovery cut off is set aside: {place.base_offset:020d}.log.aside, ")
+    assert lines[3].startswith(f"people-0: recovery set aside the truncated data: {place.base_offset:020d}.log.aside, ")
     assert contents(data / "good-0") == good
     for base, whole in later.items():
         assert (data / "people-0" / f"{base:020d}.log.aside").read_bytes() == whole
@@ -238,7 +238,7 @@ def test_a_log_that_ends_too_early(data: Path, log: Log, capsys: pytest.CaptureF
     status, lines, _ = run(capsys, data)
     end = log.segments[-1].base_offset
     assert status == 1
-    assert lines[0] == f"people-0: the log ends at offset {end}, and had been synced up to {log.end_offset}"
+    assert lines[0] == f"people-0: the log ends at offset {end}, but was synced up to offset {log.end_offset}"
 
 
 def test_a_directory_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
