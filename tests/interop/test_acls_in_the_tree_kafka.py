@@ -45,14 +45,15 @@ def test_acls_of_kafka_keep_ours_from_starting(tmp_path: Path) -> None:
         where = f"The metadata in {kafka.zookeeper_address} has ACLs (/kafka-acl/Topic/flights)"
         assert status == 2
         assert (
-            f"odradek serve: {where}, but access control is not supported yet, and everyone would be served: " in said
+            f"odradek serve: {where}, but access control is not supported yet, and every client would be served: "
+            in said
         )
         assert tree.children(layout.BROKER_IDS) == ["1"]
         assert not (tmp_path / "data").exists()
 
         with Serving(tmp_path, "--insecure", **own) as ours:
             until(lambda: tree.children(layout.BROKER_IDS) == ["1", "2"])
-            assert f"the ACLs in {kafka.zookeeper_address} have no effect here" in ours.errors()
+            assert f"the ACLs in {kafka.zookeeper_address} have no effect" in ours.errors()
         assert tree.get(PATH)[0] == acls
 
         bounds = AclBindingFilter(*READ, AclPermissionType.ALLOW)
@@ -67,7 +68,7 @@ def test_acls_of_kafka_keep_ours_from_starting(tmp_path: Path) -> None:
     ("key", "value", "says"),
     [
         ("authorizer.class.name", AUTHORIZED["authorizer.class.name"], "authorizer.class.name is set, but"),
-        ("listeners", "SASL_PLAINTEXT://127.0.0.1:0", "is to speak SASL_PLAINTEXT, which is not supported yet"),
+        ("listeners", "SASL_PLAINTEXT://127.0.0.1:0", "uses SASL_PLAINTEXT, which is not supported yet"),
         (
             "security.inter.broker.protocol",
             "SASL_PLAINTEXT",

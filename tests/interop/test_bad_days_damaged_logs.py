@@ -78,7 +78,7 @@ def test_what_is_behind_a_flipped_bit_is_set_aside(broker: Serving, capfd: pytes
     assert main(["doctor", broker.address, "--json"]) == 0
     findings = json.loads(capfd.readouterr().out)["findings"]
     (noted,) = (one for one in findings if one["check"] == "log dirs")
-    assert noted["says"].startswith(f"{len(kept) + 1} files with what was cut off logs (*.aside)")
+    assert noted["says"].startswith(f"{len(kept) + 1} files with data truncated from logs (*.aside)")
 
 
 def test_a_missing_segment_is_not_served_around(broker: Serving) -> None:

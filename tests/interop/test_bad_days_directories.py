@@ -234,12 +234,12 @@ def test_one_fails_while_it_is_served(
         capfd.readouterr()
         assert main(["doctor", failing.address, "--json"]) == 1
         found = json.loads(capfd.readouterr().out)["findings"]
-        (finding,) = (one for one in found if ", with all partitions in it: " in one["says"])
+        (finding,) = (one for one in found if ", with all of its partitions: " in one["says"])
         assert finding["check"] == "log dirs" and finding["says"].endswith(f"{tmp_path}/b")
         assert main(["cluster", "status", "-b", failing.address, "--json"]) == 4  # Partitions are offline.
         (status,) = json.loads(capfd.readouterr().out)["brokers"]
         assert status["offline_log_dirs"] == [f"{tmp_path}/b"]
-        (metrics,) = re.findall(r"metrics are at (http:\S+)", failing.errors())
+        (metrics,) = re.findall(r"exporting metrics at (http:\S+)", failing.errors())
         counted = urlopen(metrics).read().decode()
         assert "kafka_log_log_manager_offline_log_directory_count 1.0" in counted
         check_served(client, records, bad)
@@ -269,7 +269,9 @@ def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, n
         waits_until(lambda: broker.has_ended)
         assert broker.stop() == 1
         (told,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
-        assert "None of the data directories (log.dirs) can be used: " in told and told.endswith(" The broker ends.")
+        assert "None of the data directories (log.dirs) can be used: " in told and told.endswith(
+            " Shutting down the broker."
+        )
         assert all(f"{tmp_path}/{name}: [Errno 5] " in told for name in names)
         assert "Traceback" not in broker.errors()
         faults.repair()

@@ -149,8 +149,8 @@ def test_a_start_on_a_full_disk_says_so(broker: Serving, client: RawClient, disk
     fill(disk / "rest")
     os.truncate(disk / "rest", (disk / "rest").stat().st_size - 600 * KIB)
     broker.start()
-    assert f"the disk of {disk / 'data'} is nearly full (" in broker.errors()
-    assert f"MiB of {DISK_MIB}.0 MiB are free): what does not fit is refused until there is room" in broker.errors()
+    assert f"the disk of {disk / 'data'} is almost full (" in broker.errors()
+    assert f"MiB of {DISK_MIB}.0 MiB free): writes that do not fit are rejected" in broker.errors()
     with RawClient(broker.port) as again:
         assert fetch_all(again, "t") == [(0, b"before")]
         (disk / "rest").unlink()

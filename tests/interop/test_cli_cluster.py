@@ -97,7 +97,7 @@ def test_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -> None:
         status, findings = doctor(address, capfd)
         assert status == 1
         (found,) = (one for one in findings if one["check"] == "topics")
-        assert found["says"] == "1 partition with too few in-sync replicas for acks=all, which is refused: orders-0"
+        assert found["says"] == "1 partition under min ISR, which reject acks=all: orders-0"
         cluster.heal()
         cluster.await_in_sync()
         until(lambda: told(address, capfd)["status"] == 0)
@@ -162,9 +162,9 @@ def check_what_the_doctor_says(address: str, capfd: pytest.CaptureFixture[str]) 
     assert status == 1
     offline, at_min = (one for one in findings if one["check"] == "topics")
     assert offline["says"] == "1 partition without a leader: alone-0"
-    assert offline["advice"] == "Start 1 broker 2: nobody else has all that is in these partitions."
-    assert at_min["says"] == "1 partition with just the in-sync replicas that acks=all needs: both-0"
-    assert at_min["advice"] == "Start 1 broker 2."
+    assert offline["advice"] == "Start broker 2: no other broker has all records of these partitions."
+    assert at_min["says"] == "1 partition at min ISR, with no in-sync replica to spare for acks=all: both-0"
+    assert at_min["advice"] == "Start broker 2."
 
 
 def a_follower_that_is_behind(leader: OldKafka, follower: OldKafka, capfd: pytest.CaptureFixture[str]) -> None:

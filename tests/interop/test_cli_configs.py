@@ -66,7 +66,7 @@ def test_a_topic_is_shown_and_changed(cli: Cli, topic: str) -> None:
 
 def test_it_may_be_asked_for_only(cli: Cli, topic: str) -> None:
     status, out, _ = cli("topic", "config", topic, "--set", "retention.ms=5", "--dry-run")
-    assert (status, out) == (0, f"topic {topic}: retention.ms=5 (not done: --dry-run)\n")
+    assert (status, out) == (0, f"topic {topic}: retention.ms=5 (not applied: --dry-run)\n")
     status, _, err = cli("topic", "config", topic, "--set", "retention.ms=soon", "--dry-run")
     assert status == 1 and "Not a number of type LONG (INVALID_CONFIG)" in err
     assert rows(cli("topic", "config", topic)[1]) == []
@@ -78,9 +78,9 @@ def test_it_may_be_asked_for_only(cli: Cli, topic: str) -> None:
         (["--set", "retention.sm=5"], 1, "did you mean retention.ms?"),
         (["--set", "log.retention.ms=5"], 1, "did you mean retention.ms?"),
         (["--append", "retention.ms=5"], 1, "its type is not LIST"),
-        (["--set", "retention.ms=5", "--delete", "retention.ms"], 2, "retention.ms is named twice"),
-        (["--set", "retention.ms=5", "--set", "retention.ms=6"], 2, "retention.ms is named twice"),
-        (["--set", "retention.ms"], 2, "write --set name=value"),
+        (["--set", "retention.ms=5", "--delete", "retention.ms"], 2, "duplicate key 'retention.ms'"),
+        (["--set", "retention.ms=5", "--set", "retention.ms=6"], 2, "duplicate key 'retention.ms'"),
+        (["--set", "retention.ms"], 2, "use --set name=value"),
         (["--set-from", "/no/such/file"], 2, "/no/such/file"),
     ],
 )
@@ -118,8 +118,8 @@ def test_a_password_comes_from_a_file_and_is_not_shown(cli: Cli, tmp_path: Path)
     ("arguments", "status", "sentence"),
     [
         (["1", "--set", "num.partitions=2"], 1, "Cannot update these configs dynamically: [num.partitions]"),
-        (["7"], 1, "broker 7 is not in the cluster, which has 1"),
-        (["1", "--default"], 2, "--default is for all brokers"),
+        (["7"], 1, "broker 7 is not in the cluster: choose one of 1"),
+        (["1", "--default"], 2, "--default applies to all brokers"),
         (["--set", "log.retention.msx=2"], 1, "Did you mean 'log.retention.ms'?"),
     ],
 )

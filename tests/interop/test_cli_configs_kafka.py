@@ -29,7 +29,7 @@ def test_the_verbs_work_against_kafka(tmp_path: Path, capsys: pytest.CaptureFixt
         assert shows(kafka.port, "cleanup.policy delete,compact topic", *of_topic)
         run(kafka.port, *of_topic, "--delete", "retention.ms", "--subtract", "cleanup.policy=delete")
         until(lambda: shows(kafka.port, "cleanup.policy compact topic", *of_topic))
-        assert "(not done: --dry-run)" in run(kafka.port, *of_topic, "--set", "retention.ms=7", "--dry-run")
+        assert "(not applied: --dry-run)" in run(kafka.port, *of_topic, "--set", "retention.ms=7", "--dry-run")
         run(kafka.port, *of_all, "--set", "log.retention.ms=777000")
         until(lambda: shows(kafka.port, "log.retention.ms 777000 all brokers", *of_all))
         until(lambda: shows(kafka.port, "retention.ms 777000 all brokers", *of_topic))

@@ -113,13 +113,13 @@ def test_topics_of_kafka_itself_are_deleted_only_after_a_second_word(
 ) -> None:
     delete = ["topic", "delete", "t", "__consumer_offsets", "-b", own_topics]
     assert main(delete) == 2
-    holds = "odradek: __consumer_offsets holds the committed offsets of all groups"
-    assert own(capfd.readouterr().err) == f"{holds}: say --internal if that is to be deleted\n"
+    holds = "odradek: __consumer_offsets contains the committed offsets of all groups"
+    assert own(capfd.readouterr().err) == f"{holds}: pass --internal to delete it\n"
     piped = subprocess.run(
         [*ODRADEK, *delete, "--internal"], input=b"y\n", capture_output=True, timeout=SECONDS_MAX, check=False
     )
     assert (piped.returncode, piped.stdout) == (2, b"")
-    assert piped.stderr.decode() == f"{holds}: say --yes where nobody can be asked\n"
+    assert piped.stderr.decode() == f"{holds}: pass --yes to delete it without a terminal\n"
     refused = on_terminal(*delete, "--internal", typed="n\n")
     assert refused.status == 1
     assert "Delete __consumer_offsets, and with it the committed offsets of all groups?" in refused.text

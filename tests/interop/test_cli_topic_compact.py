@@ -150,8 +150,8 @@ def test_what_is_too_young_stays_and_it_is_said(broker: Broker, run: Run) -> Non
     broker.create_topic("table", configs=NEVER_BY_ITSELF | {"min.compaction.lag.ms": "3600000"})
     write(broker, "table")
     shown, remarks = run("table")
-    assert "1 partition, 1.5 MiB became 1.5 MiB, 0 records removed" in shown
-    assert remarks == "odradek: table-0 is compacted up to offset 0: min.compaction.lag.ms keeps back the rest\n"
+    assert "1 partition, 1.5 MiB compacted to 1.5 MiB, 0 records removed" in shown
+    assert remarks == "odradek: table-0 is compacted up to offset 0: min.compaction.lag.ms protects the rest\n"
     assert len(read(broker, "table")) == KEYS * TIMES
 
 
@@ -169,14 +169,14 @@ def test_what_cannot_be_compacted_is_one_sentence_each(broker: Broker, run: Run)
     shown, remarks = run("table", status=1)
     assert remarks.startswith("odradek: table-0 can't be compacted: ") and remarks.count("\n") == 1
     assert "checksum" in remarks
-    assert "1 partition, 1.5 MiB became" in shown, "the other one is compacted"
+    assert "1 partition, 1.5 MiB compacted to" in shown, "the other one is compacted"
 
 
 def test_what_is_not_there_or_not_understood(run: Run) -> None:
     for arguments, said, status in (
         (("nowhere",), "no such topic", 1),
-        (("a*",), "give a name, not a pattern", 2),
-        (("nowhere", "--timeout", "soon"), "give 90s, 10m, 2h, 1d", 2),
+        (("a*",), "use a name, not a pattern", 2),
+        (("nowhere", "--timeout", "soon"), "use 90s, 10m, 2h or 1d", 2),
     ):
         shown, remarks = run(*arguments, status=status)
         assert not shown and said in remarks and remarks.count("\n") == 1

@@ -150,7 +150,7 @@ def test_producers_of_a_partition(
     table = terminal.run("txn", "describe-producers", "--topic", topic, "-p", "0").splitlines()
     assert len(table) == 4
     refused = terminal.run("txn", "describe-producers", "--topic", topic, "-p", "7", status=1)
-    assert f"partition 7 is not there: topic {topic} has 2" in refused
+    assert f"partition 7 does not exist: topic {topic} has 2" in refused
     producer.abort()
 
 
@@ -165,12 +165,12 @@ def test_one_partition_is_freed_by_its_place(terminal: Terminal, topic: str, pro
             timeout=SECONDS_MAX,
         )
     place = ("txn", "abort", "--topic", topic, "--partition", "1", "--start-offset")
-    assert "begins at offset 1" in terminal.run(*place, "1", status=1)
+    assert "starting at offset 1" in terminal.run(*place, "1", status=1)
     assert terminal.run("consume", topic, "--committed") == ""
     done = terminal.run(*place, "0")
-    assert done == f"aborted the transaction of producer {producer.identity.producer_id} at {topic}-1 0\n"
+    assert done == f"aborted the transaction of producer {producer.identity.producer_id} at {topic}-1 offset 0\n"
     assert terminal.run("consume", topic, "--committed") == "after-1\n"
-    assert "begins at offset 0" in terminal.run(*place, "0", status=1)
+    assert "starting at offset 0" in terminal.run(*place, "0", status=1)
     producer.abort()
     assert sorted(terminal.run("consume", topic, "--committed").split()) == ["after-0", "after-1"]
 

@@ -56,7 +56,7 @@ def topic(run: Run) -> str:
 
 
 def test_the_life_of_a_topic(run: Run, topic: str) -> None:
-    assert run("topic", "create", topic, "--if-not-exists") == f"{topic} exists already\n"
+    assert run("topic", "create", topic, "--if-not-exists") == f"{topic} already exists\n"
     assert "TOPIC_ALREADY_EXISTS" in run("topic", "create", topic, status=1)
     assert topic in run("topic", "list").split()
     run("produce", topic, "--partition", "1", lines="a\nb\n")
@@ -76,13 +76,13 @@ def test_mistakes_get_one_sentence(run: Run, topic: str, tmp_path: Path) -> None
     assert "; did you mean retention.ms?" in run("topic", "create", "cli-x", "-c", "retention.sm=1", status=1)
     assert "; did you mean retention.ms?" in run("topic", "create", "cli-x", "-c", "log.retention.ms=1", status=1)
     assert "no such topic" in run("consume", "cli-no-such", status=1)
-    assert "partition 7 is not there" in run("consume", topic, "-p", "7", status=1)
-    assert "partition 7 is not there" in run("produce", topic, "-p", "7", lines="x", status=1)
-    assert "offset 5 is not in" in run("consume", topic, "--from", "5", status=1)
-    assert "is not understood" in run("consume", topic, "--from", "soon", status=2)
+    assert "partition 7 does not exist" in run("consume", topic, "-p", "7", status=1)
+    assert "partition 7 does not exist" in run("produce", topic, "-p", "7", lines="x", status=1)
+    assert "offset 5 is out of range for" in run("consume", topic, "--from", "5", status=1)
+    assert "invalid --from 'soon'" in run("consume", topic, "--from", "soon", status=2)
     assert "no such file" in run("produce", topic, "--file", str(tmp_path / "nix"), status=1)
     assert f"{tmp_path} is a directory" in run("produce", topic, "--file", str(tmp_path), status=1)
-    assert "line 2 is no JSON" in run("produce", topic, "--json", lines='{"value":"x"}\n{\n', status=1)
+    assert "line 2 is not valid JSON" in run("produce", topic, "--json", lines='{"value":"x"}\n{\n', status=1)
     assert run("consume", topic) == "x\n", "what came before the mistake is written"
 
 
@@ -157,7 +157,7 @@ def test_json_lines_from_one_topic_to_another(run: Run, topic: str) -> None:
     assert len(second.splitlines()) == 3
     run("topic", "create", f"{topic}-one", "--partitions", "1")
     refusal = run("produce", f"{topic}-one", "--json", lines=json.dumps(given[1]), status=1)
-    assert "line 1 goes to partition 1, but topic" in refusal
+    assert "line 1 names partition 1, but topic" in refusal
     run("produce", f"{topic}-one", "--json", "--by-key", lines=first)
     assert len(run("consume", f"{topic}-one").splitlines()) == 3
 

@@ -188,7 +188,7 @@ def test_a_configuration_that_is_wrong(
 
 def test_a_file_that_is_not_there(secured: Secured, terminal: Terminal) -> None:
     said = terminal.run(secured.plain, "/no/such.properties", "topic", "list", status=2)
-    assert said == "odradek: The configuration file /no/such.properties can't be read: No such file or directory\n"
+    assert said == "odradek: Cannot read the configuration file /no/such.properties: No such file or directory\n"
 
 
 def test_what_cannot_be_mended_by_waiting_is_not_waited_for(secured: Secured) -> None:

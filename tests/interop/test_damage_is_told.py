@@ -108,7 +108,7 @@ def test_a_fetch_that_stumbles_over_it(broker: Serving, capfd: pytest.CaptureFix
     (says,) = told(broker, capfd)
     assert says.startswith(f"1 damaged place in {broker.directory / 'data'}: ")
     assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
-    assert f"read on from offset {DAMAGED + 1}" in says
+    assert f"readable again from offset {DAMAGED + 1}" in says
     assert consumed(reader, DAMAGED + 1) == list(range(DAMAGED + 1, RECORDS))
     reader.close()
 
@@ -129,7 +129,7 @@ def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pyte
     assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
     broker.kill()
     assert main(["log", "verify", str(data)]) == 1
-    assert f"bad-0: byte {position(broker)} of {first_segment(broker).name} is not served since 20" in (
+    assert f"bad-0: byte {position(broker)} of {first_segment(broker).name} has not been served since 20" in (
         capfd.readouterr().out
     )
     broker.start()
@@ -161,7 +161,7 @@ def test_what_verify_finds_is_not_served_any_more(broker: Serving, capfd: pytest
         assert error_at(client, DAMAGED - 1) == error_at(client, DAMAGED + 1) == ErrorCode.NONE
     (says,) = told(broker, capfd)
     assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
-    assert f"read on from offset {DAMAGED + 1}" in says
+    assert f"readable again from offset {DAMAGED + 1}" in says
     assert broker.stop() == 0
     flip(broker, BODY)
     assert main(["log", "verify", str(data)]) == 0, "it is whole again"

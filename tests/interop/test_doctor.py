@@ -48,7 +48,7 @@ def test_a_broker_that_is_well(kind: str, capfd: pytest.CaptureFixture[str]) -> 
     report = Report(STARTERS[kind](), capfd)
     assert report.status == 0, report.findings
     broker = next(one for one in report.findings if one["check"].startswith("broker "))
-    assert "and is there" in broker["says"]
+    assert "and is reachable there" in broker["says"]
     able = next(one for one in report.findings if one["check"] == "clients")
     assert able["says"].startswith("Java 4.3, librdkafka 2.16, kafka-python 3.0, aiokafka 0.14 can produce")
 
@@ -73,8 +73,8 @@ class TestApacheKafka:
     @pytest.mark.parametrize(
         ("advertised", "says"),
         [
-            ("kafka-1.invalid:9092", "kafka-1.invalid has no address here"),
-            ("127.0.0.1:1", "cannot be reached from here: 127.0.0.1 refused"),
+            ("kafka-1.invalid:9092", "kafka-1.invalid does not resolve here"),
+            ("127.0.0.1:1", "is not reachable from here: 127.0.0.1 refused"),
         ],
     )
     def test_advertised_where_it_is_not(
@@ -99,11 +99,13 @@ class TestApacheKafka:
         with kafka(tmp_path, **settings) as broker:
             assert Report(f"localhost:{broker.port}", capfd).status == 0
             inside = Report(f"127.0.0.1:{controller}", capfd).wrong()
-            assert "controller's listener" in inside["says"]
+            assert "controller listener" in inside["says"]
             if outside is None:
                 pytest.skip("this machine has no address but loopback")
             found = Report(f"{outside}:{broker.port}", capfd).wrong()
-        assert found["says"] == f"advertises localhost:{broker.port}: to each client that is the client's own machine"
+        assert (
+            found["says"] == f"advertises localhost:{broker.port}: for every client, this is the client's own machine"
+        )
         assert found["advice"] == (
             f"Set advertised.listeners=PLAINTEXT://{outside}:{broker.port} on broker 1 and restart it."
         )
@@ -138,7 +140,7 @@ class TestApacheKafka:
         }
         with kafka(tmp_path, **settings) as broker:
             found = Report(broker.address, capfd).wrong()
-        assert found["says"] == "this listener wants its clients to log in (SASL: PLAIN)"
+        assert found["says"] == "this listener requires clients to authenticate (SASL: PLAIN)"
         assert "sasl.mechanism=PLAIN" in found["advice"]
 
     def test_a_tls_listener(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +189,7 @@ def test_another_cluster_where_it_says_it_is(tmp_path: Path, capfd: pytest.Captu
         (tmp_path / "one").mkdir()
         with Serving(tmp_path / "one", **overrides) as broker:
             found = Report(broker.address, capfd).wrong()
-    assert "but there is another cluster" in found["says"]
+    assert "belongs to another cluster" in found["says"]
     assert re.fullmatch(
         rf"Set advertised.listeners=PLAINTEXT://{broker.address} on broker \d+ and restart it.", found["advice"]
     )

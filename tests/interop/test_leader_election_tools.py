@@ -163,4 +163,4 @@ def test_what_the_command_says(capfd: pytest.CaptureFixture[str]) -> None:
         assert "partition 2 is not there" in own(capfd.readouterr().err)
         for arguments in ([], ["t", "--all"]):
             assert main(["topic", "elect-leaders", *arguments, *at]) == 2
-            assert "say of what" in own(capfd.readouterr().err)
+            assert "name at least one topic" in own(capfd.readouterr().err)

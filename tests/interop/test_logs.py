@@ -101,11 +101,11 @@ def test_errors_and_waiting(tmp_path: Path) -> None:
         (metadata,) = [event for event in requests(broker, "Metadata") if event["client_id"] == "raw"]
         assert metadata["errors"] == "UNKNOWN_TOPIC_OR_PARTITION:2"
         waited, refused = requests(broker, "Fetch")
-        assert str(waited["message"]) == "Fetch v4 was answered after it had waited"
+        assert str(waited["message"]) == "Fetch v4 completed after a wait"
         assert float(str(waited["time_ms"])) >= 49
         assert str(waited["arrived"]) < str(waited["time"])
         assert refused["errors"] == "OFFSET_OUT_OF_RANGE:1"
-        assert str(refused["message"]) == "Fetch v4 was answered"
+        assert str(refused["message"]) == "Fetch v4 completed"
 
 
 def test_requests_that_are_not_understood(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_requests_that_are_not_understood(tmp_path: Path) -> None:
             assert client.is_closed()
         until(lambda: [event for event in events(broker) if event["logger"] == "odradek.net.clients.client_connection"])
         (request,) = requests(broker, "Metadata")
-        assert (request["message"], request["client_id"]) == ("Metadata v1 was not handled", "raw")
+        assert (request["message"], request["client_id"]) == ("Metadata v1 failed", "raw")
         assert request["reason"] == "MetadataRequest is cut short"
         (closed,) = [event for event in events(broker) if event["logger"] == "odradek.net.clients.client_connection"]
         assert closed["level"] == "WARNING"
@@ -141,7 +141,7 @@ def test_a_client_can_not_forge_a_line(tmp_path: Path, log_format: str) -> None:
                 assert json.loads(line)["logger"] == "odradek.request"
             else:
                 assert re.match(EVENT, line)
-                assert " DEBUG odradek.request: ApiVersions v0 was answered | " in line
+                assert " DEBUG odradek.request: ApiVersions v0 completed | " in line
 
 
 def test_a_client_id_that_is_no_text(tmp_path: Path) -> None:
@@ -188,11 +188,11 @@ def test_what_stops_the_start_is_json_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("--log-format=xml", "odradek serve: --log-format 'xml' is not known: it may be text or json.\n"),
+        ("--log-format=xml", "odradek serve: Invalid --log-format 'xml': use text or json.\n"),
         (
             "--log-level=LOUD",
-            "odradek serve: --log-level 'LOUD' is not understood: write LEVEL or LOGGER=LEVEL, "
-            "LEVEL one of DEBUG, INFO, WARNING, ERROR, CRITICAL.\n",
+            "odradek serve: Invalid --log-level 'LOUD': use LEVEL or LOGGER=LEVEL, "
+            "with one of DEBUG, INFO, WARNING, ERROR, CRITICAL.\n",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_topics_that_lay_in_the_data_directory(tmp_path: Path) -> None:
         create(AdminClient({"bootstrap.servers": broker.address}), "orders")
     shutil.copytree(tmp_path / "data", tmp_path / "copied", ignore=lambda *_: ["metadata.sqlite"])
     with serving(tmp_path / "other", "--log-format=json", log_dirs=str(tmp_path / "copied")) as copy:
-        text = "topics found in the data directories, and added to the metadata: orders"
+        text = "added topics found in the data directories to the metadata: orders"
         assert messages(copy, logger="odradek.app.serve.adoption")[:1] == [text]
 
 

@@ -33,7 +33,7 @@ from support.serving import Serving, outcome_of_serve, serving
 
 SECONDS_MAX = 150
 OFFSETS_PARTITIONS = 50  # The consumer of these tests looks for its group's coordinator.
-ANNOUNCED = re.compile(r"metrics are at http://127\.0\.0\.1:(\d+)/metrics")
+ANNOUNCED = re.compile(r"exporting metrics at http://127\.0\.0\.1:(\d+)/metrics")
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

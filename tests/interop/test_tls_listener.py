@@ -342,7 +342,7 @@ def test_the_doctor(broker: Broker, mutual: bool, tmp_path: Path, capfd: pytest.
     config = written(tmp_path / "client.properties", "\n".join(f"{k}={v}" for k, v in texts.items()))
     assert main(["doctor", address, "--command-config", config]) == 0
     told = capfd.readouterr().out
-    assert "Kafka in TLSv1.3" in told and f"advertises {address}, and is there" in told
+    assert "Kafka in TLSv1.3" in told and f"advertises {address}, and is reachable there" in told
     config = written(tmp_path / "nobody.properties", "security.protocol=SSL\n")
     assert main(["doctor", address, "--command-config", config]) == 1
     assert "the broker's certificate is not trusted" in capfd.readouterr().out

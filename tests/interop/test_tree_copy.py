@@ -122,7 +122,7 @@ def test_to_kafka_and_back(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.C
 @pytest.mark.parametrize(
     ("source", "target", "sentence"),
     [
-        ("nowhere", "to", "nowhere has no metadata.sqlite: give a broker's metadata.log.dir, or HOST:PORT/CHROOT"),
+        ("nowhere", "to", "nowhere has no metadata.sqlite: use a broker's metadata.log.dir, or HOST:PORT/CHROOT"),
         ("127.0.0.1:1/x", "to", "ZooKeeper at 127.0.0.1:1 did not answer for"),
         ("empty", "to", "empty/metadata.sqlite is not a metadata file of Odradek"),
     ],
@@ -153,10 +153,10 @@ def test_an_empty_place_is_not_the_folder_one_is_in(places: Path, capfd: pytest.
         claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
     for from_place, to_place in (("", "to"), ("from", "")):
         status, _, err = copy(capfd, from_place, to_place)
-        assert (status, err.count("\n")) == (2, 1) and "a place is empty" in err
+        assert (status, err.count("\n")) == (2, 1) and "empty location" in err
     assert not (places / "to").exists() and not (places / "metadata.sqlite").exists()
 
 
 def test_a_chroot_that_is_not_there(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     status, _, err = copy(capfd, f"127.0.0.1:{zookeeper.port}/nothing", tmp_path / "to")
-    assert (status, err) == (1, f"odradek: 127.0.0.1:{zookeeper.port} has no /nothing\n")
+    assert (status, err) == (1, f"odradek: ZooKeeper at 127.0.0.1:{zookeeper.port} has no chroot /nothing\n")

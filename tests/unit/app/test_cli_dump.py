@@ -91,7 +91,7 @@ def test_a_flipped_bit_and_a_torn_end_are_marked_and_the_rest_is_shown(
     (partition / f"{STEM}.log").write_bytes(data[:-1])
     status, lines, _ = run(capsys, partition, "--records")
     assert status == 1
-    assert "CORRUPT: checksum" in lines[1]
+    assert "CORRUPT: invalid checksum" in lines[1]
     assert "7..8" in lines[2]
     assert "TORN" in lines[-2]
     assert lines[-1] == "  2 batches, 4 records, 2 faults"
@@ -101,7 +101,7 @@ def test_preallocated_zeros_are_called_so(partition: Path, capsys: pytest.Captur
     (partition / f"{STEM}.log").write_bytes(log_bytes() + bytes(1000))
     status, lines, _ = run(capsys, partition)
     assert status == 1
-    assert "1,000 bytes are no batch: zeros: preallocated, or torn" in lines[-2]
+    assert "1,000 bytes without a valid batch: zeros: preallocated or torn" in lines[-2]
 
 
 def test_formats_before_2_are_shown(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,10 +134,10 @@ def test_an_offset_index_is_held_against_its_log(partition: Path, capsys: pytest
     status, lines, _ = run(capsys, index)
     assert status == 1
     assert lines[1] == f"  offset 8  position {second}"
-    assert lines[2] == f"  offset 9  position {second + 1}  CORRUPT: leads to no batch"
+    assert lines[2] == f"  offset 9  position {second + 1}  CORRUPT: does not point to a batch"
     assert lines[3] == "  2 entries, 1 fault"
     index.write_bytes(struct.pack(">ii", 1, second))
-    assert "CORRUPT: the batch there begins with offset 7" in run(capsys, index)[1][1]
+    assert "CORRUPT: the batch there starts at offset 7" in run(capsys, index)[1][1]
     index.write_bytes(struct.pack(">ii", 2, second))  # By its first offset, as Apache Kafka did before 2.0.
     assert run(capsys, index)[0] == 0
 
@@ -148,7 +148,7 @@ def test_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFix
     status, lines, _ = run(capsys, times)
     assert status == 1
     assert lines[1] == "  timestamp 1970-01-01T00:00:02.000Z  offset 8"
-    assert lines[2].endswith("offset 9  CORRUPT: does not ascend")
+    assert lines[2].endswith("offset 9  CORRUPT: is not ascending")
     aborted = partition / f"{STEM}.txnindex"
     aborted.write_bytes(struct.pack(">hqqqq", 0, 77, 5, 8, 9))
     status, lines, _ = run(capsys, aborted, "--json")
@@ -159,9 +159,9 @@ def test_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "holds no .log file"),
+        ("", "contains no .log file"),
         ("nix", "does not exist"),
-        ("server.properties", "is none of 00000000000000000000.log"),
+        ("server.properties", "name a 00000000000000000000.log"),
     ],
 )
 def test_other_paths(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

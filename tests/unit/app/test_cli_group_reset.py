@@ -25,9 +25,9 @@ def test_groups_that_are_done_before_one_is_refused_are_named(
 
     monkeypatch.setattr(group_reset, "commit_offsets", commit)
     offsets = {TopicPartition(TopicName("t"), 0): 7}
-    with pytest.raises(group_reset.CommandFailed, match="group refused has got members meanwhile"):
+    with pytest.raises(group_reset.CommandFailed, match="members have joined group refused"):
         group_reset.write_all(NO_CLUSTER, {"a": offsets, "b": offsets, "refused": offsets, "c": offsets})
-    assert capsys.readouterr().err == "odradek: done before that: a, b\n"
+    assert capsys.readouterr().err == "odradek: completed before the failure: a, b\n"
     with pytest.raises(group_reset.CommandFailed):
         group_reset.write_all(NO_CLUSTER, {"refused": offsets, "c": offsets})
     assert capsys.readouterr().err == ""

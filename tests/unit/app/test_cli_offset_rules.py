@@ -70,9 +70,9 @@ def cluster() -> Iterator[Cluster]:
         (rules.to_earliest, [10, 0], []),
         (rules.to_latest, [20, 5], []),
         (rules.to_current, [12, 5], []),
-        (rules.to_time(1_000), [15, 5], ["t-1 has no record since then: taking its end, 5"]),
-        (rules.to_offset(12), [12, 5], ["t-1 ends at 5: taking that instead of 12"]),
-        (rules.to_offset(5), [10, 5], ["t-0 begins at 10: taking that instead of 5"]),
+        (rules.to_time(1_000), [15, 5], ["t-1 has no record at or after this time: using its end, 5"]),
+        (rules.to_offset(12), [12, 5], ["new offset 12 is higher than the latest offset of t-1: using 5"]),
+        (rules.to_offset(5), [10, 5], ["new offset 5 is lower than the earliest offset of t-0: using 10"]),
         (rules.to_planned({T0: 11, T1: 3}), [11, 3], []),
     ],
 )
@@ -101,8 +101,22 @@ def test_records_that_come_meanwhile_are_not_passed_over(monkeypatch: pytest.Mon
     [
         (3, [15, 4], []),
         (-1, [11, 0], []),
-        (-3, [10, 0], ["t-0 begins at 10: taking that instead of 9", "t-1 begins at 0: taking that instead of -2"]),
-        (100, [20, 5], ["t-0 ends at 20: taking that instead of 112", "t-1 ends at 5: taking that instead of 101"]),
+        (
+            -3,
+            [10, 0],
+            [
+                "new offset 9 is lower than the earliest offset of t-0: using 10",
+                "new offset -2 is lower than the earliest offset of t-1: using 0",
+            ],
+        ),
+        (
+            100,
+            [20, 5],
+            [
+                "new offset 112 is higher than the latest offset of t-0: using 20",
+                "new offset 101 is higher than the latest offset of t-1: using 5",
+            ],
+        ),
     ],
 )
 def test_shifts(cluster: Cluster, distance: int, expected: Sequence[int], warnings: Sequence[str]) -> None:
@@ -112,7 +126,7 @@ def test_shifts(cluster: Cluster, distance: int, expected: Sequence[int], warnin
 
 
 def test_what_was_never_committed_cannot_be_shifted(cluster: Cluster) -> None:
-    with pytest.raises(CommandFailed, match="group g has committed no offset of t-1"):
+    with pytest.raises(CommandFailed, match="cannot shift t-1: group g has no committed offset for it"):
         rules.shifted_by(1)(Asked(cluster, {T0: 12}).scope)
 
 
@@ -163,14 +177,14 @@ def test_plans_of_kafkas_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["t,0", "t,x,7", "t,-1,7", "t,0,-7", "t,0,7.5", "a,b,c,d,e", f"t,0,{2**63}", "g,,0,7"])
 def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     path = written(tmp_path, f"t,0,1\n{line}\n")
-    with pytest.raises(CommandFailed, match=r"line 2 of .*plan\.csv is not topic,partition,offset"):
+    with pytest.raises(CommandFailed, match=r"invalid line 2 of .*plan\.csv: use topic,partition,offset"):
         read_plan(path, ["g"])
 
 
 def test_a_group_that_is_not_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="has no line for group h"):
         read_plan(written(tmp_path, "g,t,0,7\n"), ["g", "h"])
-    with pytest.raises(CommandFailed, match="is not group,topic,partition,offset"):
+    with pytest.raises(CommandFailed, match="use group,topic,partition,offset"):
         read_plan(written(tmp_path, "t,0,7\n"), ["g", "h"])
 
 

@@ -69,8 +69,8 @@ def contents(data: Path) -> dict[Path, bytes]:
 
 def test_whole_logs(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(data)
-    assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: nothing is wrong"], "")
-    assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: nothing is wrong"]
+    assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: no faults"], "")
+    assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: no faults"]
     assert contents(data) == before
 
 
@@ -120,7 +120,7 @@ def test_offsets_that_go_back(data: Path, log: Log, capsys: pytest.CaptureFixtur
     write(segment.path, place.position, (place.base_offset - 2).to_bytes(8, "big"))
     status, lines, _ = run(capsys, data)
     assert status == 1
-    text = f"byte {place.position} of {segment.name}: offset {place.base_offset - 2} where {place.base_offset} is next"
+    text = f"byte {place.position} of {segment.name}: offset {place.base_offset - 2} instead of {place.base_offset}"
     assert lines[0] == f"people-0: {text}"
 
 
@@ -174,7 +174,7 @@ def test_repair_cuts_and_sets_aside(data: Path, log: Log, capsys: pytest.Capture
     status, lines, _ = run(capsys, data, "--repair")
     assert status == 0
     assert lines[2].startswith(f"people-0: repaired, cut off at offset {place.base_offset} (byte {place.position} of ")
-    assert lines[3].startswith(f"people-0: what recovery cut off is set aside: {place.base_offset:020d}.log.aside, ")
+    assert lines[3].startswith(f"people-0: recovery set aside the truncated data: {place.base_offset:020d}.log.aside, ")
     assert contents(data / "good-0") == good
     for base, whole in later.items():
         assert (data / "people-0" / f"{base:020d}.log.aside").read_bytes() == whole
@@ -221,7 +221,7 @@ def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: py
     status, lines, _ = run(capsys, data)
     assert status == 0
     assert lines[0].startswith("people-0: byte ")
-    assert lines[1].endswith(": nothing is wrong")
+    assert lines[1].endswith(": no faults")
     directory.abandon()
 
 
@@ -238,13 +238,14 @@ def test_a_log_that_ends_too_early(data: Path, log: Log, capsys: pytest.CaptureF
     status, lines, _ = run(capsys, data)
     end = log.segments[-1].base_offset
     assert status == 1
-    assert lines[0] == f"people-0: the log ends at offset {end}, and had been synced up to {log.end_offset}"
+    assert lines[0] == f"people-0: the log ends at offset {end}, but was synced up to offset {log.end_offset}"
 
 
 def test_a_directory_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, error = run(capsys, tmp_path / "nowhere")
     assert status == 1
-    assert error == f"odradek: {tmp_path / 'nowhere'} is no directory: give a data directory, or a partition's in it\n"
+    hint = "name a data directory, or a partition directory in it"
+    assert error == f"odradek: {tmp_path / 'nowhere'} is not a directory: {hint}\n"
 
 
 def test_a_checkpoint_that_is_damaged(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +268,7 @@ def test_dump_shows_what_was_set_aside(data: Path, log: Log, capsys: pytest.Capt
     name = f"{place.base_offset:020d}.log.aside"
     assert main(["log", "dump", str(data / "people-0" / name)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith(f"  @0  TORN  {place.size} bytes are no batch: ")
+    assert lines[1].startswith(f"  @0  TORN  {place.size} bytes without a valid batch: ")
     assert lines[2].startswith(f"  @{place.size}  {following.base_offset}..{following.last_offset}  ")
     assert main(["log", "dump", str(data / "people-0")]) == 0
     assert ".aside" not in capsys.readouterr().out

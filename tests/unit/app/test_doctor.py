@@ -115,9 +115,9 @@ def server(answer: bytes | None) -> Iterator[int]:
         (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS listener"),
         (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00", "an HTTP/2 server (gRPC?)"),
         (b"ruok is not executed because it is not in the whitelist.\n", "ZooKeeper"),
-        (b"something else altogether", "no Kafka"),
-        (b"", "something that accepts connections and drops them without a word"),
-        (None, "something that accepts connections and never answers"),
+        (b"something else altogether", "not Kafka"),
+        (b"", "a service that accepts connections and closes them without an answer"),
+        (None, "a service that accepts connections and never answers"),
     ],
 )
 def test_who_answers(answer: bytes | None, what: str) -> None:
@@ -257,14 +257,14 @@ def test_a_data_directory_that_is_offline(patient: Patient) -> None:
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/bad", topics=[]),
     ]
     found = only_wrong(examined(patient.port))
-    assert found.says == "offline on broker 1, with all partitions in it: /bad"
-    assert found.advice.endswith("mend that, and start the broker again.")
+    assert found.says == "offline on broker 1, with all of its partitions: /bad"
+    assert found.advice.endswith("repair the disk, and restart the broker.")
 
 
 def test_an_advertised_address_that_has_no_host(patient: Patient) -> None:
     patient.advertise("no-such-host.invalid", 9092)
     found = only_wrong(examined(patient.port))
-    assert "advertises no-such-host.invalid:9092, and no-such-host.invalid has no address here" in found.says
+    assert "advertises no-such-host.invalid:9092, but no-such-host.invalid does not resolve here" in found.says
     setting = f"advertised.listeners=INSIDE://kafka:9093,OUTSIDE://127.0.0.1:{patient.port}"
     assert found.advice == f"Set {setting} on broker 1 and restart it."
 
@@ -279,24 +279,24 @@ def test_an_advertised_address_where_nobody_is(patient: Patient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     patient.advertise("127.0.0.1", port)
-    assert "cannot be reached from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).says
+    assert "is not reachable from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).says
 
 
 def test_an_advertised_address_where_somebody_else_is(patient: Patient) -> None:
     with Patient() as other:
         patient.advertise("127.0.0.1", other.port)
         other.cluster.cluster_id = "d"
-        assert "there is another cluster (d)" in only_wrong(examined(patient.port)).says
+        assert "the broker there belongs to another cluster (d)" in only_wrong(examined(patient.port)).says
         other.cluster.cluster_id, other.node = "c", 2
         assert "a broker that is not in the cluster's metadata" in only_wrong(examined(patient.port)).says
         patient.cluster.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port))
         found = only_wrong(examined(patient.port))
-        assert (found.check, "there is broker 2" in found.says) == ("broker 1", True)
+        assert (found.check, "the service there is broker 2" in found.says) == ("broker 1", True)
         other.on(MetadataRequest, hang_up)
         assert {one.check for one in examined(patient.port) if one.state is State.WRONG} == {"broker 1", "broker 2"}
     with server(b"SSH-2.0-x\r\n") as port:
         patient.advertise("127.0.0.1", port)
-        assert only_wrong(examined(patient.port)).says.endswith("but there is an SSH server")
+        assert only_wrong(examined(patient.port)).says.endswith("but the service there is an SSH server")
 
 
 def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
@@ -306,7 +306,7 @@ def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
 def test_a_broker_that_does_not_tell_its_cluster(patient: Patient) -> None:
     patient.on(MetadataRequest, hang_up)
     found = only_wrong(examined(patient.port))
-    assert (found.check, "does not tell its cluster" in found.says) == ("cluster", True)
+    assert (found.check, "did not describe its cluster" in found.says) == ("cluster", True)
 
 
 def test_no_brokers_and_no_controller(patient: Patient) -> None:
@@ -323,7 +323,7 @@ def test_partitions_without_a_leader(patient: Patient) -> None:
     findings = examined(patient.port)
     found = only_wrong(findings)
     assert found.says == "8 partitions without a leader: t-0, t-1, t-2, t-3, t-4 and 3 more"
-    assert (found.advice or "").startswith("Start 1 broker 2:")
+    assert (found.advice or "").startswith("Start broker 2:")
     lagging = findings[-1]
     assert (lagging.state, lagging.says) == (State.NOTE, "1 partition with replicas that are not in sync: t-8")
     patient.topic(partition(0, -1, [1], [1], ErrorCode.LEADER_NOT_AVAILABLE))
@@ -340,13 +340,13 @@ def test_partitions_whose_replicas_are_away() -> None:
         return list(examine_topics(cluster, {} if min_isr is None else {"t": min_isr}))
 
     (one,) = found((1, 2), min_isr=2)
-    assert one.says == "1 partition with just the in-sync replicas that acks=all needs: t-0"
-    assert (one.state, one.advice) == (State.NOTE, "Start 1 broker 3.")
+    assert one.says == "1 partition at min ISR, with no in-sync replica to spare for acks=all: t-0"
+    assert (one.state, one.advice) == (State.NOTE, "Start broker 3.")
     first, second = found((1,), (1, 2), (1, 2, 3), min_isr=2, alive=3)
-    assert first.says == "1 partition with too few in-sync replicas for acks=all, which is refused: t-0"
+    assert first.says == "1 partition under min ISR, which reject acks=all: t-0"
     assert first.state is State.WRONG
-    assert (first.advice or "").startswith("Wait for the replicas to catch up (odradek cluster status says how far")
-    assert second.says == "1 partition with just the in-sync replicas that acks=all needs: t-1"
+    assert (first.advice or "").startswith("Wait for the replicas to catch up (odradek cluster status shows")
+    assert second.says == "1 partition at min ISR, with no in-sync replica to spare for acks=all: t-1"
     (one,) = found((1,), (1, 2))
     assert one.says == "2 partitions with replicas that are not in sync: t-0, t-1"
     well, tight = found((1, 2, 3), min_isr=3, alive=3)
@@ -363,10 +363,10 @@ def test_who_may_lead_again() -> None:
         assert found.state is State.WRONG
         return found.advice or ""
 
-    assert advice((3,), (2, 3)) == "Start 1 broker 3: nobody else has all that is in these partitions."
+    assert advice((3,), (2, 3)) == "Start broker 3: no other broker has all records of these partitions."
     assert "--election-type unclean" in advice((3,), (1, 3))
-    assert advice((), (2, 3)).startswith("Start 2 brokers 2, 3: ")
-    assert advice((1,), (1,)).startswith("Look into the broker's log")
+    assert advice((), (2, 3)).startswith("Start brokers 2, 3: ")
+    assert advice((1,), (1,)).startswith("Check the broker's log")
 
 
 def test_a_topic_that_cannot_be_seen(patient: Patient) -> None:
@@ -430,7 +430,7 @@ def test_a_healthy_cluster_under_tls(patient: Patient, authority: Authority) -> 
         findings = examined(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
         assert works(findings), findings
         assert f"Kafka in TLSv1.3, with {len(patient.versions)} APIs" in [one.says for one in findings]
-        assert findings[-2].says.startswith(f"advertises localhost:{listener.port}, and is there")
+        assert findings[-2].says.startswith(f"advertises localhost:{listener.port}, and is reachable there")
 
 
 def test_certificates_on_both_sides(patient: Patient, authority: Authority) -> None:
@@ -442,7 +442,7 @@ def test_certificates_on_both_sides(patient: Patient, authority: Authority) -> N
             f"no TLS with localhost:{listener.port}: the broker wants a certificate of its clients: "
             "set ssl.keystore.location"
         )
-        assert "Add ssl.keystore.location" in (found.advice or "")
+        assert "Set ssl.keystore.location" in (found.advice or "")
         strange = TlsConfig.parse(store(Authority().known("me"), authority))
         found = only_wrong(examined(listener.port, "localhost", strange))
         assert "the broker refused the certificate of this client" in found.says
@@ -456,13 +456,13 @@ def test_a_broker_that_is_not_trusted(patient: Patient, authority: Authority) ->
             f"no TLS with localhost:{listener.port}: the broker's certificate is not trusted: "
             "unable to get local issuer certificate"
         )
-        assert (found.advice or "").startswith("Let ssl.truststore.location name a file")
+        assert (found.advice or "").startswith("Set ssl.truststore.location to a file")
         found = only_wrong(examined(listener.port, "127.0.0.1", TlsConfig.parse(store(None, authority))))
         assert f"no TLS with 127.0.0.1:{listener.port}: the broker's certificate is not for this address" in found.says
-        assert (found.advice or "").endswith("or have one made that names 127.0.0.1.")
+        assert (found.advice or "").endswith("or issue a certificate for 127.0.0.1.")
     with Listener(patient, authority, expired=True) as listener:
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
-        assert (found.advice or "").startswith("Renew the certificate")
+        assert (found.advice or "").startswith("Renew the expired certificate")
 
 
 def test_an_advertised_name_that_the_certificate_does_not_have(patient: Patient, authority: Authority) -> None:
@@ -470,15 +470,15 @@ def test_an_advertised_name_that_the_certificate_does_not_have(patient: Patient,
         patient.advertise("127.0.0.1", listener.port)
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
         assert found.check == "broker 1"
-        assert "but there: no TLS with" in found.says and "is not for this address" in found.says
+        assert "but the service there failed: no TLS with" in found.says and "is not for this address" in found.says
         setting = f"INSIDE://kafka:9093,OUTSIDE://localhost:{listener.port}"
         assert found.advice == f"Set advertised.listeners={setting} on broker 1 and restart it."
 
 
 def test_tls_where_there_is_none(patient: Patient, authority: Authority) -> None:
     found = only_wrong(examined(patient.port, "localhost", TlsConfig.parse(store(None, authority))))
-    assert found.says == f"localhost:{patient.port} is Kafka in plain text"
-    assert "Leave out security.protocol=SSL" in (found.advice or "")
+    assert found.says == f"localhost:{patient.port} is Kafka in plaintext"
+    assert "Remove security.protocol=SSL" in (found.advice or "")
 
 
 def test_what_a_file_says_of_tls(
@@ -543,14 +543,14 @@ def test_clients_by_versions() -> None:
     without_groups = {key: each for key, each in newest.items() if key not in USES["groups"]}
     found = list(examine_clients(without_groups))
     assert [one.state for one in found] == [State.OK, State.NOTE, State.OK]
-    assert "no client can use consumer groups here: FindCoordinator" in found[1].says
+    assert "no client can use consumer groups: FindCoordinator" in found[1].says
     del without_groups[ApiKey.INIT_PRODUCER_ID]
     assert "enable.idempotence=false" in (list(examine_clients(without_groups))[-1].advice or "")
     too_new = newest | {key: ApiRange(12, 13) for key in USES["produce"]}
     assert {one.state for one in examine_clients(too_new)} == {State.OK, State.NOTE}
     old = newest | dict.fromkeys(USES["produce"], ApiRange(0, 2))
     told = [one.says for one in examine_clients(old)]
-    assert "Java 4.3 shares no version of Produce with this broker" in told
+    assert "Java 4.3 has no common version of Produce with this broker" in told
     assert "librdkafka 2.16, aiokafka 0.14 can produce and consume" in told
     (nobody,) = examine_clients({})
     assert (nobody.state, "Produce" in nobody.says) == (State.WRONG, True)
@@ -581,7 +581,7 @@ def test_what_is_damaged(tmp_path: Path) -> None:
     since = f"at byte 70 of {0:020d}.log since 2026-11-18T11:06:40.000Z (the checksum is wrong"
     assert (found.check, found.says) == (
         "log dirs",
-        f"2 damaged places in {bad}: flights-0 {since}, read on from offset 12), flights-1 {since})",
+        f"2 damaged places in {bad}: flights-0 {since}, readable again from offset 12), flights-1 {since})",
     )
 
 
@@ -597,8 +597,8 @@ def test_what_was_set_aside(tmp_path: Path) -> None:
         findings = examined(patient.port)
     assert works(findings)
     ok, noted = (one for one in findings if one.check == "log dirs")
-    assert (ok.state, ok.says) == (State.OK, f"nothing is set aside in {plain}")
-    strays = "1 log of partitions that the broker does not have (*-stray)"
-    asides = "2 files with what was cut off logs (*.aside)"
+    assert (ok.state, ok.says) == (State.OK, f"no files are set aside in {plain}")
+    strays = "1 log of partitions that are not assigned to the broker (*-stray)"
+    asides = "2 files with data truncated from logs (*.aside)"
     assert (noted.state, noted.says) == (State.NOTE, f"{strays} and {asides}, 3.0 KiB, set aside in {full}")
     assert "odradek log dump" in (noted.advice or "")

@@ -12,12 +12,12 @@ from odradek.log.files.volume import UNKNOWN, Volume
 @pytest.mark.parametrize(
     ("volume", "said"),
     [
-        (Volume(100 * GIB, 0), "is full (0 B of 100.0 GiB are free)"),
+        (Volume(100 * GIB, 0), "is full (0 B of 100.0 GiB free)"),
         (Volume(100 * GIB, 1 * MIB - 1), "is full"),
-        (Volume(100 * GIB, 1 * GIB - 1), "is nearly full (1024.0 MiB of 100.0 GiB are free)"),
-        (Volume(20 * GIB, 400 * MIB), "is nearly full"),
+        (Volume(100 * GIB, 1 * GIB - 1), "is almost full (1024.0 MiB of 100.0 GiB free)"),
+        (Volume(20 * GIB, 400 * MIB), "is almost full"),
         (Volume(100 * GIB, 1 * GIB), ""),
-        (Volume(24 * MIB, 15 * MIB), "is nearly full (15.0 MiB of 24.0 MiB are free)"),
+        (Volume(24 * MIB, 15 * MIB), "is almost full (15.0 MiB of 24.0 MiB free)"),
         (Volume(24 * MIB, 16 * MIB), ""),
         (Volume(20 * GIB, 420 * MIB), ""),
         (UNKNOWN, ""),

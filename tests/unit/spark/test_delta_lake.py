@@ -251,8 +251,8 @@ def test_the_command_lists_and_then_removes(tmp_path, capsys):
     os.utime(folder_of(lake) / lost.name, (day_ago, day_ago))
     command = ["lake", "vacuum", str(folder_of(lake))]
     for options, out, err in (
-        ((), "", "0 files can be removed, by --execute.\n"),
-        (("--older-than-hours", "12"), f"{lost.name}\n", "1 file can be removed, by --execute.\n"),
+        ((), "", "No unused files found.\n"),
+        (("--older-than-hours", "12"), f"{lost.name}\n", "1 file can be removed. Run again with --execute.\n"),
         (("--older-than-hours", "12", "--execute"), f"{lost.name}\n", "1 file removed.\n"),
     ):
         assert main([*command, *options]) == 0

@@ -28,7 +28,7 @@ CommandConfig = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Client configurations, such as security.protocol, one key=value a line.",
+        help="Properties file with client configurations, such as security.protocol.",
     ),
 ]
 Texts = TypeVar("Texts", str, list[str], list[str] | None, str | None)
@@ -77,7 +77,7 @@ def chosen(option: str, text: str, among: Sequence[str]) -> str:
     for each in among:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
             return each
-    raise CommandFailed(f"{option} {text!r} is not one of {', '.join(among)}", MISUNDERSTOOD)
+    raise CommandFailed(f"invalid {option} {text!r}: use one of {', '.join(among)}", MISUNDERSTOOD)
 
 
 def duration(option: str, text: str) -> int:
@@ -85,7 +85,7 @@ def duration(option: str, text: str) -> int:
     try:
         return duration_ms(text)
     except ValueError:
-        raise CommandFailed(f"{option} {text!r} is not understood: give 90s, 10m, 2h, 1d", MISUNDERSTOOD) from None
+        raise CommandFailed(f"invalid {option} {text!r}: use 90s, 10m, 2h or 1d", MISUNDERSTOOD) from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -94,6 +94,6 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise CommandFailed(f"{option} {text!r} is not understood: write {option} name=value", MISUNDERSTOOD)
+            raise CommandFailed(f"invalid {option} {text!r}: use {option} name=value", MISUNDERSTOOD)
         found[name.strip()] = value
     return found

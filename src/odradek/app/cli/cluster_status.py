@@ -179,7 +179,7 @@ def _why(partition: Partition, brokers: Mapping[int, BrokerStatus], lags: Mappin
     else:
         wanted = _missing(partition)
     missing = [_of_broker(broker, partition, brokers, lags.get(broker)) for broker in wanted]
-    return "; ".join(dict.fromkeys(missing)) or "its replicas are there: no leader was elected yet"
+    return "; ".join(dict.fromkeys(missing)) or "its replicas are alive, but no leader has been elected yet"
 
 
 def _of_broker(broker: int, partition: Partition, brokers: Mapping[int, BrokerStatus], lag: int | None) -> str:
@@ -187,9 +187,13 @@ def _of_broker(broker: int, partition: Partition, brokers: Mapping[int, BrokerSt
     if known is None or not known.is_alive:
         return f"broker {broker} is down"
     if broker in partition.offline:
-        return f"broker {broker} can't read its log" + (f": {known.state}" if known.offline_log_dirs else "")
+        return f"broker {broker} cannot read its log" + (f": {known.state}" if known.offline_log_dirs else "")
     if partition.leader < 0:
-        return f"broker {broker} is there and was not elected yet"
+        return f"broker {broker} is alive and has not been elected yet"
     if lag is None:
         return f"broker {broker} is behind"
-    return f"broker {broker} is {plural(lag, 'record')} behind" if lag else f"broker {broker} has all, and joins soon"
+    return (
+        f"broker {broker} is {plural(lag, 'record')} behind"
+        if lag
+        else f"broker {broker} has caught up and joins the ISR soon"
+    )

@@ -60,7 +60,7 @@ def to_time(when_ms: int) -> Rule:
         ends, found = scope.at(LATEST), scope.at(when_ms)
         for each, offset in found.items():
             if offset < 0:
-                scope.warn(f"{each} has no record since then: taking its end, {ends[each]}")
+                scope.warn(f"{each} has no record at or after this time: using its end, {ends[each]}")
         return {each: ends[each] if offset < 0 else offset for each, offset in found.items()}
 
     return rule
@@ -74,7 +74,7 @@ def shifted_by(distance: int) -> Rule:
     def rule(scope: Scope) -> Offsets:
         for each in scope.partitions:
             if each not in scope.committed:
-                raise CommandFailed(f"group {scope.group} has committed no offset of {each}: there is none to shift")
+                raise CommandFailed(f"cannot shift {each}: group {scope.group} has no committed offset for it")
         return within(scope, {each: scope.committed[each] + distance for each in scope.partitions})
 
     return rule
@@ -91,10 +91,10 @@ def within(scope: Scope, wanted: Mapping[TopicPartition, int]) -> Offsets:
 
 def clamped(partition: TopicPartition, offset: int, start: int, end: int, warn: Warn) -> int:
     if offset < start:
-        warn(f"{partition} begins at {start}: taking that instead of {offset}")
+        warn(f"new offset {offset} is lower than the earliest offset of {partition}: using {start}")
         return start
     if offset > end:
-        warn(f"{partition} ends at {end}: taking that instead of {offset}")
+        warn(f"new offset {offset} is higher than the latest offset of {partition}: using {end}")
         return end
     return offset
 
@@ -112,7 +112,7 @@ def read_plan(path: Path, groups: Sequence[str]) -> dict[str, Offsets]:
                     group, partition, offset = plan_line(path, number, row, groups)
                     plan.setdefault(group, {})[partition] = offset
     except (UnicodeDecodeError, csv.Error):
-        raise CommandFailed(f"{path} is no CSV") from None
+        raise CommandFailed(f"{path} is not valid CSV") from None
     for group in groups:
         if not plan[group]:
             raise CommandFailed(f"{path} has no line for group {group}")
@@ -128,7 +128,7 @@ def plan_line(path: Path, number: int, row: Sequence[str], groups: Sequence[str]
         if partition is not None and offset is not None:
             return cells[0], TopicPartition(topic_name(cells[1]), partition), offset
     shape = "topic,partition,offset" if len(groups) == 1 else "group,topic,partition,offset"
-    raise CommandFailed(f"line {number} of {path} is not {shape}")
+    raise CommandFailed(f"invalid line {number} of {path}: use {shape}")
 
 
 def plan_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> Iterable[list[object]]:

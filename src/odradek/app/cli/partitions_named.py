@@ -20,12 +20,12 @@ def topic_name(text: str) -> TopicName:
     try:
         return checked(text)
     except Refused as refused:
-        hint = "" if PATTERN_CHARACTERS.isdisjoint(text) else "; give a name, not a pattern"
+        hint = "" if PATTERN_CHARACTERS.isdisjoint(text) else "; use a name, not a pattern"
         raise CommandFailed(f"{refused.detail}{hint}", MISUNDERSTOOD) from None
 
 
 def no_such_partition(topic: str, number: int, count: int) -> CommandFailed:
-    return CommandFailed(f"partition {number} is not there: topic {topic} has {count}, counted from 0")
+    return CommandFailed(f"partition {number} does not exist: topic {topic} has {count}, numbered from 0")
 
 
 def parsed(text: str) -> tuple[TopicName, list[int] | None]:
@@ -34,7 +34,7 @@ def parsed(text: str) -> tuple[TopicName, list[int] | None]:
     found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
     indexes = [number for number in found if number is not None]
     if not topic or len(indexes) < len(found):
-        message = f"--topic {text!r} is not understood: write --topic orders or --topic orders:0,2"
+        message = f"invalid --topic {text!r}: use --topic orders or --topic orders:0,2"
         raise CommandFailed(message, MISUNDERSTOOD)
     return topic_name(topic), indexes if colon else None
 

@@ -127,7 +127,7 @@ def parse_plain(line: bytes, separator: bytes | None, has_headers: bool) -> Line
     if has_headers:
         before, tab, line = line.partition(b"\t")
         if not tab:
-            raise NotARecord("has no TAB after its headers")
+            raise NotARecord("has no TAB after the headers")
         headers = [parse_header(text) for text in before.split(b",") if text]
     if separator is None:
         return LineRecord(line, headers=headers)
@@ -152,14 +152,14 @@ def parse_json(line: bytes) -> LineRecord:
     try:
         given = json.loads(line)
     except UnicodeDecodeError as error:
-        raise NotARecord(f"is no JSON: byte {error.start} is no text in UTF-8") from None
+        raise NotARecord(f"is not valid JSON: byte {error.start} is not valid UTF-8") from None
     except (ValueError, RecursionError) as error:
-        raise NotARecord(f"is no JSON: {error}") from None
+        raise NotARecord(f"is not valid JSON: {error}") from None
     if not isinstance(given, dict):
-        raise NotARecord("is no JSON object")
+        raise NotARecord("is not a JSON object")
     unknown = sorted(given.keys() - JSON_FIELDS)
     if unknown:
-        raise NotARecord(f"has a field {unknown[0]!r}, which no record has")
+        raise NotARecord(f"has an unknown field {unknown[0]!r}")
     return LineRecord(
         content_of(given, "value"),
         content_of(given, "key"),
@@ -190,7 +190,7 @@ def headers_of(given: dict[str, object]) -> Headers:
         return [header_of(pair) for pair in encoded]
     plain = given.get("headers") or {}
     if not isinstance(plain, dict):
-        raise NotARecord("has headers that are no JSON object")
+        raise NotARecord("has headers that are not a JSON object")
     return [(name, bytes_of(value)) for name, value in plain.items()]
 
 
@@ -200,16 +200,16 @@ def header_of(pair: object) -> tuple[str, bytes | None]:
             return name, None
         case [str() as name, content]:
             return name, from_base64(content, "headers_base64")
-    raise NotARecord("has headers_base64 that are no list of [name, base64]")
+    raise NotARecord("has headers_base64 that is not a list of [name, base64]")
 
 
 def from_base64(text: object, name: str) -> bytes:
     if not isinstance(text, str):
-        raise NotARecord(f"has a {name} that is no text")
+        raise NotARecord(f"has a {name} that is not a string")
     try:
         return b64decode(text, validate=True)
     except (Base64Error, ValueError):
-        raise NotARecord(f"has a {name} that is no base64") from None
+        raise NotARecord(f"has a {name} that is not valid base64") from None
 
 
 def whole_number(given: dict[str, object], name: str, highest: int) -> int | None:
@@ -217,5 +217,5 @@ def whole_number(given: dict[str, object], name: str, highest: int) -> int | Non
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
-        raise NotARecord(f"has a {name} that is no whole number from 0 to {highest}")
+        raise NotARecord(f"has a {name} that is not an integer from 0 to {highest}")
     return value

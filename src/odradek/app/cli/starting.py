@@ -63,7 +63,9 @@ def from_offset(offset: int) -> Start:
         ends, starts = offsets_at(cluster, wanted, LATEST), offsets_at(cluster, wanted, EARLIEST)
         for at in wanted:
             if not starts[at] <= offset <= ends[at]:
-                raise CommandFailed(f"offset {offset} is not in {at}, which goes from {starts[at]} to {ends[at]}")
+                raise CommandFailed(
+                    f"offset {offset} is out of range for {at}, which starts at {starts[at]} and ends at {ends[at]}"
+                )
         return dict.fromkeys(wanted, offset)
 
     return positions
@@ -73,7 +75,5 @@ def milliseconds(text: str) -> int:
     try:
         return moment_ms(text)
     except ValueError:
-        message = (
-            f"--from {text!r} is not understood: give beginning, end, an offset, -N, or a time like 2026-11-21T14:00"
-        )
+        message = f"invalid --from {text!r}: use beginning, end, an offset, -N, or a time like 2026-11-21T14:00"
         raise CommandFailed(message, MISUNDERSTOOD) from None

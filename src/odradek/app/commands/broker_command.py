@@ -38,7 +38,9 @@ def config(
     broker_id: Annotated[
         int | None, typer.Argument(metavar="ID", min=0, max=INT32_MAX, show_default="the only one")
     ] = None,
-    default: Annotated[bool, typer.Option("--default", metavar="", help="What is set for all brokers.")] = False,
+    default: Annotated[
+        bool, typer.Option("--default", metavar="", help="Show or change the cluster-wide defaults.")
+    ] = False,
     set_: Set = None,
     delete: Delete = None,
     append: Append = None,
@@ -50,12 +52,12 @@ def config(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show what is configured for a broker and where, or change it: in force at once.
+    """Show a broker's configuration, or change it with immediate effect.
 
     Example: odradek broker config --default --set log.retention.ms=86400000
     """
     if default and broker_id is not None:
-        raise CommandFailed("--default is for all brokers: leave out the broker's id, or --default", MISUNDERSTOOD)
+        raise CommandFailed("--default applies to all brokers: omit the broker id or --default", MISUNDERSTOOD)
     edits = edits_of(set_, delete, append, subtract, set_from)
     with connected(bootstrap_server, command_config) as cluster:
         resource = configs.broker(None if default else the_broker(cluster, broker_id))
@@ -73,7 +75,7 @@ def the_broker(cluster: Cluster, wanted: int | None) -> int:
         return known[0]
     there = ", ".join(map(str, known))
     if wanted is None:
-        raise CommandFailed(f"say of which broker ({there}), or --default for all of them", MISUNDERSTOOD)
+        raise CommandFailed(f"no broker given: name one of {there}, or use --default for all brokers", MISUNDERSTOOD)
     if wanted not in known:
-        raise CommandFailed(f"broker {wanted} is not in the cluster, which has {there}")
+        raise CommandFailed(f"broker {wanted} is not in the cluster: choose one of {there}")
     return wanted

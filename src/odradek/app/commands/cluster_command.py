@@ -26,7 +26,7 @@ from odradek.client.cluster.describe import ClusterDescription, describe_cluster
 from odradek.client.cluster.topic_metadata import Topic
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
 
-app = typer.Typer(help="Show how a cluster is.", no_args_is_help=True)
+app = typer.Typer(help="Show the health of a cluster.", no_args_is_help=True)
 
 # Exit status: some replicas are not in sync; some partitions reject reads, or writes with acks=all.
 DEGRADED, UNAVAILABLE = 3, 4
@@ -36,7 +36,7 @@ SHOWN_MAX = 50  # Partitions; a cluster without brokers may lack ten thousand.
 
 @app.callback()
 def cluster() -> None:
-    """Show how a cluster is."""
+    """Show the health of a cluster."""
 
 
 @app.command("status")
@@ -46,11 +46,12 @@ def status(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show the brokers, the controller, and what is offline or not in sync, and why.
+    """Show brokers, the controller, and offline or out-of-sync partitions with the reason.
 
-    A broker that is down is known by the replicas it holds.  The exit status
-    is 0 if all is well, 3 if replicas or brokers are missing, 4 if partitions
-    have no leader, or too few in-sync replicas for acks=all.
+    The command learns of a broker that is down from the replicas assigned to it.
+    The exit status is 0 if the cluster is healthy, 3 if replicas or brokers are
+    missing, 4 if partitions have no leader, or too few in-sync replicas for
+    acks=all.
     """
     with connected(bootstrap_server, command_config) as there:
         description, topics = describe_cluster(there), there.topics()
@@ -117,7 +118,7 @@ def _show(
     typer.echo()
     count = sum(len(topic.partitions) for topic in topics)
     if not troubles:
-        text = f"{plural(count, 'partition')}, each with a leader and with all of its replicas in sync"
+        text = f"{plural(count, 'partition')}, each with a leader and all replicas in sync"
         typer.echo(text if count else "no topics")
         return
     typer.echo(summary(troubles, count))
@@ -134,7 +135,7 @@ def _show(
     ]
     print_table(["partition", "leader>", "replicas", "in sync", "state", "why~"], shown)
     if troubles[SHOWN_MAX:]:
-        typer.echo(f"... and {len(troubles) - SHOWN_MAX:,} more (--json has all)")
+        typer.echo(f"... and {len(troubles) - SHOWN_MAX:,} more (use --json to list all)")
 
 
 def summary(troubles: Sequence[Trouble], partitions: int) -> str:

@@ -24,7 +24,7 @@ UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1
 
 DONE, PIPE_CLOSED, INTERRUPTED = 0, 141, 130
 
-PURPOSE = "Apache Kafka in Python: a broker, and what to do with one."
+PURPOSE = "Apache Kafka in Python: run a broker, and work with any Kafka cluster."
 
 
 def show_version(is_wanted: bool) -> None:
@@ -45,41 +45,45 @@ def root(
 def serve_command(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="SERVER.PROPERTIES", help="Kafka's configuration file.", show_default=False),
+        typer.Argument(metavar="SERVER.PROPERTIES", help="Configuration file with Kafka's keys.", show_default=False),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("--override", metavar="KEY=VALUE", help="Set one configuration; repeat for more."),
+        typer.Option(
+            "--override", metavar="KEY=VALUE", help="Set one key, with precedence over the file; repeat for more."
+        ),
     ] = None,
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", metavar="", help="Let anyone on the network in, where a listener is not on loopback."
+            "--insecure",
+            metavar="",
+            help="Allow unauthenticated connections on listeners that other machines can reach.",
         ),
     ] = False,
     log_format: Annotated[
-        str, typer.Option("--log-format", metavar="text|json", help="How log lines on standard error look.")
+        str, typer.Option("--log-format", metavar="text|json", help="Format of log lines on standard error.")
     ] = "text",
     log_level: Annotated[
         list[str] | None,
         typer.Option(
             "--log-level",
             metavar="[LOGGER=]LEVEL",
-            help="What is logged, INFO unless given; odradek.request=DEBUG logs every request.  Repeat for more.",
+            help="Log level, INFO by default; odradek.request=DEBUG logs every request; repeat for more.",
         ),
     ] = None,
     *,
     brokers: Annotated[
         int | None,
-        typer.Option("--brokers", metavar="N", help="Run a cluster of N brokers, on ports that count up."),
+        typer.Option("--brokers", metavar="N", help="Run a cluster of N brokers on consecutive ports."),
     ] = None,
     member: Annotated[bool, typer.Option("--member", hidden=True)] = False,
 ) -> int:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    Without a configuration file it listens on 127.0.0.1:9092 and keeps
-    its data in ./odradek-data.  One line on standard output says when it
-    is ready: ready PLAINTEXT://127.0.0.1:9092
+    Without a configuration file, the broker listens on 127.0.0.1:9092 and
+    stores its data in ./odradek-data.  When it is ready, it prints one line
+    for each listener: ready PLAINTEXT://127.0.0.1:9092
     """
     levels = tuple(log_level or ())
     return serve.start(serve.Serve(config, list(override or ()), insecure, log_format, levels, brokers, member))

@@ -28,20 +28,25 @@ from odradek.client.cluster.describe import DEFAULT_CONFIG, ConfigEntry
 from odradek.core.configs.broker_keys import broker_key
 from odradek.core.configs.definition import ConfigError
 
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Give a key a value; repeat for more.")
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key; repeat for more.")]
+Delete = Annotated[
+    list[str] | None, typer.Option("--delete", metavar="KEY", help="Reset a key to its default; repeat for more.")
 ]
-Delete = Annotated[list[str] | None, typer.Option("--delete", metavar="KEY", help="Let a key have its default again.")]
-Append = Annotated[list[str] | None, typer.Option("--append", metavar="KEY=VALUE[,...]", help="Add to what is a list.")]
+Append = Annotated[
+    list[str] | None, typer.Option("--append", metavar="KEY=VALUE[,...]", help="Add values to a list; repeat for more.")
+]
 Subtract = Annotated[
-    list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE[,...]", help="Take out of what is a list.")
+    list[str] | None,
+    typer.Option("--subtract", metavar="KEY=VALUE[,...]", help="Remove values from a list; repeat for more."),
 ]
 FromFile = Annotated[
     Path | None,
-    typer.Option("--set-from", metavar="FILE", help="Set what a file has, key=value a line: for passwords."),
+    typer.Option(
+        "--set-from", metavar="FILE", help="Set all keys of a file with key=value lines; use it for passwords."
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Only ask whether it may be changed so.")]
-All = Annotated[bool, typer.Option("--all", metavar="", help="Show what is at its default too.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Validate the change without applying it.")]
+All = Annotated[bool, typer.Option("--all", metavar="", help="Also show keys at their default.")]
 
 SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "server.properties", DEFAULT_CONFIG: "default"}
 SIGNS = {SET: "=", APPEND: " + ", SUBTRACT: " - "}
@@ -61,14 +66,14 @@ def edits_of(
     edits += [Edit(key, SUBTRACT, value) for key, value in _pairs(subtracts, "--subtract")]
     twice = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
     if twice:
-        raise CommandFailed(f"{printable(twice[0])} is named twice: one change of a key at a time", MISUNDERSTOOD)
+        raise CommandFailed(f"duplicate key '{printable(twice[0])}': change each key only once", MISUNDERSTOOD)
     return edits
 
 
 def change(cluster: Cluster, resource: Resource, edits: Sequence[Edit], *, dry_run: bool) -> None:
     """Change all of the keys, or none."""
     alter_configs(cluster, resource, edits, validate_only=dry_run)
-    typer.echo(f"{resource}: {', '.join(map(_told, edits))}{' (not done: --dry-run)' if dry_run else ''}")
+    typer.echo(f"{resource}: {', '.join(map(_told, edits))}{' (not applied: --dry-run)' if dry_run else ''}")
 
 
 def show(cluster: Cluster, resource: Resource, *, defaults: bool, as_json: bool) -> list[ConfigEntry]:

@@ -50,48 +50,56 @@ def consume(
             "--from",
             "-o",
             metavar="WHERE",
-            help="beginning, end, an offset, a time, or -N: the last N of each partition.",
+            help="Start at beginning, end, an offset, a time, or -N (the last N of each partition).",
         ),
     ] = "beginning",
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Read only this partition; repeat for more."),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=0, metavar="N", help="Stop after so many.")
+        int | None, typer.Option("--max-messages", "-n", min=0, metavar="N", help="Stop after this number of records.")
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", metavar="", help="Wait for more instead of stopping at the end.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Keep reading at the end.")] = False,
     layout: Annotated[
-        Format, typer.Option("--format", metavar="NAME", help="value, key-value, json or raw.")
+        Format, typer.Option("--format", metavar="NAME", help="Print records as value, key-value, json or raw.")
     ] = Format.VALUE,
     key_separator: Annotated[
-        str, typer.Option("--key-separator", "-k", metavar="TEXT", help="For --format key-value.", show_default="TAB")
+        str,
+        typer.Option(
+            "--key-separator", "-k", metavar="TEXT", help="Separator for --format key-value.", show_default="TAB"
+        ),
     ] = "\\t",
     committed: Annotated[
         bool,
-        typer.Option("--committed", metavar="", help="Leave out records of transactions that are open or aborted."),
+        typer.Option("--committed", metavar="", help="Omit records of open and aborted transactions."),
     ] = False,
     group: Annotated[
         str | None,
         typer.Option(
-            "--group", "-g", metavar="GROUP", help="Read as a member of this group, from where it is, and commit."
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Read as a member of this group, from its committed offsets, and commit.",
         ),
     ] = None,
     instance: Annotated[
         str | None,
-        typer.Option("--group-instance-id", metavar="ID", help="Stay a member while stopped for less than 45 s."),
+        typer.Option(
+            "--group-instance-id", metavar="ID", help="Join as a static member, which may stop for up to 45 s."
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
     """Write the records of topics to standard output.
 
-    Stops at the end there is when it starts, unless told to --follow.
+    Reads up to the end of the topics as it was at the start.  Use --follow to
+    keep reading.
     Times are ISO 8601: 2026-11-21T14:00 is local, 2026-11-21T14:00Z is UTC.
-    A partition that nobody leads is left out and told of, unless it is
-    to be followed.
-    With --group, --from says where to begin where the group never was.
+    Skips partitions without a leader and reports them.  With --follow, waits
+    for a leader.
+    With --group, --from applies only to partitions without a committed offset.
 
     Examples:
 
@@ -129,9 +137,9 @@ def refuse_contradictions(group: str | None, instance: str | None, partitions: S
     if group == "":
         raise CommandFailed("--group must not be empty", MISUNDERSTOOD)
     if group is None and instance is not None:
-        raise CommandFailed("--group-instance-id is a name within a group: give --group too", MISUNDERSTOOD)
+        raise CommandFailed("--group-instance-id requires --group", MISUNDERSTOOD)
     if group is not None and partitions:
-        raise CommandFailed("a group deals out partitions itself: leave out --partition or --group", MISUNDERSTOOD)
+        raise CommandFailed("the group assigns the partitions: omit --partition or --group", MISUNDERSTOOD)
 
 
 def formatter(layout: Format, key_separator: str) -> Formatter:
@@ -213,5 +221,5 @@ def intact(fetched: Fetched) -> Iterator[Batch]:
     for batch in fetched.batches():
         if not batch.is_intact:
             where = f"{fetched.partition} at offset {batch.base_offset}"
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the checksum of the batch in {where} is wrong")
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"invalid checksum of the record batch in {where}")
         yield batch

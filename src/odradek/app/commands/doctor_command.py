@@ -21,20 +21,20 @@ TIMEOUT_SECONDS = 3.0
 
 def doctor(
     address: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="As a client would be given it.")
+        str, typer.Argument(metavar="HOST:PORT", help="Bootstrap address, as given to clients.")
     ] = DEFAULT_BOOTSTRAP_SERVER,
     timeout_seconds: Annotated[
-        float, typer.Option("--timeout", "-t", min=0.1, max=60, metavar="SECONDS", help="The longest single wait.")
+        float, typer.Option("--timeout", "-t", min=0.1, max=60, metavar="SECONDS", help="Longest single wait.")
     ] = TIMEOUT_SECONDS,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say what a client would see at an address, and what to change.
+    """Diagnose a bootstrap address and suggest fixes.
 
-    Looks at the name and its addresses, the connection, who answers there,
-    the versions, the cluster, every broker at the address that it
-    advertises, and partitions without a leader or replicas.  Changes nothing.
-    The exit status is 0 if a client would work, 1 if not.
+    Checks the name and its addresses, the connection, the service that answers,
+    the versions, the cluster, the advertised address of every broker, and
+    partitions without a leader or replicas.  Changes nothing.  The exit status
+    is 0 if a client would work, 1 if not.
 
     Example: odradek doctor kafka.example.org:9092
     """

@@ -34,7 +34,7 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer
 from odradek.client.consumer.group_offsets import delete_offsets, fetch_offsets
 
-app = typer.Typer(help="List and describe consumer groups, set their offsets, delete them.", no_args_is_help=True)
+app = typer.Typer(help="List, describe and delete consumer groups; reset their offsets.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)]
@@ -53,7 +53,12 @@ def list_command(
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", metavar="TYPE", help="classic or consumer (KIP-848); repeat for more."),
+        typer.Option(
+            "--type",
+            "-t",
+            metavar="TYPE",
+            help="Only groups of this type: classic or consumer (KIP-848); repeat for more.",
+        ),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option("--protocol", metavar="NAME", help="Only groups of this protocol, e.g. connect.")
@@ -95,7 +100,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show state and members of groups, and for each partition how far they are behind."""
+    """Show the state and members of groups, and their lag for each partition."""
     failures: list[ClientError] = []
     with connected(bootstrap_server, command_config) as cluster:
         wanted = list(dict.fromkeys(groups or every_group(cluster, failures)))
@@ -148,12 +153,12 @@ def descriptions(cluster: Cluster, groups: list[GroupDescription], failures: lis
 def delete(
     groups: Groups,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", metavar="", help="Be content with a group that does not exist.")
+        bool, typer.Option("--if-exists", metavar="", help="Do nothing if a group does not exist.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups without members, with their committed offsets."""
     with connected(bootstrap_server, command_config) as cluster:
         outcomes = delete_groups(cluster, groups)
     failures: list[ClientError] = []
@@ -172,12 +177,14 @@ def delete_offsets_command(
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)],
     topic: Annotated[
         list[str],
-        typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),
+        typer.Option(
+            "--topic", metavar="TOPIC[:N,...]", help="All partitions of a topic, or the listed ones; repeat for more."
+        ),
     ],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Make a group forget its offsets of topics that it does not subscribe to any more."""
+    """Delete a group's committed offsets of topics that no member subscribes to."""
     with connected(bootstrap_server, command_config) as cluster:
         outcomes = delete_offsets(cluster, group, named(cluster, topic))
     for partition, error in outcomes.items():

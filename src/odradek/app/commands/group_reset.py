@@ -42,42 +42,62 @@ def reset_offsets(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),
+        typer.Option(
+            "--topic", metavar="TOPIC[:N,...]", help="All partitions of a topic, or the listed ones; repeat for more."
+        ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", metavar="", help="Every partition that the group has committed.")
+        bool, typer.Option("--all-topics", metavar="", help="All partitions with a committed offset.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", metavar="", help="Where the log begins.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", metavar="", help="Where the log ends.")] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", metavar="", help="Reset to the start of the log.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", metavar="", help="Reset to the end of the log.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", metavar="", help="As it is; the end where nothing is committed.")
+        bool,
+        typer.Option("--to-current", metavar="", help="Keep the committed offset; reset to the end if there is none."),
     ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Forward, or with -N back, from what is committed.")
+        int | None,
+        typer.Option("--shift-by", metavar="N", help="Move the committed offset forward by N, or back with -N."),
     ] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="The first record since 2026-11-21T14:00 (local; Z: UTC)."),
+        typer.Option(
+            "--to-datetime",
+            metavar="TIME",
+            help="Reset to the first record at or after 2026-11-21T14:00 (local; append Z for UTC).",
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="DURATION", help="That long ago: 90s, 10m, 2h, 1d, P1DT2H.")
+        str | None,
+        typer.Option(
+            "--by-duration",
+            metavar="DURATION",
+            help="Reset to the first record within the last 90s, 10m, 2h, 1d or P1DT2H.",
+        ),
     ] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", metavar="CSV", help="Lines of topic,partition,offset.")
+        Path | None,
+        typer.Option("--from-file", metavar="CSV", help="Reset to the offsets in lines of topic,partition,offset."),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", metavar="", help="Do it; without it, only show it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only show it, which is the default.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", metavar="", help="Set the offsets; without it, only show them.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Only show the new offsets (the default).")
+    ] = False,
     export: Annotated[
-        bool, typer.Option("--export", metavar="", help="Print CSV that --from-file takes, and Kafka's tool too.")
+        bool, typer.Option("--export", metavar="", help="Print CSV for --from-file and for Kafka's own tool.")
     ] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Set where groups without members will go on reading.
+    """Reset the committed offsets of groups without members.
 
-    Shows what it would do; --execute does it.
+    Without --execute, only shows the new offsets.
 
     Examples:
 
@@ -108,7 +128,7 @@ def reset_offsets(
         if execute:
             write_all(cluster, decided)
     report({scope.group: scope.committed for scope in scopes}, decided, as_csv=export, as_json=as_json)
-    remark(what_was_reset(decided) if execute else "nothing is changed yet: --execute does it")
+    remark(what_was_reset(decided) if execute else "no offsets changed: run again with --execute to set them")
 
 
 def what_was_reset(decided: Mapping[str, Offsets]) -> str:
@@ -121,27 +141,27 @@ def refuse_contradictions(
     is_both: bool, is_two_formats: bool, has_topics: bool, all_topics: bool, from_file: Path | None
 ) -> None:
     if is_both:
-        raise CommandFailed("--execute and --dry-run are opposites: leave one out", MISUNDERSTOOD)
+        raise CommandFailed("--execute and --dry-run exclude each other: omit one of them", MISUNDERSTOOD)
     if is_two_formats:
-        raise CommandFailed("--export prints CSV and --json prints JSON: leave one out", MISUNDERSTOOD)
+        raise CommandFailed("--export prints CSV and --json prints JSON: omit one of them", MISUNDERSTOOD)
     if from_file is not None and (has_topics or all_topics):
-        raise CommandFailed("--from-file says which partitions: leave out --topic, --all-topics", MISUNDERSTOOD)
+        raise CommandFailed("--from-file names the partitions: omit --topic and --all-topics", MISUNDERSTOOD)
     if from_file is None and has_topics == all_topics:
-        raise CommandFailed("say of what: either --topic TOPIC[:N,...] or --all-topics", MISUNDERSTOOD)
+        raise CommandFailed("choose either --topic TOPIC[:N,...] or --all-topics", MISUNDERSTOOD)
 
 
 def only_rule(given: Mapping[str, Rule | None]) -> Rule:
     named = [rule for rule in given.values() if rule is not None]
     if len(named) == 1:
         return named[0]
-    raise CommandFailed(f"say where to, with one of {', '.join(given)}", MISUNDERSTOOD)
+    raise CommandFailed(f"choose one of {', '.join(given)}", MISUNDERSTOOD)
 
 
 def since(text: str) -> Rule:
     try:
         return rules.to_time(moment_ms(text))
     except ValueError:
-        message = f"--to-datetime {text!r} is not understood: give a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
+        message = f"invalid --to-datetime {text!r}: use a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
         raise CommandFailed(message, MISUNDERSTOOD) from None
 
 
@@ -149,7 +169,7 @@ def ago(text: str) -> Rule:
     try:
         return rules.to_time(max(0, time.time_ns() // 1_000_000 - duration_ms(text)))
     except ValueError:
-        message = f"--by-duration {text!r} is not understood: give 90s, 10m, 2h, 1d, or P1DT2H30M"
+        message = f"invalid --by-duration {text!r}: use 90s, 10m, 2h, 1d, or P1DT2H30M"
         raise CommandFailed(message, MISUNDERSTOOD) from None
 
 
@@ -161,7 +181,7 @@ def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
                 raise outcome
         elif outcome.is_active:
             has = f"{plural(len(outcome.members), 'member')} (state {outcome.state})"
-            raise CommandFailed(f"group {group} has {has}: stop its consumers first, they would not notice")
+            raise CommandFailed(f"group {group} must be inactive, but has {has}: stop its consumers first")
 
 
 def scopes_of(
@@ -179,7 +199,7 @@ def scopes_of(
         known = {each: at.offset for each, at in committed[group].items()}
         partitions = wanted[group] or sorted(known)
         if not partitions:
-            raise CommandFailed(f"group {group} has committed no offset: name topics with --topic")
+            raise CommandFailed(f"group {group} has no committed offsets: name topics with --topic")
         scopes.append(Scope(cluster, group, partitions, known, remark))
     return scopes
 
@@ -199,7 +219,7 @@ def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:
             write(cluster, group, offsets)
         except (ClientError, CommandFailed):
             if done:
-                remark(f"done before that: {', '.join(done)}")
+                remark(f"completed before the failure: {', '.join(done)}")
             raise
         done.append(group)
 
@@ -209,7 +229,7 @@ def write(cluster: Cluster, group: str, offsets: Offsets) -> None:
         commit_offsets(cluster, group, {each: Committed(offset) for each, offset in offsets.items()})
     except ErrorAnswer as error:
         if error.code in COMMITTED_BY_OTHERS:
-            raise CommandFailed(f"group {group} has got members meanwhile: stop its consumers first") from None
+            raise CommandFailed(f"members have joined group {group}: stop its consumers first") from None
         raise
 
 

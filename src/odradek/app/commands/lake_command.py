@@ -14,7 +14,7 @@ from odradek.app.terminal.output import plural, print_json
 
 OLDER_THAN_HOURS = 168  # Delta's delta.deletedFileRetentionDuration.
 
-app = typer.Typer(help="Keep a lake tidy.", no_args_is_help=True)
+app = typer.Typer(help="Maintain a lake.", no_args_is_help=True)
 
 
 @app.callback()
@@ -28,17 +28,24 @@ def vacuum(
     lake: Annotated[str, typer.Argument(metavar="PLACE", help="The Delta table.", show_default=False)],
     older_than_hours: Annotated[
         int,
-        typer.Option("--older-than-hours", min=1, metavar="N", help="Longer than any batch and any reader may take."),
+        typer.Option(
+            "--older-than-hours",
+            min=1,
+            metavar="N",
+            help="Minimum age of removed files; longer than any batch or reader takes.",
+        ),
     ] = OLDER_THAN_HOURS,
-    execute: Annotated[bool, typer.Option("--execute", metavar="", help="Remove them; else they are listed.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", metavar="", help="Remove the files; without it, only list them.")
+    ] = False,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove files that the table does not need any more.
+    """Remove files that the table no longer needs.
 
-    A loader that was killed leaves files that no version of the table names;
-    merging small files leaves those that were merged.  Versions of the table
-    that are older than that, and lose files by it, cannot be read any more.
+    A killed loader leaves files that no table version references; merging small
+    files leaves the merged ones.  Older table versions that lose files can no
+    longer be read.
 
     Example: odradek lake vacuum lake/flights --execute
     """
@@ -56,8 +63,8 @@ def vacuum(
         print_json({"removed": execute, "files": names})
         return
     sys.stdout.write("".join(f"{name}\n" for name in names))
-    done = "removed" if execute else "can be removed, by --execute"
-    sys.stderr.write(f"{plural(len(names), 'file')} {done}.\n")
+    done = "removed." if execute else "can be removed. Run again with --execute."
+    sys.stderr.write(f"{plural(len(names), 'file')} {done}\n" if names else "No unused files found.\n")
 
 
 def uncapped(error: Exception) -> str:

@@ -15,7 +15,9 @@ from odradek.base.extras import absent, not_installed
 Storage = Annotated[
     list[str] | None,
     typer.Option(
-        "--storage", metavar="KEY=VALUE", help="How S3 is reached, as AWS_ENDPOINT_URL=...; wins over the environment."
+        "--storage",
+        metavar="KEY=VALUE",
+        help="Set an S3 option, such as AWS_ENDPOINT_URL=...; overrides the environment.",
     ),
 ]
 
@@ -33,54 +35,60 @@ def load(
     lake: Annotated[
         str,
         typer.Option(
-            "--lake", "-l", metavar="PLACE", help="The Delta table, a folder or s3://bucket/path; made if not there."
+            "--lake", "-l", metavar="PLACE", help="Delta table, a folder or s3://bucket/path; created if missing."
         ),
     ],
     topics: Annotated[
-        list[str] | None, typer.Option("--topics", "-t", metavar="TOPIC[,...]", help="What to load; repeat for more.")
+        list[str] | None,
+        typer.Option("--topics", "-t", metavar="TOPIC[,...]", help="Load these topics; repeat for more."),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option("--pattern", metavar="REGEX", help="Load every topic whose whole name matches.")
+        str | None, typer.Option("--pattern", metavar="REGEX", help="Load all topics whose full name matches.")
     ] = None,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous/--once", metavar="", help="Go on with what comes, or stop at what is there now."),
+        typer.Option("--continuous/--once", metavar="", help="Keep loading new records, or stop at the current end."),
     ] = False,
     interval_ms: Annotated[
-        int, typer.Option("--interval-ms", min=0, metavar="N", help="From one commit to the next, when continuous.")
+        int, typer.Option("--interval-ms", min=0, metavar="N", help="Time between commits with --continuous.")
     ] = 5_000,
     batch_records: Annotated[
         int,
-        typer.Option("--batch-records", min=1, metavar="N", help="About how many records one commit holds at most."),
+        typer.Option(
+            "--batch-records", min=1, metavar="N", help="Approximate maximum number of records in one commit."
+        ),
     ] = 1_000_000,
     allow_data_loss: Annotated[
         bool,
         typer.Option(
-            "--allow-data-loss", metavar="", help="Go on where retention removed records before they were loaded."
+            "--allow-data-loss", metavar="", help="Continue if retention removed records before they were loaded."
         ),
     ] = False,
-    optimize: Annotated[bool, typer.Option("--optimize", metavar="", help="Merge small files when done.")] = False,
+    optimize: Annotated[bool, typer.Option("--optimize", metavar="", help="Merge small files at the end.")] = False,
     master: Annotated[
         str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
     ] = None,
     kafka: Annotated[
-        list[str] | None, typer.Option("--kafka", metavar="KEY=VALUE", help="A Kafka client configuration.")
+        list[str] | None, typer.Option("--kafka", metavar="KEY=VALUE", help="Set a Kafka client configuration.")
     ] = None,
     storage: Storage = None,
-    spark: Annotated[list[str] | None, typer.Option("--spark", metavar="KEY=VALUE", help="A Spark setting.")] = None,
+    spark: Annotated[
+        list[str] | None, typer.Option("--spark", metavar="KEY=VALUE", help="Set a Spark property.")
+    ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    r"""Load topics into a Delta table, each record once, whatever is killed meanwhile.
+    r"""Load topics into a Delta table, each record exactly once.
 
-    Run it again and it goes on where the table ends.  Needs the extra spark,
-    and says how to install what is missing of it.
+    Every record arrives exactly once, even if the loader, Spark or the broker is
+    killed.  Run the command again to continue at the end of the table.  It needs
+    the extra spark; if a package is missing, the error shows how to install it.
     """
     with spark_extra():
         from odradek.spark.load import LoadOptions, run
     names = [name.strip() for text in topics or () for name in text.split(",") if name.strip()]
     if bool(names) == bool(pattern):
-        raise CommandFailed("say what to load: either --topics or --pattern", MISUNDERSTOOD)
+        raise CommandFailed("choose either --topics or --pattern", MISUNDERSTOOD)
     options = LoadOptions(
         bootstrap_servers=bootstrap_server,
         lake=lake,

@@ -26,7 +26,7 @@ from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRAN
 from odradek.record.record_batch import Batch
 from odradek.record.records import Record
 
-app = typer.Typer(help="Look into log files on disk.", no_args_is_help=True)
+app = typer.Typer(help="Inspect log files on disk.", no_args_is_help=True)
 
 app.command("verify")(verify)
 
@@ -36,24 +36,24 @@ CHARACTER_BYTES_MAX = 4  # UTF-8's longest.
 
 @app.callback()
 def log() -> None:
-    """Look into log files on disk."""
+    """Inspect log files on disk."""
 
 
 @app.command("dump")
 def dump(
     path: Annotated[
         Path,
-        typer.Argument(metavar="DIR|FILE", help="A data directory, a partition's, or one file.", show_default=False),
+        typer.Argument(metavar="DIR|FILE", help="Data directory, partition directory, or file.", show_default=False),
     ],
     with_records: Annotated[
         bool, typer.Option("--records", "-r", metavar="", help="Show the records of each batch.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object per line.")] = False,
 ) -> int:
-    """Show the batches of .log files, or the entries of one .index, .timeindex or .txnindex.
+    """Show the batches of .log files, or the entries of an .index, .timeindex or .txnindex file.
 
-    Reads only, and needs no broker.  What is torn or corrupt is marked,
-    the rest is shown all the same, and the exit status is then 1.
+    Changes nothing, and needs no broker.  Marks torn and corrupt data, shows
+    the rest, and then exits with 1.
 
     Example: odradek log dump odradek-data/flights-0 --records
     """
@@ -61,7 +61,7 @@ def dump(
         raise CommandFailed(f"{path} does not exist")
     files = log_files(path)
     if not files:
-        raise CommandFailed(f"{path} holds no .log file: give a data directory, a partition's directory, or a file")
+        raise CommandFailed(f"{path} contains no .log file: name a data directory, a partition directory, or a file")
     faults = 0
     for file in files:
         faults += dump_file(file, with_records, as_json)
@@ -72,7 +72,9 @@ def dump_file(file: Path, with_records: bool, as_json: bool) -> int:
     """Dump one file. Return the number of its faults."""
     parsed = parse_segment_file(file.name)
     if parsed is None or parsed[1] not in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
-        raise CommandFailed(f"{file} is none of 00000000000000000000.log, .index, .timeindex and .txnindex")
+        raise CommandFailed(
+            f"unsupported file {file}: name a 00000000000000000000.log, .index, .timeindex or .txnindex file"
+        )
     if parsed[1] != LOG:
         return dump_index(file, as_json)
     return dump_log_json(file, with_records) if as_json else dump_log(file, with_records)
@@ -84,7 +86,9 @@ def dump_log(file: Path, with_records: bool) -> int:
     for each in batches(file):
         if isinstance(each, Damage):
             faults += 1
-            sys.stdout.write(f"  @{each.position}  TORN  {plural(each.left, 'byte')} are no batch: {each.why}\n")
+            sys.stdout.write(
+                f"  @{each.position}  TORN  {plural(each.left, 'byte')} without a valid batch: {each.why}\n"
+            )
             continue
         found += 1
         faults += each.fault is not None

@@ -26,27 +26,27 @@ DEFAULT_DIRECTORY = Path("odradek-data")
 
 def verify(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A data directory, or a partition's in it.")
+        Path, typer.Argument(metavar="DIR", help="Data directory, or a partition directory in it.")
     ] = DEFAULT_DIRECTORY,
     repair: Annotated[
-        bool, typer.Option("--repair", metavar="", help="Cut logs where they are damaged.  Of a stopped broker only.")
+        bool, typer.Option("--repair", metavar="", help="Truncate damaged logs of a stopped broker.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object per line.")] = False,
 ) -> int:
-    """Read whole logs and say what is wrong with them: checksums, offsets, indexes, missing segments.
+    """Verify logs: checksums, offsets, indexes, missing segments.
 
-    Needs no broker, and leaves the logs as they are; beside one that runs,
-    what it has not synced yet is left out.  Damage that is found while none
-    runs is not served by the next.  The exit status is 1 if something is wrong.
+    Needs no broker, and does not change the logs.  While a broker runs, data that
+    it has not synced yet is not checked.  Damage found while no broker runs is not
+    served after the next start.  The exit status is 1 if there are faults.
 
-    --repair cuts each log that has a fault before its first damage, as
-    recovery does: what is cut off is set aside as .log.aside files beside it.
-    The exit status is 0 then, if nothing is wrong any more.
+    --repair truncates each faulty log before its first damage, as recovery does,
+    and keeps the removed data in .log.aside files next to the log.  The exit
+    status is then 0 if no faults remain.
 
     Example: odradek log verify odradek-data
     """
     if not path.is_dir():
-        raise CommandFailed(f"{path} is no directory: give a data directory, or a partition's in it")
+        raise CommandFailed(f"{path} is not a directory: name a data directory, or a partition directory in it")
     try:
         return verify_all(path, repair, as_json)
     except (BadCheckpoint, DirectoryInUse, SegmentMissing) as error:
@@ -58,13 +58,13 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
     folder = Folder.at(path.absolute().parent if is_partition else path)
     partitions = [folder.path / path.absolute().name] if is_partition else folder.partitions()
     if not partitions and not (path / META_PROPERTIES).exists():
-        raise CommandFailed(f"{path} holds no log: give a data directory, or a partition's in it")
+        raise CommandFailed(f"{path} contains no log: name a data directory, or a partition directory in it")
     counts = Counts()
     damages: list[KnownDamage] = []
     faulty = faults_of(folder, partitions, counts, as_json, damages)
     if not as_json:
         read = f"{plural(counts.segments, 'segment')}, {plural(counts.batches, 'batch', 'batches')}"
-        verdict = f"{plural(sum(faulty.values()), 'fault')}" if faulty else "nothing is wrong"
+        verdict = f"{plural(sum(faulty.values()), 'fault')}" if faulty else "no faults"
         sys.stdout.write(f"{plural(counts.logs, 'log')}, {read}, {size_text(counts.size)}: {verdict}\n")
     if not repair:
         write_down(folder, damages)

@@ -17,6 +17,7 @@ from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import LineRecord, NotARecord, parse_json, parse_plain
 from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
 from odradek.app.terminal.lines import lines_of
+from odradek.app.terminal.output import plural
 from odradek.app.terminal.progress_line import Progress, shown_progress
 from odradek.client.connection.client_errors import ErrorAnswer
 from odradek.client.producer.delivery import ACKS_ALL, ACKS_LEADER, ACKS_NONE
@@ -50,46 +51,46 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     key_separator: Annotated[
         str | None,
-        typer.Option(
-            "--key-separator", "-k", metavar="TEXT", help=r"What stands between key and value, e.g. '\t' or ':'."
-        ),
+        typer.Option("--key-separator", "-k", metavar="TEXT", help=r"Text that ends the key, e.g. '\t' or ':'."),
     ] = None,
     headers: Annotated[
-        bool, typer.Option("--headers", metavar="", help="Lines begin with name:value,name:value and a TAB.")
+        bool,
+        typer.Option("--headers", metavar="", help="Read headers: lines begin with name:value,name:value and a TAB."),
     ] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", metavar="", help='JSON lines: {"key", "value", "headers", "timestamp", "partition"}.'),
+        typer.Option(
+            "--json", metavar="", help='Read JSON lines: {"key", "value", "headers", "timestamp", "partition"}.'
+        ),
     ] = False,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Write to this one.", show_default="by key"),
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Write to this partition.", show_default="by key"),
     ] = None,
     by_key: Annotated[
-        bool, typer.Option("--by-key", metavar="", help="Choose by key even where a JSON line names a partition.")
+        bool, typer.Option("--by-key", metavar="", help="Choose the partition by key even if a JSON line names one.")
     ] = False,
     null: Annotated[
-        str | None, typer.Option("--null", metavar="TEXT", help="A value that reads so is null, a tombstone.")
+        str | None, typer.Option("--null", metavar="TEXT", help="Write this value as null (a tombstone).")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-i", metavar="PATH", help="Read this file.", show_default="standard input")
+        Path | None,
+        typer.Option("--file", "-i", metavar="PATH", help="Read lines from this file.", show_default="standard input"),
     ] = None,
     codec: Annotated[
-        CodecName, typer.Option("--codec", "-z", metavar="NAME", help="none, gzip, snappy, lz4 or zstd.")
+        CodecName, typer.Option("--codec", "-z", metavar="NAME", help="Compress with none, gzip, snappy, lz4 or zstd.")
     ] = CodecName.NONE,
     acks: Annotated[
-        Acks, typer.Option("--acks", metavar="0|1|all", help="Who has it before it counts as written.")
+        Acks, typer.Option("--acks", metavar="0|1|all", help="Acknowledgments that the write requires.")
     ] = Acks.ALL,
     repeatable: Annotated[
         bool,
-        typer.Option(
-            "--no-idempotence", metavar="", help="Let a record be written twice where an answer was lost on the way."
-        ),
+        typer.Option("--no-idempotence", metavar="", help="Disable idempotence; a lost response may cause duplicates."),
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Write lines to a topic, one record each.
+    """Write each line as one record to a topic.
 
     Examples:
 
@@ -101,7 +102,7 @@ def produce(
     """
     if as_json and (key_separator is not None or headers):
         raise CommandFailed(
-            "--json says where key and headers are: leave out --key-separator, --headers", MISUNDERSTOOD
+            "--json lines contain the key and headers: omit --key-separator and --headers", MISUNDERSTOOD
         )
     topic = topic_name(topic)
     parse = line_parser(key_separator, headers, as_json, null)
@@ -134,8 +135,8 @@ class Target(NamedTuple):
         if record.partition is None or self.by_key:
             return self.partition
         if record.partition >= self.partitions:
-            has = f"topic {self.topic} has {self.partitions}, counted from 0"
-            raise NotARecord(f"goes to partition {record.partition}, but {has}; --by-key chooses one")
+            has = f"topic {self.topic} has {self.partitions}, numbered from 0"
+            raise NotARecord(f"names partition {record.partition}, but {has}; use --by-key to choose by key")
         return record.partition
 
 
@@ -167,7 +168,7 @@ def send_lines(
         producer.flush()
         raise CommandFailed(f"line {number} {error} ({number - 1:,} written before it)") from None
     except ErrorAnswer as error:
-        raise CommandFailed(f"{error}; {producer.records_written:,} records are written for sure") from error
+        raise CommandFailed(f"{error}; {plural(producer.records_written, 'record')} confirmed") from error
 
 
 def line_parser(
@@ -197,11 +198,11 @@ def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
     """Open the input. Yield its file descriptor and, for a regular file, its size."""
     if file is None:
         if sys.stdin.isatty() and sys.stderr.isatty():
-            sys.stderr.write("One record a line; Ctrl-D ends.\n")
+            sys.stderr.write("Enter one record per line; Ctrl-D ends the input.\n")
         yield sys.stdin.fileno(), None
         return
     if file.is_dir():
-        raise CommandFailed(f"{file} is a directory: --file takes a file")
+        raise CommandFailed(f"{file} is a directory: --file needs a file")
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd, os.fstat(fd).st_size or None

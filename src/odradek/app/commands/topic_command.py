@@ -36,7 +36,7 @@ from odradek.client.cluster.topic_metadata import Partition, Topic
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer
 from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 app.command("compact")(compact)
 app.command("config")(config)
 app.command("delete")(delete)
@@ -66,10 +66,15 @@ def create(
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic configuration, e.g. retention.ms=3600000."),
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="KEY=VALUE",
+            help="Set a topic configuration, e.g. retention.ms=3600000; repeat for more.",
+        ),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", metavar="", help="Be content with a topic that exists.")
+        bool, typer.Option("--if-not-exists", metavar="", help="Do nothing if the topic already exists.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -93,7 +98,7 @@ def create(
             except ErrorAnswer as error:
                 if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
-                typer.echo(f"{name} exists already")
+                typer.echo(f"{name} already exists")
 
 
 def create_topic(cluster: Cluster, topic: admin.NewTopic) -> None:
@@ -111,7 +116,9 @@ def create_topic(cluster: Cluster, topic: admin.NewTopic) -> None:
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", metavar="", help="Show Kafka's own topics too.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", metavar="", help="Also show Kafka's internal topics.")
+    ] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -161,7 +168,7 @@ def state_of(partitions: Sequence[Partition]) -> str:
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default="all")] = None,
     defaults: Annotated[
-        bool, typer.Option("--all-configs", metavar="", help="Show configurations at their default too.")
+        bool, typer.Option("--all-configs", metavar="", help="Also show configurations at their default.")
     ] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -222,8 +229,8 @@ def bounds_of(cluster: Cluster, topics: Iterable[Topic], failures: dict[TopicPar
 
 def show(described: dict[str, object]) -> None:
     partitions, configs = described["partitions"], described["configs"]
-    assert isinstance(partitions, list), "description() made it"
-    assert isinstance(configs, dict), "description() made it"
+    assert isinstance(partitions, list), "description() returns a list of partitions"
+    assert isinstance(configs, dict), "description() returns a dict of configurations"
     topic_id = f"  id {described['id']}" if described["id"] else ""
     typer.echo(f"{described['topic']}  {plural(len(partitions), 'partition')}{topic_id}")
     for name, value in configs.items():
@@ -246,12 +253,12 @@ def brokers(ids: Sequence[int]) -> str:
 def grow(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, max=INT32_MAX, metavar="N", help="How many it will have.")
+        int, typer.Option("--partitions", "-p", min=1, max=INT32_MAX, metavar="N", help="New number of partitions.")
     ],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Add partitions to a topic.  Records with a key may then go to another partition than before."""
+    """Add partitions to a topic; records with a key may then go to another partition than before."""
     name = topic_name(name)
     with connected(bootstrap_server, command_config) as cluster:
         admin.create_partitions(cluster, {name: partitions})

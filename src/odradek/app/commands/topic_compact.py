@@ -28,20 +28,24 @@ def compact(
     *,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Compact only this partition; repeat for more."),
     ] = None,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Wait so long at most: 90s, 10m, 2h, 1d; it goes on then.")
+        str,
+        typer.Option(
+            "--timeout", metavar="TIME", help="Maximum wait (90s, 10m, 2h, 1d); the compaction continues afterwards."
+        ),
     ] = "1d",
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Compact a topic now, and say what that has won.
+    """Compact a topic now and report the space saved.
 
-    The broker does it by itself when enough is dirty; this does not wait for
-    that.  What min.compaction.lag.ms or an open transaction protects stays,
-    and is told.  Ctrl-C ends the waiting, not the compaction.
+    The command does not wait until enough of the log is dirty.  Records that
+    min.compaction.lag.ms or an open transaction protects remain, and a message
+    says so.  Ctrl-C ends the wait, not the compaction.
 
     Example: odradek topic compact customers --partition 0
     """
@@ -62,10 +66,12 @@ def report(won: Mapping[TopicPartition, Compacted], *, as_json: bool) -> None:
         print_table(columns, [cells(each, one) for each, one in won.items()])
         before, after = (sum(sizes) for sizes in zip(*(one[:2] for one in won.values()), strict=True))
         removed = plural(sum(one.removed_records for one in won.values()), "record")
-        typer.echo(f"{plural(len(won), 'partition')}, {size_text(before)} became {size_text(after)}, {removed} removed")
+        typer.echo(
+            f"{plural(len(won), 'partition')}, {size_text(before)} compacted to {size_text(after)}, {removed} removed"
+        )
     for each, one in won.items():
         if one.held_back_by is not None:
-            remark(f"{each} is compacted up to offset {one.compacted_to}: {one.held_back_by} keeps back the rest")
+            remark(f"{each} is compacted up to offset {one.compacted_to}: {one.held_back_by} protects the rest")
 
 
 def cells(each: TopicPartition, one: Compacted) -> tuple[object, ...]:

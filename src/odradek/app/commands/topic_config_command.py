@@ -42,7 +42,7 @@ def config(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show what is configured for a topic and by whom, or change it: in force at once.
+    """Show a topic's configuration, or change it with immediate effect.
 
     Example: odradek topic config flights --set retention.ms=86400000 --append cleanup.policy=compact
     """

@@ -27,12 +27,14 @@ def delete(
     *,
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)],
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", metavar="", help="Be content with a topic that does not exist.")
+        bool, typer.Option("--if-exists", metavar="", help="Do nothing if a topic does not exist.")
     ] = False,
     internal: Annotated[
-        bool, typer.Option("--internal", metavar="", help="Allow Kafka's own topics; asks before it deletes them.")
+        bool, typer.Option("--internal", metavar="", help="Allow Kafka's internal topics, after a confirmation.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", metavar="", help="Confirm the deletion of internal topics.")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
@@ -61,12 +63,12 @@ def confirm(names: Sequence[str], *, is_allowed: bool, is_confirmed: bool) -> No
     if not names:
         return
     listed = " and ".join(names)
-    loss = " and ".join(HELD.get(name, f"what Kafka keeps in {name}") for name in names)
+    loss = " and ".join(HELD.get(name, f"Kafka's data in {name}") for name in names)
     if not is_allowed:
-        raise CommandFailed(f"{listed} holds {loss}: say --internal if that is to be deleted", MISUNDERSTOOD)
+        raise CommandFailed(f"{listed} contains {loss}: pass --internal to delete it", MISUNDERSTOOD)
     if is_confirmed:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandFailed(f"{listed} holds {loss}: say --yes where nobody can be asked", MISUNDERSTOOD)
+        raise CommandFailed(f"{listed} contains {loss}: pass --yes to delete it without a terminal", MISUNDERSTOOD)
     if not typer.confirm(f"Delete {listed}, and with it {loss}?", err=True):
         raise CommandFailed("nothing was deleted", FAILED)

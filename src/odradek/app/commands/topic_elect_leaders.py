@@ -29,25 +29,26 @@ def elect(
     *,
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", metavar="", help="All partitions of all topics.")] = False,
     election_type: Annotated[
-        ElectionType, typer.Option("--election-type", help="Which replicas may be elected.")
+        ElectionType, typer.Option("--election-type", help="Replicas that may be elected.")
     ] = ElectionType.PREFERRED,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Elect leaders: the first replica of each partition, if it is in sync.
+    """Elect the first replica of each partition as leader, if it is in sync.
 
-    With --election-type unclean any replica that lives, for partitions that
-    have no leader: what that one lacks is lost.
+    With --election-type unclean, elect any live replica for partitions without a
+    leader.  Records that this replica lacks are lost.
 
     Example: odradek topic elect-leaders flights --partition 0
     """
     if everything == bool(names):
-        raise CommandFailed("say of what: topics, or --all", MISUNDERSTOOD)
+        raise CommandFailed("name at least one topic, or use --all, but not both", MISUNDERSTOOD)
     named = [topic_name(name) for name in names or ()]
     with connected(bootstrap_server, command_config) as cluster:
         asked = None if everything else [one for name in named for one in chosen(cluster, name, partition or ())]

@@ -31,24 +31,28 @@ def segments(
     *,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
     ] = None,
     log_dir: Annotated[
-        Path | None, typer.Option("--log-dir", metavar="DIR", help="Ask no broker: read this data directory.")
+        Path | None,
+        typer.Option("--log-dir", metavar="DIR", help="Read this data directory without contacting a broker."),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="With --log-dir: the topic's, if it has its own."),
+        typer.Option(
+            "--config", "-c", metavar="KEY=VALUE", help="With --log-dir: a configuration of the topic; repeat for more."
+        ),
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show the segments of a topic, why each is still there, and until when.
+    """Show the segments of a topic, why each still exists, and until when.
 
-    The files are read where they lie, so this is to be run on the broker's
-    machine; nothing is changed.  Segments go from the oldest on: one record
-    with a timestamp in the future holds all that follow, and that is told.
+    Reads the files in the data directory, so run it on the broker's machine.
+    Changes nothing.  Retention deletes the oldest segment first: a record with a
+    timestamp in the future delays all segments after it, and the reason says so.
 
     Examples:
 
@@ -59,7 +63,9 @@ def segments(
     name = topic_name(name)
     if log_dir is None:
         if config:
-            raise CommandFailed("--config goes with --log-dir: a broker says itself what is configured", MISUNDERSTOOD)
+            raise CommandFailed(
+                "--config requires --log-dir: otherwise the broker returns the configuration", MISUNDERSTOOD
+            )
         with connected(bootstrap_server, command_config) as cluster:
             retention = told_retention(cluster, name)
             logs = logs_told_by(cluster, chosen(cluster, name, partition or ()))

@@ -29,28 +29,33 @@ def trim(
     *,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
     ] = None,
     before_offset: Annotated[
-        int | None, typer.Option("--before-offset", min=0, metavar="N", help="The records below this offset.")
+        int | None, typer.Option("--before-offset", min=0, metavar="N", help="Delete records below this offset.")
     ] = None,
     before_time: Annotated[
         str | None,
         typer.Option(
-            "--before-time", metavar="TIME", help="Those before the first since 2026-11-21T14:00 (local; Z: UTC)."
+            "--before-time",
+            metavar="TIME",
+            help="Delete records before the first at or after 2026-11-21T14:00 (local; append Z for UTC).",
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", metavar="", help="All records there are.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", metavar="", help="Do it; without it, only show it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", metavar="", help="Delete all records.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", metavar="", help="Delete the records; without it, only show the effect.")
+    ] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Delete records from the start of a topic, as DeleteRecords does.
+    """Delete records from the start of a topic.
 
-    Shows what it would do; --execute does it, and nothing brings the records
-    back.  Files go as whole segments, with the broker's next retention check;
-    how many bytes that will be is shown where the files can be read here.
+    Without --execute, only shows the effect.  Deleted records cannot be restored.
+    The broker's next retention check deletes whole segments; the command shows the
+    disk space that this frees if it can read the files.
 
     Examples:
 
@@ -59,7 +64,7 @@ def trim(
     odradek topic trim flights --partition 0 --before-offset 5000 --execute
     """
     if [before_offset is not None, before_time is not None, everything].count(True) != 1:
-        raise CommandFailed("say what: one of --before-offset, --before-time, --all", MISUNDERSTOOD)
+        raise CommandFailed("choose one of --before-offset, --before-time and --all", MISUNDERSTOOD)
     when_ms = None if before_time is None else time_of(before_time)
     name = topic_name(name)
     with connected(bootstrap_server, command_config) as cluster:
@@ -79,24 +84,28 @@ def trim(
                     wanted[each] = outcome
     report(starts, ends, wanted, freed, as_json=as_json)
     records = sum(wanted[each] - start for each, start in starts.items())
-    remark(f"deleted {plural(records, 'record')}" if execute else "nothing is deleted yet: --execute does it")
+    remark(
+        f"deleted {plural(records, 'record')}"
+        if execute
+        else "no records deleted: run again with --execute to delete them"
+    )
     return told(failures.values())
 
 
 def refuse_kept(cluster: Cluster, name: str) -> None:
     """Raise CommandFailed for a topic whose records no broker deletes by offset."""
     if cluster.topic(name, timeout_ms=0).is_internal:
-        raise CommandFailed(f"{name} is Kafka's own: brokers delete no records of it by offset")
+        raise CommandFailed(f"cannot delete records of internal topic {name}")
     retention = told_retention(cluster, name)
     if retention.compacts and not retention.deletes:
-        raise CommandFailed(f"{name} is compacted only: its cleanup.policy has to have delete for this")
+        raise CommandFailed(f"cannot delete records of {name}: its cleanup.policy must include delete")
 
 
 def time_of(text: str) -> int:
     try:
         return moment_ms(text)
     except ValueError:
-        message = f"--before-time {text!r} is not understood: give a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
+        message = f"invalid --before-time {text!r}: use a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
         raise CommandFailed(message, MISUNDERSTOOD) from None
 
 
@@ -107,7 +116,7 @@ def new_starts(
     if before_offset is not None:
         for each, end in ends.items():
             if before_offset > end:
-                remark(f"{each} ends at {end}: taking that instead of {before_offset}")
+                remark(f"offset {before_offset} is higher than the latest offset of {each}: using {end}")
         wanted = dict.fromkeys(starts, before_offset)
     elif when_ms is not None:
         # Without a record since then, all records up to the listed ends are older.

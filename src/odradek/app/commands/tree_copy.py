@@ -20,7 +20,7 @@ from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Tree, TreeFailed
 from odradek.core.configs.definition import ConfigError
 
-app = typer.Typer(help="Look after the cluster's metadata as a whole.", no_args_is_help=True)
+app = typer.Typer(help="Copy cluster metadata.", no_args_is_help=True)
 
 CONNECT_MS_MAX = 10_000
 # Prefixes of a broker's ZooKeeper configuration.
@@ -30,25 +30,25 @@ _ENSEMBLE = re.compile(r"[^/:,\s]+:\d+(,[^/:,\s]+:\d+)*(/\S*)?")
 
 @app.callback()
 def tree() -> None:
-    """Look after the cluster's metadata as a whole."""
+    """Copy cluster metadata."""
 
 
 @app.command("copy")
 def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="Where the metadata is.", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Where no cluster is yet.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Location of the metadata.", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Location without a cluster.", show_default=False)],
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A broker's server.properties, for how it speaks to ZooKeeper."),
+        typer.Option(metavar="FILE", help="A broker's server.properties, for its zookeeper.* keys."),
     ] = None,
 ) -> None:
-    """Copy a cluster's metadata from a broker's folder to ZooKeeper, or back.
+    """Copy a cluster's metadata from a folder to ZooKeeper, or back.
 
-    A place is a folder (metadata.log.dir, or a broker's first data directory)
-    or an ensemble as in zookeeper.connect: host:port,host:port/chroot.  No
-    broker may run on either.  What is copied stays where it was.  Where an
-    ensemble wants TLS or a user, or is to get ACLs, --config names the file
-    with the zookeeper.* keys of its brokers.
+    A location is a folder (metadata.log.dir, or a broker's first data directory)
+    or an ensemble as in zookeeper.connect: host:port,host:port/chroot.  Stop the
+    brokers of both locations first.  The source is not changed.  If an ensemble
+    requires TLS or authentication, or needs ACLs, --config names the file with
+    the zookeeper.* keys of its brokers.
 
     Example: odradek tree copy odradek-data 127.0.0.1:2181/kafka
     """
@@ -62,7 +62,7 @@ def copy(
     except (NotCopied, TreeFailed) as failed:
         raise CommandFailed(str(failed).rstrip(".")) from None
     typer.echo(
-        f"copied {plural(copied.topics, 'topic')}, {plural(copied.nodes, 'znode')} in all with "
+        f"copied {plural(copied.topics, 'topic')}, {plural(copied.nodes, 'znode')} in total, "
         f"{size_text(copied.size)}, from {source} to {target}"
     )
 
@@ -79,14 +79,14 @@ def _texts(config: Path | None) -> Mapping[str, str]:
 def _opened(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     """Open the tree at a place, and create a missing target only. Raise CommandFailed, TreeFailed."""
     if not place:
-        raise CommandFailed("a place is empty: give a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
+        raise CommandFailed("empty location: use a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
     if _ENSEMBLE.fullmatch(place):
         return _opened_ensemble(place.rstrip("/"), texts, is_target=is_target)
     folder = Path(place)
     if is_target:
         folder.mkdir(parents=True, exist_ok=True)
     elif not (folder / METADATA_FILE).is_file():
-        raise CommandFailed(f"{place} has no {METADATA_FILE}: give a broker's metadata.log.dir, or HOST:PORT/CHROOT")
+        raise CommandFailed(f"{place} has no {METADATA_FILE}: use a broker's metadata.log.dir, or HOST:PORT/CHROOT")
     return SqliteTree(folder / METADATA_FILE)
 
 
@@ -106,5 +106,5 @@ def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool)
     if tree.exists("/") is None:
         tree.close()
         hosts, slash, chroot = connect.partition("/")
-        raise CommandFailed(f"{hosts} has no {slash}{chroot}")
+        raise CommandFailed(f"ZooKeeper at {hosts} has no chroot {slash}{chroot}")
     return tree

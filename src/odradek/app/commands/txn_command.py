@@ -36,7 +36,7 @@ from odradek.client.admin.transaction_admin import (
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ClientError
 
-app = typer.Typer(help="List and describe transactions, and abort them.", no_args_is_help=True)
+app = typer.Typer(help="List, describe and abort transactions.", no_args_is_help=True)
 
 STATES = (
     "Empty",
@@ -57,19 +57,26 @@ def list_command(
     *,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", "-s", metavar="STATE", help="Only those in this state, e.g. ongoing; repeat for more."),
+        typer.Option(
+            "--state", "-s", metavar="STATE", help="Only transactions in this state, e.g. ongoing; repeat for more."
+        ),
     ] = None,
     producer_id: Annotated[
         list[int] | None,
         typer.Option(
-            "--producer-id", min=0, max=INT64_MAX, metavar="ID", help="Only this producer's; repeat for more."
+            "--producer-id",
+            min=0,
+            max=INT64_MAX,
+            metavar="ID",
+            help="Only transactions of this producer; repeat for more.",
         ),
     ] = None,
     longer_than: Annotated[
-        str | None, typer.Option("--longer-than", metavar="DURATION", help="Only those open for longer: 90s, 10m, 2h.")
+        str | None,
+        typer.Option("--longer-than", metavar="DURATION", help="Only transactions open for longer: 90s, 10m, 2h."),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option("--pattern", metavar="REGEX", help="Only transactional ids of this form.")
+        str | None, typer.Option("--pattern", metavar="REGEX", help="Only transactional ids that match.")
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -143,7 +150,7 @@ def describe_producers_command(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show the producers that a partition's leader remembers, and where their open transactions begin."""
+    """Show the active producers of a partition, and where their open transactions start."""
     with connected(bootstrap_server, command_config) as cluster:
         producers = producers_of(cluster, topic, partition)
     shown = [producer_view(each) for each in producers]
@@ -164,18 +171,23 @@ def abort(
     transactional_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TRANSACTIONAL_ID]", show_default=False, help="Fences its producer, too.", callback=not_empty
+            metavar="[TRANSACTIONAL_ID]",
+            show_default=False,
+            help="Id to abort; also fences its producer.",
+            callback=not_empty,
         ),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Of a hanging transaction.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Topic of a hanging transaction.")
+    ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, max=INT32_MAX, metavar="N")] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, metavar="N", help="Where it begins; see describe-producers.")
+        int | None, typer.Option("--start-offset", min=0, metavar="N", help="Its start offset; see describe-producers.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Abort a transaction: of a transactional id, or a hanging one of a partition.
+    """Abort the transaction of a transactional id, or a hanging one of a partition.
 
     Examples:
 
@@ -185,12 +197,14 @@ def abort(
     """
     if transactional_id is not None:
         if topic is not None or partition is not None or start_offset is not None:
-            raise CommandFailed("give a transactional id or a place in a partition, not both", MISUNDERSTOOD)
+            raise CommandFailed(
+                "use a transactional id, or --topic, --partition and --start-offset, but not both", MISUNDERSTOOD
+            )
         with connected(bootstrap_server, command_config) as cluster:
             abort_by_id(cluster, transactional_id)
         return
     if topic is None or partition is None or start_offset is None:
-        raise CommandFailed("say which: a transactional id, or --topic, --partition and --start-offset", MISUNDERSTOOD)
+        raise CommandFailed("name a transactional id, or use --topic, --partition and --start-offset", MISUNDERSTOOD)
     with connected(bootstrap_server, command_config) as cluster:
         abort_by_place(cluster, topic_name(topic), partition, start_offset)
 
@@ -207,10 +221,12 @@ def abort_by_place(cluster: Cluster, topic: TopicName, partition: int, start_off
     producers = producers_of(cluster, topic, partition)
     found = next((each for each in producers if each.transaction_start == start_offset), None)
     if found is None:
-        raise CommandFailed(f"no transaction of {topic}-{partition} that is open begins at offset {start_offset}")
+        raise CommandFailed(
+            f"could not find an open transaction starting at offset {start_offset} on partition {topic}-{partition}"
+        )
     abort_hanging(cluster, TopicPartition(topic, partition), found)
     typer.echo(
-        f"aborted the transaction of producer {found.identity.producer_id} at {topic}-{partition} {start_offset}"
+        f"aborted the transaction of producer {found.identity.producer_id} at {topic}-{partition} offset {start_offset}"
     )
 
 
@@ -218,19 +234,23 @@ def abort_by_place(cluster: Cluster, topic: TopicName, partition: int, start_off
 def find_hanging_command(
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:N,...]", help="Only here; repeat for more.", show_default="all"),
+        typer.Option(
+            "--topic", metavar="TOPIC[:N,...]", help="Only these partitions; repeat for more.", show_default="all"
+        ),
     ] = None,
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="DURATION", help="No less than the brokers' transaction.max.timeout.ms allows."
+            "--older-than",
+            metavar="DURATION",
+            help="Minimum age; not less than the brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
-    """Find transactions that no coordinator is going to end, and that readers wait for.  Exits with 1 if there are."""
+    """Find transactions that no coordinator will complete; exits with 1 if there are any."""
     older_than_ms = duration("--older-than", older_than)
     failures: dict[TopicPartition, ClientError] = {}  # Of partitions not checked.
     with connected(bootstrap_server, command_config) as cluster:

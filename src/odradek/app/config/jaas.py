@@ -46,9 +46,9 @@ def read_jaas(path: Path) -> Mapping[str, tuple[Module, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"The JAAS file {path} can't be read: {(error.strerror or str(error)).lower()}.") from None
+        raise ConfigError(f"Cannot read the JAAS file {path}: {(error.strerror or str(error)).lower()}.") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"The JAAS file {path} can't be read: it is no text in UTF-8.") from None
+        raise ConfigError(f"Cannot read the JAAS file {path}: it is not valid UTF-8.") from None
     return parse_jaas(text, str(path))
 
 
@@ -78,7 +78,7 @@ class _Parser:
     def sections(self) -> Mapping[str, tuple[Module, ...]]:
         found: dict[str, tuple[Module, ...]] = {}
         while self._next is not None:
-            name = self._word("the name of a section")
+            name = self._word("a section name")
             self._mark("{")
             modules = []
             while not self._is_at("}"):
@@ -89,14 +89,14 @@ class _Parser:
         return found
 
     def _module(self) -> Module:
-        class_name = self._word("the class of a login module")
-        if self._word("a flag, as required").lower() not in FLAGS:
+        class_name = self._word("a login module class")
+        if self._word("a control flag, such as required").lower() not in FLAGS:
             raise self._wrong(f"one of {', '.join(FLAGS)}")
         options: dict[str, str] = {}
         while not self._is_at(";"):
-            name = self._word("the name of an option, or ;")
+            name = self._word("an option name or ;")
             self._mark("=")
-            options[name] = self._word("the value of an option")
+            options[name] = self._word("an option value")
         self._mark(";")
         return Module(class_name, options)
 
@@ -115,21 +115,21 @@ class _Parser:
 
     def _take(self) -> str:
         token = self._next
-        assert token is not None, "it was looked at before it is taken"
+        assert token is not None, "the caller checked that there is a token"
         self._line = token.line
         self._next = next(self._tokens, None)
         return token.text
 
     def _wrong(self, wanted: str, *, at_next: bool = False) -> ConfigError:
         line = self._next.line if at_next and self._next is not None else self._line
-        return ConfigError(f"Line {line} of the JAAS file {self._source} is not understood: {wanted} is missing.")
+        return ConfigError(f"Invalid JAAS file {self._source}: expected {wanted} in line {line}.")
 
     def _scanned(self, text: str) -> Iterator[_Token]:
         position, line = 0, 1
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
-                raise ConfigError(f'Line {line} of the JAAS file {self._source} has a " that nothing ends.')
+                raise ConfigError(f'Invalid JAAS file {self._source}: unterminated " in line {line}.')
             if match["quoted"] is not None:
                 yield _Token(_ESCAPE.sub(lambda one: _CONTROL.get(one[1], one[1]), match["quoted"]), False, line)
             elif match.lastgroup is not None:

@@ -83,7 +83,7 @@ def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
         if name not in controllers:
             listeners.append(Listener(name, endpoint.host, endpoint.port, protocols[name]))
     if not listeners:
-        raise ConfigError("listeners has no listener for clients: there must be one beside those of the controller.")
+        raise ConfigError("listeners has no listener for clients: add one that is not in controller.listener.names.")
     _check_distinct(listeners)
     return tuple(listeners)
 
@@ -108,7 +108,7 @@ def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) ->
             )
         if endpoint.host in ("", "::"):
             raise ConfigError(
-                f"advertised.listeners must give clients an address they can reach for {name}, not {endpoint}."
+                f"Invalid advertised address {endpoint} of listener {name}: clients cannot connect to it."
             )
         advertised[name] = endpoint
     return advertised
@@ -120,15 +120,13 @@ def inter_broker_listener(configs: BrokerConfigs, listeners: Sequence[Listener])
     if name is not None:
         name = name.upper()
         if all(listener.name != name for listener in listeners):
-            raise ConfigError(f"{INTER_BROKER_LISTENER} is {name}, which is none of listeners.")
+            raise ConfigError(f"{INTER_BROKER_LISTENER} must be one of listeners, not '{name}'.")
         return name
     protocol = configs.str("security.inter.broker.protocol")
     for listener in listeners:
         if listener.protocol.value == protocol:
             return listener.name
-    raise ConfigError(
-        f"No listener speaks {protocol}, which brokers speak with each other (security.inter.broker.protocol)."
-    )
+    raise ConfigError(f"No listener uses {protocol}, the protocol between brokers (security.inter.broker.protocol).")
 
 
 def between_listeners(
@@ -201,7 +199,7 @@ def parse_address(key: str, text: str) -> Endpoint:
     """Parse host:port for a port that is not a listener. Raise ConfigError."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise ConfigError(f"{key} is {text!r}, which is not of the form host:port.")
+        raise ConfigError(f"Invalid value {text!r} for configuration {key}: use host:port.")
     return Endpoint(match["host"].strip("[]"), int(match["port"]))
 
 
@@ -224,12 +222,12 @@ def _endpoints(key: str, texts: tuple[str, ...]) -> list[tuple[str, Endpoint]]:
     for text in texts:
         match = _ENDPOINT.fullmatch(text)
         if match is None:
-            raise ConfigError(f"{key} holds {text!r}, which is not of the form NAME://host:port.")
+            raise ConfigError(f"Invalid value {text!r} for configuration {key}: use NAME://host:port.")
         name, port = match["name"].upper(), int(match["port"])
         if not 0 <= port <= 65535:
-            raise ConfigError(f"{key} holds {text!r}, but a port is between 0 and 65535.")
+            raise ConfigError(f"Invalid value {text!r} for configuration {key}: a port must be between 0 and 65535.")
         if name in found:
-            raise ConfigError(f"{key} names {name} twice: each listener must have a name of its own.")
+            raise ConfigError(f"Each listener must have a different name, but {key} contains {name} twice.")
         found[name] = Endpoint(match["host"].strip("[]"), port)
     return list(found.items())
 
@@ -242,7 +240,7 @@ def _protocols(text: str) -> dict[str, SecurityProtocol]:
         if not separator or protocol.strip().upper() not in SecurityProtocol.__members__:
             known = ", ".join(SecurityProtocol.__members__)
             raise ConfigError(
-                f"listener.security.protocol.map holds {pair!r}: it must be NAME:PROTOCOL, PROTOCOL one of {known}."
+                f"Invalid entry {pair!r} in listener.security.protocol.map: use NAME:PROTOCOL, with one of {known}."
             )
         protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
     return protocols
@@ -256,7 +254,9 @@ def _check_distinct(listeners: list[Listener]) -> None:
         for other in listeners[:i]:
             same_host = one.host == other.host or one.host in _EVERY_INTERFACE or other.host in _EVERY_INTERFACE
             if same_host and one.port == other.port != 0:
-                raise ConfigError(f"Listeners {other.name} and {one.name} can't both have port {one.port}.")
+                raise ConfigError(
+                    f"Each listener must have a different port, but {other.name} and {one.name} have port {one.port}."
+                )
 
 
 def _bracketed(host: str) -> str:

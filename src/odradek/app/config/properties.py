@@ -30,7 +30,7 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"The configuration file {path} can't be read: {error.strerror or error}.") from error
+        raise ConfigError(f"Cannot read the configuration file {path}: {error.strerror or error}.") from error
     try:
         text = data.decode()
     except UnicodeDecodeError:  # The format's old encoding, valid for all bytes.
@@ -43,7 +43,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _KEY.fullmatch(line)
-        assert match is not None, "the expression takes any line"
+        assert match is not None, "the expression matches any line"
         key, value = (_unescape(part, f"line {number} of {source}") for part in match.groups())
         found[key] = value
     return found
@@ -76,7 +76,7 @@ def _unescape(text: str, where: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         escape = match[1]
         if escape == "u":
-            raise ConfigError(f"\\u without four hexadecimal digits in {where}.")
+            raise ConfigError(f"Malformed \\uxxxx encoding in {where}.")
         return chr(int(escape[1:], 16)) if len(escape) == 5 else _CONTROL.get(escape, escape)
 
     return _ESCAPE.sub(replaced, text) if "\\" in text else text

@@ -103,7 +103,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
     for override in overrides:
         name, separator, value = override.partition("=")
         if not separator or not name.strip():
-            raise ConfigError(f"An override must be key=value, not {override!r}.")
+            raise ConfigError(f"Invalid --override {override!r}: use key=value.")
         texts[name.strip()] = value
     return settings(texts, insecure=insecure)
 
@@ -119,7 +119,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     configs = gathered(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))
     if configs is None:
         raise_all(problems)
-        raise AssertionError("what could not be parsed is a problem")
+        raise AssertionError("an unparsed value is a problem, which was raised")
     problems += [*together.problems(configs), *_promises(configs)]
     listeners = gathered(problems, lambda: parse_listeners(configs)) or ()
     tls = gathered(problems, lambda: parse_tls(configs, listeners))
@@ -134,7 +134,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     if not log_dirs:
         problems.append("At least one log directory must be defined via log.dirs or log.dir.")
     raise_all(problems)
-    assert tls is not None, "it could be read, or is a problem"
+    assert tls is not None, "an unparsed value is a problem, which was raised"
     metadata_dir = configs.optional_str("metadata.log.dir")
     return Settings(
         configs=configs,
@@ -185,12 +185,12 @@ def _promises(configs: BrokerConfigs) -> Iterator[str]:
     """Yield problems of settings that promise unsupported behaviour: they are rejected, not ignored."""
     assignors = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
     if assignors:
-        there = " and ".join(ASSIGNORS)
-        yield f"group.consumer.assignors names {assignors[0]}, which is not here: there are {there}."
+        there = " or ".join(ASSIGNORS)
+        yield f"Unsupported assignor '{assignors[0]}' in group.consumer.assignors: use {there}."
     selector = configs.optional_str("replica.selector.class")
     if selector and selector not in SELECTORS:
-        there = " and ".join(SELECTORS)
-        yield f"replica.selector.class names {selector}, which is not here: there are {there}."
+        there = " or ".join(SELECTORS)
+        yield f"Unsupported replica.selector.class '{selector}': use {there}."
 
 
 def gathered(problems: list[str], read: Callable[[], T]) -> T | None:
@@ -209,16 +209,16 @@ def check_safe(
     for listener in listeners:
         secure = tls.get(listener.name)
         if listener.protocol is not SecurityProtocol.PLAINTEXT and secure is None:
-            raise ConfigError(f"Listener {listener} is to speak {listener.protocol.value}, which is not supported yet.")
+            raise ConfigError(f"Listener {listener} uses {listener.protocol.value}, which is not supported yet.")
         if not (listener.is_loopback or requires_certificates(secure) or insecure):
             advice = "" if secure is None else "set ssl.client.auth=required, "
             raise ConfigError(
-                f"Listener {listener} would let anyone on the network in without authentication: "
-                f"listen on 127.0.0.1, {advice}or say --insecure."
+                f"Listener {listener} accepts unauthenticated connections from the network: "
+                f"bind it to 127.0.0.1, {advice}or pass --insecure to allow this."
             )
     if configs.str("authorizer.class.name") and not insecure:
         raise ConfigError(
-            "authorizer.class.name is set, but access control is not supported yet: leave it out, or say --insecure."
+            "authorizer.class.name is set, but access control is not supported yet: remove it, or pass --insecure."
         )
 
 
@@ -228,8 +228,8 @@ def _metrics(text: str, insecure: bool) -> Endpoint | None:
     address = parse_address(METRICS_LISTENER, text)
     if not (address.is_loopback or insecure):
         raise ConfigError(
-            f"{METRICS_LISTENER} {address} would show the metrics to anyone on the network: "
-            "listen on 127.0.0.1, or say --insecure."
+            f"{METRICS_LISTENER} {address} exposes the metrics to the network without authentication: "
+            "bind it to 127.0.0.1, or pass --insecure to allow this."
         )
     return address
 

@@ -97,13 +97,13 @@ def _connect(text: str) -> str:
     servers, slash, chroot = text.strip().partition("/")
     for server in servers.split(","):
         if not _is_server(server.strip()):
-            what = f"{server.strip()!r} in it is no host:port" if servers else "it names no server"
+            what = f"{server.strip()!r} is not host:port" if servers else "it contains no server"
             raise ConfigError(f"{CONNECT} must be host:port,host:port/chroot, but {what}.")
     if chroot:
         try:
             check_path(slash + chroot)
         except BadArguments as error:
-            raise ConfigError(f"The chroot of {CONNECT} can't be used: {error}.") from None
+            raise ConfigError(f"Invalid chroot in {CONNECT}: {error}.") from None
     return ",".join(server.strip() for server in servers.split(",")) + (slash + chroot if chroot else "")
 
 
@@ -122,7 +122,7 @@ def _access(configs: BrokerConfigs) -> Access:
         file = configs.optional_str(JAAS_FILE)
         absent_section = f" ({file} has no section {_section(configs)})" if file else ""
         raise ConfigError(
-            f"{SET_ACL} is true, but ZooKeeper would not know this broker, whose znodes nobody could change then: set "
+            f"{SET_ACL} is true, but this broker does not authenticate, so it could not change its znodes: set "
             f"{JAAS_FILE}{absent_section}, {AUTH}, or {CLIENT_ENABLE} with {KEYSTORE}."
         )
     return access
@@ -131,7 +131,7 @@ def _access(configs: BrokerConfigs) -> Access:
 def _credentials(configs: BrokerConfigs) -> Credentials | None:
     sasl, digest = _sasl(configs), _digest(configs.secret(AUTH))
     if sasl is not None and digest is not None:
-        raise ConfigError(f"{AUTH} and {JAAS_FILE} both say who this broker is at ZooKeeper: leave one of them out.")
+        raise ConfigError(f"{AUTH} and {JAAS_FILE} both set this broker's identity at ZooKeeper: remove one of them.")
     if sasl is not None and (missing := absent("puresasl")):
         raise ConfigError(f"{JAAS_FILE} is set, but {not_installed(missing, 'zookeeper')}")
     return sasl or digest
@@ -147,8 +147,8 @@ def _sasl(configs: BrokerConfigs) -> Credentials | None:
     if not modules:
         return None
     if not configs.bool(SASL):
-        raise ConfigError(f"{SASL} is false, but {file} has a section {section}: leave out one of them.")
-    return _user_of(modules[0], f"The section {section} of {file}")
+        raise ConfigError(f"{SASL} is false, but {file} has a section {section}: remove one of them.")
+    return _user_of(modules[0], f"Section {section} of {file}")
 
 
 def _section(configs: BrokerConfigs) -> str:
@@ -157,7 +157,7 @@ def _section(configs: BrokerConfigs) -> str:
 
 def _user_of(module: Module, where: str) -> Credentials:
     if module.class_name != DIGEST_MODULE:
-        raise ConfigError(f"{where} has the login module {module.class_name}; here there is {DIGEST_MODULE} alone.")
+        raise ConfigError(f"{where} has the unsupported login module {module.class_name}: use {DIGEST_MODULE}.")
     missing = [name for name in ("username", "password") if not module.options.get(name)]
     if missing:
         raise ConfigError(f"{where} has no {' and no '.join(missing)}.")

@@ -48,9 +48,9 @@ class ZooKeeperTls:
 
     def reason(self, error: OSError) -> str:
         if isinstance(error, ssl.SSLEOFError | ConnectionResetError):
-            return "the server left before both came to speak it, as one does that speaks plain text there"
+            return "the server closed the connection during the handshake, so the port may be plaintext"
         if isinstance(error, TimeoutError):
-            return "the server did not answer the handshake"
+            return "the server did not answer the TLS handshake"
         if not isinstance(error, ssl.SSLError):
             return (error.strerror or str(error)).lower()
         if "BAD_CERTIFICATE" in (error.reason or "") and not self._has_certificate:  # Java's TLS 1.2 alert if missing.
@@ -73,10 +73,10 @@ def parse_zookeeper_tls(configs: BrokerConfigs) -> ZooKeeperTls | None:
 def _check_promises(configs: BrokerConfigs) -> None:
     socket = configs.optional_str(SOCKET)
     if socket and socket != NETTY:
-        raise ConfigError(f"{SOCKET} is {socket}, which speaks plain text, but {CLIENT_ENABLE} is true: set {NETTY}.")
+        raise ConfigError(f"{SOCKET} is {socket}, which uses plaintext, but {CLIENT_ENABLE} is true: set {NETTY}.")
     for name in _LOOKED_UP:
         if configs.bool(name):
-            raise ConfigError(f"{name} is true, but nobody is asked here about revoked certificates: leave it out.")
+            raise ConfigError(f"{name} is true, but certificate revocation checks are not supported: remove it.")
 
 
 def _config(configs: BrokerConfigs) -> TlsConfig:

@@ -54,7 +54,7 @@ def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Findin
         found = threads.map(lambda broker: examine_broker(broker, entrance, config), brokers[:BROKERS_MAX])
         yield from chain.from_iterable(found)
     if len(brokers) > BROKERS_MAX:
-        yield note("brokers", f"{len(brokers) - BROKERS_MAX} more brokers were not looked at")
+        yield note("brokers", f"{len(brokers) - BROKERS_MAX} more brokers were not checked")
 
 
 def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> list[Finding]:
@@ -73,13 +73,13 @@ def examine_address(broker: Broker, entrance: Entrance, config: ClientConfig, of
     try:
         ips = resolve(broker.host, broker.port, entrance.timeout_seconds)
     except Unresolved as unresolved:
-        says = f"advertises {where}, and {broker.host} has no address here{kind_of_name(broker.host)}: {unresolved}"
+        says = f"advertises {where}, but {broker.host} does not resolve here{kind_of_name(broker.host)}: {unresolved}"
         return wrong(check, says, advice)
     attempts = [attempt(ip, broker.port, entrance.timeout_seconds) for ip in ips]
     reached = next((one for one in attempts if one.is_connected), None)
     if reached is None:
         failures = ", ".join(f"{one.ip} {one.failure}" for one in attempts)
-        return wrong(check, f"advertises {where}, which cannot be reached from here: {failures}{network(ips)}", advice)
+        return wrong(check, f"advertises {where}, which is not reachable from here: {failures}{network(ips)}", advice)
     return examine_peer(broker, reached, entrance, config, offline)
 
 
@@ -92,12 +92,16 @@ def examine_peer(
         connection = Connection(reached.address, config, broker.host)
     except TlsRefused as error:
         return wrong(
-            check, f"advertises {where}, but there: {error}", advice_for(broker, entrance, protocol_of(config))
+            check,
+            f"advertises {where}, but the service there failed: {error}",
+            advice_for(broker, entrance, protocol_of(config)),
         )
     except ClientError:
         speech = recognise(reached.address, entrance.timeout_seconds)
         return wrong(
-            check, f"advertises {where}, but there is {speech.what}", advice_for(broker, entrance, protocol_of(config))
+            check,
+            f"advertises {where}, but the service there is {speech.what}",
+            advice_for(broker, entrance, protocol_of(config)),
         )
     try:
         cluster = ask_cluster(connection, with_topics=False)
@@ -106,38 +110,40 @@ def examine_peer(
             offline += examine_offline_dirs(connection, broker.id)
     except ClientError as error:
         return wrong(
-            check, f"advertises {where}, but there: {error}", advice_for(broker, entrance, protocol_of(config))
+            check,
+            f"advertises {where}, but the service there failed: {error}",
+            advice_for(broker, entrance, protocol_of(config)),
         )
     finally:
         connection.close()
     if cluster.id != entrance.cluster.id:
-        says = f"advertises {where}, but there is another cluster ({cluster.id})"
+        says = f"advertises {where}, but the broker there belongs to another cluster ({cluster.id})"
         return wrong(check, says, advice_for(broker, entrance, protocol_of(config)))
     if identity is not None and identity.node != broker.id:
         who = f"broker {identity.node}" if identity.node >= 0 else "a broker that is not in the cluster's metadata"
-        says = f"advertises {where}, but there is {who}"
+        says = f"advertises {where}, but the service there is {who}"
         return wrong(check, says, advice_for(broker, entrance, protocol_of(config)))
     whom = "clients on this machine only" if is_loopback(broker.host) else f"{reached.connect_ms:.1f} ms"
-    return ok(check, f"advertises {where}, and is there ({whom})")
+    return ok(check, f"advertises {where}, and is reachable there ({whom})")
 
 
 def unusable(broker: Broker, entrance: Entrance) -> str | None:
     """Return why an address cannot be right whatever answers there, or None if it can be."""
     ip = as_ip(broker.host)
     if not broker.host or not 0 < broker.port < 65536:
-        return "no client can connect to that"
+        return "clients cannot connect to this address"
     if ip is not None and ip.is_unspecified:
-        return "that is where a broker listens, and no place to connect to"
+        return "clients cannot connect to this nonroutable meta-address"
     if is_loopback(broker.host) and not is_loopback(entrance.ip):
-        return "to each client that is the client's own machine"
+        return "for every client, this is the client's own machine"
     return None
 
 
 def kind_of_name(host: str) -> str:
     if CONTAINER_ID.fullmatch(host):
-        return " (it looks like the id of a container)"
+        return " (it looks like a container id)"
     if "." not in host:
-        return " (the name of a container or a machine, known only where the broker runs?)"
+        return " (a container or machine name that only resolves on the broker's machine?)"
     return ""
 
 
@@ -156,11 +162,11 @@ def advice_for(broker: Broker, entrance: Entrance, protocol: str = "PLAINTEXT") 
     """Return one sentence of advice with the complete setting, as far as it can be determined."""
     if broker.id != entrance.node:
         setting = f"advertised.listeners={protocol}://HOST:{broker.port}"
-        return f"Set {setting} on broker {broker.id}, HOST being where clients reach that broker, and restart it."
+        return f"Set {setting} on broker {broker.id}, with HOST as clients reach that broker, and restart it."
     setting = corrected(entrance.identity, broker.address, entrance.given, protocol)
     if broker.address == entrance.given:
         # The broker advertises the given address, and that address is wrong. The right one is unknown.
-        return f"Give broker {broker.id} an address of its own in advertised.listeners, and restart it."
+        return f"Set the correct address of broker {broker.id} in its advertised.listeners, and restart it."
     return f"Set advertised.listeners={setting} on broker {broker.id} and restart it."
 
 

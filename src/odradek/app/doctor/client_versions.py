@@ -29,8 +29,8 @@ USES: dict[str, tuple[ApiKey, ...]] = {
     ),
     "idempotence": (ApiKey.INIT_PRODUCER_ID,),
 }
-GROUPS_ADVICE = "Assign partitions by hand (assign() rather than subscribe())."
-IDEMPOTENCE_ADVICE = "Set enable.idempotence=false in Java producers from 3.0 on, where it is true unless set."
+GROUPS_ADVICE = "Assign partitions manually (assign() instead of subscribe())."
+IDEMPOTENCE_ADVICE = "Set enable.idempotence=false in Java producers 3.0 and newer, where the default is true."
 
 
 class Client(NamedTuple):
@@ -73,12 +73,12 @@ def examine_clients(apis: Ranges) -> Iterable[Finding]:
     fine = [name for name, lacks in missing.items() if not lacks]
     for name, lacks in missing.items():
         if lacks and fine:
-            says = f"{name} shares no version of {listed(list(dict.fromkeys(lacks)))} with this broker"
+            says = f"{name} has no common version of {listed(list(dict.fromkeys(lacks)))} with this broker"
             yield note("clients", says, "Use an older version of the client, or upgrade the broker.")
     if not fine:
         lacks = sorted({api for some in missing.values() for api in some})
-        advice = "Give the address of a broker: no client can produce to this and consume from it."
-        yield wrong("clients", f"no client shares a version of {listed(lacks)} with this broker", advice)
+        advice = "Use the address of a broker: no client can produce to this service and consume from it."
+        yield wrong("clients", f"no client has a common version of {listed(lacks)} with this broker", advice)
         return
     yield ok("clients", f"{listed(fine)} can produce and consume")
     able = [one for one in CLIENTS if one.name in fine]
@@ -91,7 +91,7 @@ def optional_use(use: str, what: str, able: Sequence[Client], apis: Ranges, advi
     without = {one.name: one.lacks(use, apis) for one in able}
     lacks = sorted({api for some in without.values() for api in some})
     if not lacks:
-        return ok(use, f"{'all of them' if len(able) > 1 else able[0].name} can use {what}")
+        return ok(use, f"{'all of these clients' if len(able) > 1 else able[0].name} can use {what}")
     unable = [name for name, lacking in without.items() if lacking]
     who = "no client can use" if len(unable) == len(able) else f"{listed(unable)} cannot use"
-    return note(use, f"{who} {what} here: {listed(lacks)} missing or too old", advice)
+    return note(use, f"{who} {what}: {listed(lacks)} missing or too old", advice)

@@ -46,7 +46,7 @@ def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
     """Request cluster metadata. Raise KafkaUnavailable, NotKafka, or Unsupported for non-broker listeners."""
     theirs = connection.apis.get(ApiKey.METADATA)
     if theirs is None:
-        raise Unsupported("it does not tell its cluster (no Metadata)")
+        raise Unsupported("the broker does not support Metadata requests")
     version = min(schema_of(MetadataRequest).versions[-1], theirs.highest)
     request = MetadataRequest(
         topics=None if with_topics and version else [],  # Version 0: an empty list requests all topics.

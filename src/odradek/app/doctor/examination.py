@@ -32,10 +32,10 @@ from odradek.wire.schema.api_keys import ApiKey
 ANSWER_BYTES_MAX = 100 * MIB
 
 CONNECT_ADVICE = {
-    "refused": "Start the broker, or give the port that it listens on (`listeners` in server.properties).",
-    "unreachable": "Give an address this machine has a route to, or mend the network between them.",
+    "refused": "Start the broker, or use the port that it listens on (`listeners` in server.properties).",
+    "unreachable": "Use an address that this machine has a route to, or repair the network.",
 }
-TIMEOUT_ADVICE = "Look for a firewall or a security group that drops packets to this port, or a wrong address."
+TIMEOUT_ADVICE = "Check the address, and look for a firewall or security group that drops packets to this port."
 
 
 def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = None) -> Iterator[Finding]:
@@ -43,11 +43,11 @@ def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = No
     try:
         ips = resolve(address[0], address[1], timeout_seconds)
     except Unresolved as unresolved:
-        advice = f"Give a name or an address that this machine knows; {address[0]} is in neither DNS nor /etc/hosts."
-        yield wrong("address", f"{address[0]} has no address here: {unresolved}", advice)
+        advice = f"Use a name or address that resolves on this machine; {address[0]} is in neither DNS nor /etc/hosts."
+        yield wrong("address", f"{address[0]} does not resolve here: {unresolved}", advice)
         return
     if as_ip(address[0]) is None:
-        yield ok("address", f"{address[0]} is {', '.join(f'{ip} ({kind(ip)})' for ip in ips)}")
+        yield ok("address", f"{address[0]} resolves to {', '.join(f'{ip} ({kind(ip)})' for ip in ips)}")
     else:
         yield ok("address", f"{address[0]} ({kind(address[0])})")
     attempts = [attempt(ip, address[1], timeout_seconds) for ip in ips]
@@ -63,15 +63,17 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
     failures = ", ".join(f"{one.ip} {one.failure}" for one in failed)
     if not reached:
         advice = CONNECT_ADVICE.get(failed[0].failure or "", TIMEOUT_ADVICE)
-        yield wrong("connection", f"nobody answers at {text_of(address)}: {failures}", advice)
+        yield wrong("connection", f"cannot connect to {text_of(address)}: {failures}", advice)
         return
     answered = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
     if not failed:
         yield ok("connection", answered)
         return
     first = " first" if attempts[0] in failed else ""
-    advice = f"Give {text_of(reached[0].address)} to clients that try only the first address, or listen on all of them."
-    yield note("connection", f"{answered}; clients that try another{first} fail: {failures}", advice)
+    advice = (
+        f"Use {text_of(reached[0].address)} for clients that try only the first address, or listen on all addresses."
+    )
+    yield note("connection", f"{answered}; clients that try another address{first} fail: {failures}", advice)
 
 
 def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeout_seconds: float) -> Iterable[Finding]:
@@ -89,13 +91,13 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
         yield wrong("protocol", f"{text_of(address)} is {speech.what}", speech.advice)
         return
     except ErrorAnswer as error:
-        yield wrong("protocol", f"Kafka, but {error}", "Look into the broker's log.")
+        yield wrong("protocol", f"Kafka, but {error}", "Check the broker's log.")
         return
     with closing(connection):
         yield ok("protocol", f"Kafka in {connection.tls_version or 'plaintext'}, with {len(connection.apis)} APIs")
         if ApiKey.METADATA not in connection.apis:
-            advice = "Give the port of a broker's listener: the one here is in controller.listener.names."
-            yield wrong("protocol", "this is a controller's listener, which answers no client", advice)
+            advice = "Use the port of a broker listener: this one is in controller.listener.names."
+            yield wrong("protocol", "this is a controller listener, which does not serve clients", advice)
             return
         yield from examine_clients(connection.apis)
         yield from examine_broker(address, reached, connection, config, timeout_seconds)
@@ -121,7 +123,7 @@ def examine_broker(
         cluster = ask_cluster(connection, with_topics=True)
         identity = ask_identity(connection, [broker.id for broker in cluster.brokers])
     except Unsupported as unsupported:
-        yield wrong("cluster", str(unsupported), "Use a client of the broker's own age.")
+        yield wrong("cluster", str(unsupported), "Use a client version that matches the broker's.")
         return
     except ClientError as error:
         yield refused(reached.address, error, config, timeout_seconds)
@@ -140,23 +142,23 @@ def refused(address: Address, error: ClientError, config: ClientConfig, timeout_
     """Return why a Kafka broker does not answer Metadata: it requires authentication, or it is unhealthy."""
     mechanisms = sasl_mechanisms(address, timeout_seconds) if config.tls is None else None
     if mechanisms is None:
-        return wrong("cluster", f"the broker does not tell its cluster: {error}", "Look into the broker's log.")
+        return wrong("cluster", f"the broker did not describe its cluster: {error}", "Check the broker's log.")
     advice = (
-        "Give the port of a listener without SASL, or configure the client with security.protocol=SASL_PLAINTEXT and "
+        "Use the port of a listener without SASL, or configure the client with security.protocol=SASL_PLAINTEXT and "
         f"sasl.mechanism={mechanisms[0] if mechanisms else 'PLAIN'}."
     )
-    return wrong("cluster", f"this listener wants its clients to log in (SASL: {listed(mechanisms)})", advice)
+    return wrong("cluster", f"this listener requires clients to authenticate (SASL: {listed(mechanisms)})", advice)
 
 
 def cluster_findings(cluster: Cluster) -> Iterable[Finding]:
     brokers = plural(len(cluster.brokers), "broker")
     ids = {broker.id for broker in cluster.brokers}
     if not ids:
-        advice = "Wait until a broker is registered, then look into its log if none is."
-        yield wrong("cluster", f"cluster {cluster.id}, no broker", advice)
+        advice = "Wait until a broker registers; if none does, check the brokers' logs."
+        yield wrong("cluster", f"cluster {cluster.id}, no brokers", advice)
     elif cluster.controller not in ids:
-        advice = "Start the controllers (controller.quorum.voters), or with ZooKeeper look whether that is reachable."
-        says = f"cluster {cluster.id}, {brokers}, no controller: topics can be neither created nor deleted"
+        advice = "Start the controllers (controller.quorum.voters), or with ZooKeeper, check that it is reachable."
+        says = f"cluster {cluster.id}, {brokers}, no controller: topics cannot be created or deleted"
         yield note("cluster", says, advice)
     else:
         yield ok("cluster", f"cluster {cluster.id}, {brokers}, controller {cluster.controller}")

@@ -7,10 +7,10 @@ from odradek.app.doctor.findings import Finding, note, ok
 from odradek.app.terminal.compiled import how_compiled
 
 CHECK = "installation"
-ADVICE = "Install odradek again where there is a C compiler if brokers are to run from here: they are faster then."
+ADVICE = "To run brokers from this installation, reinstall odradek with a C compiler: compiled brokers are faster."
 
 
 def examine_installation() -> Finding:
     how = how_compiled()
-    says = f"this command is odradek {__version__}, {how}; the broker has an installation of its own"
+    says = f"this command is odradek {__version__}, {how}; the broker's version may differ"
     return ok(CHECK, says) if how == "compiled" else note(CHECK, says, ADVICE)

@@ -50,7 +50,7 @@ def resolve(host: str, port: int, timeout_seconds: float) -> list[str]:
     if isinstance(found, OSError):
         raise Unresolved(reason_of(found))
     if isinstance(found, Exception):
-        raise Unresolved("it is no host name")
+        raise Unresolved("it is not a valid host name")
     return found
 
 

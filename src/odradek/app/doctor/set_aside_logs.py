@@ -24,12 +24,12 @@ from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, Desc
 from odradek.wire.schema.api_keys import ApiKey
 
 CHECK = "log dirs"
-OFFLINE_ADVICE = "Look into the broker's log for what is wrong with its disk, mend that, and start the broker again."
+OFFLINE_ADVICE = "Check the broker's log for the disk failure, repair the disk, and restart the broker."
 DAMAGE_ADVICE = (
-    "Consumers get CORRUPT_MESSAGE there: have them seek behind it.  Or stop the broker, and put the file back from a "
-    "copy, or have odradek log verify --repair set aside what is from there on.  Retention takes it with its segment."
+    "Consumers get CORRUPT_MESSAGE there: seek past it.  Or stop the broker, and restore the file from a "
+    "copy, or truncate the log with odradek log verify --repair.  Retention deletes the damage with its segment."
 )
-ADVICE = "Look at what is set aside with odradek log dump, and delete what nobody wants back: it never goes by itself."
+ADVICE = "Inspect these files with odradek log dump, and delete what you do not need: the broker never deletes them."
 
 
 def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
@@ -59,7 +59,7 @@ def damaged(directory: str) -> Iterable[Finding]:
 def damage_text(damage: KnownDamage) -> str:
     """Format where and since when a log is damaged, and the offset where a consumer can resume."""
     where = f"{damage.partition} at byte {damage.position} of {damage.file} since {time_text(damage.since_ms)}"
-    behind = f", read on from offset {damage.following}" if damage.following < INT64_MAX else ""
+    behind = f", readable again from offset {damage.following}" if damage.following < INT64_MAX else ""
     return f"{where} ({damage.why}{behind})"
 
 
@@ -70,8 +70,8 @@ def uncleanable(directory: str) -> Iterable[Finding]:
     except BadCheckpoint:
         return  # Being written, or lost in a power failure; it describes the broker's previous run.
     if reasons:
-        says = f"{plural(len(reasons), 'log')} in {directory} can't be compacted: {listed(list(reasons))}"
-        yield note(CHECK, says, f"Look into the broker's log; of the first it says: {next(iter(reasons.values()))}")
+        says = f"{plural(len(reasons), 'log')} in {directory} cannot be compacted: {listed(list(reasons))}"
+        yield note(CHECK, says, f"Check the broker's log; the reason for the first is: {next(iter(reasons.values()))}")
 
 
 def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]:
@@ -84,7 +84,7 @@ def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]
         return
     offline = [each.log_dir for each in answer.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
     if offline:
-        yield wrong(CHECK, f"offline on broker {node}, with all partitions in it: {listed(offline)}", OFFLINE_ADVICE)
+        yield wrong(CHECK, f"offline on broker {node}, with all of its partitions: {listed(offline)}", OFFLINE_ADVICE)
 
 
 def log_dirs(configs: dict[str, str]) -> list[str]:
@@ -107,10 +107,10 @@ def finding(directory: str) -> Finding:
             asides += is_aside and not is_stray
             size += max(file.size, 0) if is_stray or is_aside else 0
     if not strays and not asides:
-        return ok(CHECK, f"nothing is set aside in {directory}")
+        return ok(CHECK, f"no files are set aside in {directory}")
     found = []
     if strays:
-        found.append(f"{plural(strays, 'log')} of partitions that the broker does not have (*-stray)")
+        found.append(f"{plural(strays, 'log')} of partitions that are not assigned to the broker (*-stray)")
     if asides:
-        found.append(f"{plural(asides, 'file')} with what was cut off logs (*.aside)")
+        found.append(f"{plural(asides, 'file')} with data truncated from logs (*.aside)")
     return note(CHECK, f"{' and '.join(found)}, {size_text(size)}, set aside in {directory}", ADVICE)

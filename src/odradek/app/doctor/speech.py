@@ -26,24 +26,24 @@ SHORT_PAUSE_SECONDS = 1.0
 _HEADER = Struct(">hhih")
 _ANSWER = Struct(">ii")
 
-PORT_ADVICE = "Give the port of a Kafka listener, the one that `listeners` of server.properties names (often 9092)."
+PORT_ADVICE = "Use the port of a Kafka listener, as in `listeners` of server.properties (often 9092)."
 TLS_ADVICE = (
-    "Give the port of a PLAINTEXT listener, or configure the client for TLS with security.protocol=SSL and a trust "
-    "store that knows the broker's certificate (here in a file that --command-config names)."
+    "Use the port of a PLAINTEXT listener, or configure the client for TLS with security.protocol=SSL and a trust "
+    "store that contains the broker's certificate (for this command, in the --command-config file)."
 )
-PLAIN_ADVICE = "Leave out security.protocol=SSL, or give the port of an SSL listener."
+PLAIN_ADVICE = "Remove security.protocol=SSL, or use the port of an SSL listener."
 ZOOKEEPER_ADVICE = (
-    "Give the broker's address instead of ZooKeeper's: port 9092 rather than 2181, and --bootstrap-server rather "
-    "than --zookeeper."
+    "Use the broker's address instead of ZooKeeper's: port 9092 instead of 2181, and --bootstrap-server instead "
+    "of --zookeeper."
 )
-OLD_ADVICE = "Upgrade the broker: clients of today need Kafka 0.10 or newer."
+OLD_ADVICE = "Upgrade the broker: current clients need Kafka 0.10 or newer."
 SILENT_ADVICE = (
-    "Look whether the broker behind this address is alive: a proxy without a broker, a process that is stopped "
-    "(SIGSTOP, a debugger), or a full disk answer like this."
+    "Check that the broker behind this address is alive: a proxy without a broker, a suspended process (SIGSTOP, "
+    "a debugger) and a full disk cause this."
 )
 CLOSED_ADVICE = (
-    "Look whether a broker runs behind this address: the port of a container or of a load balancer whose broker is "
-    "down accepts connections and drops them."
+    "Check that a broker runs behind this address: the port of a container or load balancer whose broker is down "
+    "accepts connections and closes them."
 )
 
 
@@ -56,13 +56,13 @@ class Speech(NamedTuple):
 
 HTTP = Speech("an HTTP server", PORT_ADVICE)
 TLS = Speech("a TLS listener", TLS_ADVICE)
-PLAIN_KAFKA = Speech("Kafka in plain text", PLAIN_ADVICE)
+PLAIN_KAFKA = Speech("Kafka in plaintext", PLAIN_ADVICE)
 KAFKA_OVER_TLS = Speech("Kafka behind TLS", TLS_ADVICE)
 ZOOKEEPER = Speech("ZooKeeper", ZOOKEEPER_ADVICE)
-OLD_KAFKA = Speech("Kafka of a version before 0.10, or one that does not answer ApiVersions", OLD_ADVICE)
-SILENT = Speech("something that accepts connections and never answers", SILENT_ADVICE)
-CLOSED = Speech("something that accepts connections and drops them without a word", CLOSED_ADVICE)
-UNKNOWN = Speech("no Kafka", PORT_ADVICE)
+OLD_KAFKA = Speech("Kafka older than 0.10, or a service that does not answer ApiVersions", OLD_ADVICE)
+SILENT = Speech("a service that accepts connections and never answers", SILENT_ADVICE)
+CLOSED = Speech("a service that accepts connections and closes them without an answer", CLOSED_ADVICE)
+UNKNOWN = Speech("not Kafka", PORT_ADVICE)
 
 SIGNS: tuple[tuple[bytes, Speech], ...] = (
     (b"HTTP/", HTTP),
@@ -148,7 +148,7 @@ def api_versions() -> bytes:
 
 
 def _bytes(chunk: Chunk) -> bytes:
-    assert isinstance(chunk, bytes | bytearray | memoryview), "nothing is spliced into it"
+    assert isinstance(chunk, bytes | bytearray | memoryview), "the request contains no file regions"
     return bytes(chunk)
 
 

@@ -9,24 +9,24 @@ from odradek.client.connection.client_errors import TlsRefused
 _ADVICE = (
     (
         "is not for this address",
-        "Give an address that is in the broker's certificate, or have one made that names {host}.",
+        "Use an address that is in the broker's certificate, or issue a certificate for {host}.",
     ),
-    ("has expired", "Renew the certificate that has expired, in the file that ssl.keystore.location names."),
+    ("has expired", "Renew the expired certificate in the ssl.keystore.location file."),
     (
         "certificate is not trusted",
-        "Let ssl.truststore.location name a file with the certificate of the authority that issued the broker's.",
+        "Set ssl.truststore.location to a file with the authority that issued the broker's certificate.",
     ),
     (
         "wants a certificate of its clients",
-        "Add ssl.keystore.location, with a certificate from an authority in the broker's ssl.truststore.location.",
+        "Set ssl.keystore.location to a certificate from an authority in the broker's ssl.truststore.location.",
     ),
     (
         "refused the certificate of this client",
-        "Give a certificate from an authority in the broker's ssl.truststore.location; the broker's log says more.",
+        "Use a certificate from an authority in the broker's ssl.truststore.location; the broker's log has details.",
     ),
     ("does not speak TLS", PLAIN_ADVICE),
 )
-_OTHERWISE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; the broker's log says more."
+_OTHERWISE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; the broker's log has details."
 
 
 def tls_advice(refused: TlsRefused, host: str) -> str:

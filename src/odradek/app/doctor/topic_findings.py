@@ -17,16 +17,16 @@ from odradek.core.configs.topic_configs import invalid_values
 
 CHECK = "topics"
 WITH_PARTITIONS = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
-HOW_FAR = "odradek cluster status says how far each is behind"
+HOW_FAR = "odradek cluster status shows their lag"
 NO_BROKER_TO_SPARE = (
-    "Make these topics anew with one more replica, or have min.insync.replicas one lower: as it is, acks=all is "
-    "refused while any one of their brokers is down, also for a restart."
+    "Recreate these topics with one more replica, or lower min.insync.replicas by one: acks=all is rejected while "
+    "one of their brokers is down, even for a restart."
 )
 
 SAYS = {
     PartitionState.OFFLINE: "without a leader",
-    PartitionState.UNDER_MIN_ISR: "with too few in-sync replicas for acks=all, which is refused",
-    PartitionState.AT_MIN_ISR: "with just the in-sync replicas that acks=all needs",
+    PartitionState.UNDER_MIN_ISR: "under min ISR, which reject acks=all",
+    PartitionState.AT_MIN_ISR: "at min ISR, with no in-sync replica to spare for acks=all",
     PartitionState.UNDER_REPLICATED: "with replicas that are not in sync",
 }
 
@@ -50,7 +50,7 @@ def examine_stored(connection: Connection, cluster: Cluster) -> Iterable[Finding
             problems = invalid_values(overrides)
             if problems:
                 advice = f"Repair it with odradek topic config {name} --set, or --delete the key."
-                yield wrong(CHECK, f"the stored configuration of {name} is not valid: {'; '.join(problems)}", advice)
+                yield wrong(CHECK, f"the stored configuration of {name} is invalid: {'; '.join(problems)}", advice)
     except ClientError:
         return  # Clients that may not describe configurations cannot repair them.
 
@@ -61,7 +61,7 @@ def examine_topics(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterable[Fi
         yield from findings
     else:
         count = sum(len(topic.partitions) for topic in cluster.topics)
-        all_is_well = "each with a leader and all its replicas" if count else "so nothing to read yet"
+        all_is_well = "each with a leader and all replicas in sync" if count else "nothing to read yet"
         yield ok(CHECK, f"{plural(len(cluster.topics), 'topic')}, {plural(count, 'partition')}, {all_is_well}")
     tight = [
         topic.name
@@ -78,7 +78,7 @@ def _troubles(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterator[Finding
     refused = [f"{topic.name} ({topic.error.name})" for topic in cluster.topics if topic.error not in WITH_PARTITIONS]
     if refused:
         says = f"{plural(len(refused), 'topic')} cannot be described: {listed(refused)}"
-        yield note(CHECK, says, "Let this client see them (ACLs), or look into the broker's log.")
+        yield note(CHECK, says, "Authorize this client to describe them (ACLs), or check the broker's log.")
     found: dict[PartitionState, list[Named]] = {state: [] for state in PartitionState}
     for topic in cluster.topics:
         for part in topic.partitions:
@@ -101,12 +101,12 @@ def _elect(leaderless: Sequence[Named], present: set[int]) -> str:
     """
     last = sorted({broker for _, part in leaderless for broker in part.isr or part.replicas} - present)
     if not last:
-        return "Look into the broker's log for these partitions: their disk (log.dirs) may be offline."
-    start = f"Start {plural(len(last), 'broker')} {listed(last)}: nobody else has all that is in these partitions."
+        return "Check the broker's log for these partitions: their disk (log.dirs) may be offline."
+    start = f"Start {_brokers(last)}: no other broker has all records of these partitions."
     if any(not present.isdisjoint(part.replicas) for _, part in leaderless):
         start += (
-            "  If that can't be, have another replica lead with `odradek topic elect-leaders TOPIC --election-type "
-            "unclean`: what that one lacks is lost."
+            "  If that is impossible, elect another replica with `odradek topic elect-leaders TOPIC --election-type "
+            "unclean`: records that it lacks are lost."
         )
     return start
 
@@ -114,5 +114,9 @@ def _elect(leaderless: Sequence[Named], present: set[int]) -> str:
 def _have_back(named: Sequence[Named], present: set[int]) -> str:
     missing = sorted({broker for _, part in named for broker in part.replicas} - present)
     if missing:
-        return f"Start {plural(len(missing), 'broker')} {listed(missing)}."
-    return f"Wait for the replicas to catch up ({HOW_FAR}), or look into the followers' logs."
+        return f"Start {_brokers(missing)}."
+    return f"Wait for the replicas to catch up ({HOW_FAR}), or check the followers' logs."
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"

@@ -104,7 +104,7 @@ def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
 def reason(file: RealFile, damage: Damaged, size: int) -> str:
     """Return the kind of damage: zeros may be preallocated, and a torn write differs from a broken disk."""
     rest = file.pread(damage.position, min(size - damage.position, MIB))
-    return "zeros: preallocated, or torn" if not any(rest) else damage.why
+    return "zeros: preallocated or torn" if not any(rest) else damage.why
 
 
 def dumped(file: RealFile, place: FileBatch) -> DumpedBatch:
@@ -112,10 +112,10 @@ def dumped(file: RealFile, place: FileBatch) -> DumpedBatch:
         return DumpedBatch(place, None)
     data = file.pread(place.position, place.size)
     if len(data) < HEADER_BYTES:
-        return DumpedBatch(place, None, "cut short")
+        return DumpedBatch(place, None, "truncated")
     batch = Batch.trusted(data)
     if not batch.is_intact:
-        return DumpedBatch(place, batch, f"checksum of bytes {CHECKSUMMED_FROM} to {place.size} is wrong")
+        return DumpedBatch(place, batch, f"invalid checksum of bytes {CHECKSUMMED_FROM} to {place.size}")
     return DumpedBatch(place, batch)
 
 
@@ -146,7 +146,7 @@ class IndexRow:
 def index_rows(path: Path) -> tuple[tuple[str, ...], list[IndexRow]]:
     """Return (column names, entries) of an .index, .timeindex or .txnindex file, with absolute offsets."""
     parsed = parse_segment_file(path.name)
-    assert parsed is not None, "the caller looked at its name"
+    assert parsed is not None, "the caller checked the file name"
     base_offset, suffix, _ = parsed
     if suffix == OFFSET_INDEX:
         return ("offset", "position"), offset_rows(path, base_offset)
@@ -182,11 +182,11 @@ def offset_rows(path: Path, base_offset: int) -> list[IndexRow]:
         offset = base_offset + delta
         fault = None
         if rows and offset <= rows[-1].columns[0]:
-            fault = "does not ascend"
+            fault = "is not ascending"
         elif firsts is not None and position not in firsts:
-            fault = "leads to no batch"
+            fault = "does not point to a batch"
         elif firsts is not None and firsts[position] > offset:
-            fault = f"the batch there begins with offset {firsts[position]}"
+            fault = f"the batch there starts at offset {firsts[position]}"
         rows.append(IndexRow((offset, position), fault))
     return rows
 
@@ -194,7 +194,7 @@ def offset_rows(path: Path, base_offset: int) -> list[IndexRow]:
 def time_rows(path: Path, base_offset: int) -> list[IndexRow]:
     rows: list[IndexRow] = []
     for timestamp, delta in entries(path, TIME_ENTRY):
-        fault = "does not ascend" if rows and timestamp < rows[-1].columns[0] else None
+        fault = "is not ascending" if rows and timestamp < rows[-1].columns[0] else None
         rows.append(IndexRow((timestamp, base_offset + delta), fault))
     return rows
 

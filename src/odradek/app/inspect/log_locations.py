@@ -64,7 +64,7 @@ def _told(
     partition: TopicPartition, broker: int, replica: Replica | None, bounds: Bounds, cluster_id: str | None
 ) -> TopicLog:
     if replica is None:
-        return TopicLog(partition, None, f"broker {broker} does not say where it has {partition}", bounds)
+        return TopicLog(partition, None, f"broker {broker} did not return the directory of {partition}", bounds)
     folder = Path(replica.log_dir)
     why_not = why_not_here(folder, partition, broker, cluster_id)
     return TopicLog(partition, None if why_not else folder / str(partition), why_not, bounds)
@@ -79,8 +79,8 @@ def why_not_here(folder: Path, partition: TopicPartition, broker: int, cluster_i
         known_broker, known_cluster, is_there = None, None, False
     if is_there and known_broker == broker and cluster_id in (None, known_cluster):
         return ""
-    where = f"{partition} lies in {folder} of broker {broker}, which is on another machine or not to be read from here"
-    return f"{where}: run this there"
+    where = f"{partition} is in {folder} of broker {broker}, which is on another machine or not readable"
+    return f"{where}: run this command there"
 
 
 def logs_below(folder: Path, topic: str, wanted: Sequence[int]) -> list[TopicLog]:
@@ -95,7 +95,7 @@ def logs_below(folder: Path, topic: str, wanted: Sequence[int]) -> list[TopicLog
         if each is not None and each.topic == topic and (not wanted or each.partition in wanted):
             found.append(TopicLog(each, path, "", Bounds(starts.get(each, 0), None)))
     if not found:
-        raise CommandFailed(f"{folder} has no log of {topic}: give the data directory, as log.dirs names it")
+        raise CommandFailed(f"{folder} has no log of {topic}: use a data directory as in log.dirs")
     return sorted(found)
 
 

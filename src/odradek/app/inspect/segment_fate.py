@@ -29,7 +29,7 @@ class Retention(NamedTuple):
     def goes(self) -> str:
         """Return when due segments are deleted."""
         key = "log.cleaner.backoff.ms" if self.compacts else "log.retention.check.interval.ms"
-        return f"it goes with the next check ({key})"
+        return f"deleted by the next check ({key})"
 
 
 class Bounds(NamedTuple):
@@ -59,7 +59,7 @@ def fates(segments: Sequence[SegmentFacts], retention: Retention, bounds: Bounds
         missing += one.size  # Bytes to append until it exceeds the limit.
         fate = _fate(one, retention, bounds, now_ms, missing)
         if fate.until is not None and held_until > fate.until and not _goes_by_size(retention, missing):
-            text = f"the oldest go first, so it waits for the segment at {holder}, {_until(held_until, now_ms)}"
+            text = f"waits for the older segment at {holder}, {_until(held_until, now_ms)}"
             fate = Fate(held_until, f"{_writes(one)}{text}{_or_by_size(retention, missing)}")
         elif fate.until is not None and not fate.is_due:
             held_until, holder = fate.until, one.base_offset
@@ -70,32 +70,32 @@ def fates(segments: Sequence[SegmentFacts], retention: Retention, bounds: Bounds
 def _fate(one: SegmentFacts, retention: Retention, bounds: Bounds, now_ms: int, missing: int) -> Fate:
     writes = _writes(one)
     if one.is_active and not one.size:
-        return Fate(None, "it is being written to, and empty")
+        return Fate(None, "active segment, empty")
     if bounds.high_watermark is not None and bounds.high_watermark < one.end_offset:
-        waits = f"its records from {bounds.high_watermark} on are not committed yet"
+        waits = f"its records from offset {bounds.high_watermark} on are not committed yet"
         return Fate(None, f"{writes}{waits}")
     if not one.is_active and one.end_offset <= bounds.start_offset:
-        return Fate(now_ms, f"it lies below the log's start, {bounds.start_offset}: {retention.goes}", is_due=True)
+        return Fate(now_ms, f"below the log start offset {bounds.start_offset}: {retention.goes}", is_due=True)
     if not retention.deletes:
         policy = "compact" if retention.compacts else "empty"
-        return Fate(None, f"{writes}cleanup.policy is {policy}, so that neither age nor size deletes it")
+        return Fate(None, f"{writes}cleanup.policy is {policy}, so neither age nor size deletes it")
     if _goes_by_size(retention, missing):
-        return Fate(now_ms, f"{writes}without it the log still has retention.bytes: {retention.goes}", is_due=True)
+        return Fate(now_ms, f"{writes}the log exceeds retention.bytes: {retention.goes}", is_due=True)
     if retention.retention_ms >= 0:
         return _by_age(one, retention, now_ms, _or_by_size(retention, missing))
     if retention.retention_bytes >= 0:
-        return Fate(None, f"{writes}it goes{_or_by_size(retention, missing).removeprefix(', or')}; retention.ms is -1")
-    return Fate(None, f"{writes}it stays for ever: retention.ms and retention.bytes are both -1")
+        return Fate(None, f"{writes}deleted{_or_by_size(retention, missing).removeprefix(', or')}; retention.ms is -1")
+    return Fate(None, f"{writes}never deleted: retention.ms and retention.bytes are both -1")
 
 
 def _writes(one: SegmentFacts) -> str:
-    return "it is being written to; " if one.is_active else ""
+    return "active segment; " if one.is_active else ""
 
 
 def _or_by_size(retention: Retention, missing: int) -> str:
     if retention.retention_bytes < 0:
         return ""
-    return f", or once {size_text(missing)} more are written (retention.bytes)"
+    return f", or after {size_text(missing)} more are written (retention.bytes)"
 
 
 def _goes_by_size(retention: Retention, missing: int) -> bool:
@@ -109,14 +109,16 @@ def _by_age(one: SegmentFacts, retention: Retention, now_ms: int, or_by_size: st
     if one.newest > now_ms:
         when = f"{age_text(one.newest - now_ms)} in the future, {time_text(one.newest)}"
         record = "a record" if one.newest_offset is None else f"the record at {one.newest_offset}"
-        text = f"{record} has a timestamp {when}: it holds the segment {_until(until, now_ms)}"
+        text = f"{record} has a timestamp {when}: it retains the segment {_until(until, now_ms)}"
         return Fate(until, f"{writes}{text}{or_by_size}")
-    dated = "its newest record" if one.has_timestamps else "the last write to its file, as no record has a timestamp"
-    return Fate(until, f"{writes}it goes {time_text(until)}, retention.ms after {dated}{or_by_size}")
+    dated = (
+        "its newest record" if one.has_timestamps else "the last write to its file because no record has a timestamp"
+    )
+    return Fate(until, f"{writes}deleted at {time_text(until)}, retention.ms after {dated}{or_by_size}")
 
 
 def _until(until: int, now_ms: int) -> str:
-    return "for ever" if until - now_ms > FOR_EVER_MS else f"until {time_text(until)}"
+    return "forever" if until - now_ms > FOR_EVER_MS else f"until {time_text(until)}"
 
 
 def age_text(ms: int) -> str:

@@ -129,7 +129,7 @@ class Segment:
 def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
     """Yield all sentences about one partition's log. Raise OSError."""
     partition = names.parse_partition(path.name)
-    assert partition is not None, "the caller looked at its name"
+    assert partition is not None, "the caller checked the file name"
     counts.logs += 1
     bases, spoken, asides = listed(path)
     last = max(bases, default=None)
@@ -151,10 +151,10 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
         )
         yield from (Said(partition, text) for text in missing(path, segments, spoken, start))
     if segments and segments[-1].end < synced and not segments[-1].said:
-        yield Said(partition, f"the log ends at offset {segments[-1].end}, and had been synced up to {synced}")
+        yield Said(partition, f"the log ends at offset {segments[-1].end}, but was synced up to offset {synced}")
     yield from (Said(partition, text) for text in small_files(path))
     if asides:
-        text = f"what recovery cut off is set aside: {', '.join(asides)}"
+        text = f"recovery set aside the truncated data: {', '.join(asides)}"
         yield Said(partition, text, is_fault=False)
 
 
@@ -211,7 +211,7 @@ def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segmen
             segment.damages[text] = damage.position, following, damage.why
     if not segment.said and places:
         where = next(iter(places))
-        segment.said.append(f"{path.with_suffix(OFFSET_INDEX).name} leads to byte {where}, where no batch begins")
+        segment.said.append(f"{path.with_suffix(OFFSET_INDEX).name} points to byte {where}, where no batch starts")
     return segment
 
 
@@ -221,13 +221,13 @@ def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int
     path = segment.path.with_suffix(OFFSET_INDEX)
     for delta, position in entries(path, OFFSET_ENTRY) if path.exists() else ():
         if delta <= offset:
-            segment.said.append(f"{path.name} does not ascend at offset {segment.base_offset + delta}")
+            segment.said.append(f"{path.name} is not ascending at offset {segment.base_offset + delta}")
         offset = delta
         yield position, segment.base_offset + delta
     path = segment.path.with_suffix(TIME_INDEX)
     for timestamp, delta in entries(path, TIME_ENTRY) if path.exists() else ():
         if timestamp < newest or delta < 0:
-            segment.said.append(f"{path.name} does not ascend at time {timestamp}")
+            segment.said.append(f"{path.name} is not ascending at timestamp {timestamp}")
         newest = timestamp
     if not is_last and segment.path.stat().st_size and not segment.path.with_suffix(OFFSET_INDEX).exists():
         segment.said.append(f"{segment.path.name} has no {OFFSET_INDEX}")
@@ -239,12 +239,14 @@ def read_batches(segment: Segment, file: File, part: tuple[int, int], places: di
         first = place.base_offset if place.magic == MAGIC else place.last_offset
         if first < segment.end:
             segment.said.append(
-                f"byte {place.position} of {segment.path.name}: offset {first} where {segment.end} is next"
+                f"byte {place.position} of {segment.path.name}: offset {first} instead of {segment.end}"
             )
         offset = places.pop(place.position, None)
         if offset is not None and offset < first:
             index = segment.path.with_suffix(OFFSET_INDEX).name
-            segment.said.append(f"{index} leads to byte {place.position} for {offset}, where {first} begins")
+            segment.said.append(
+                f"{index} points to byte {place.position} for offset {offset}, where offset {first} starts"
+            )
         segment.end = Offset(max(segment.end, place.last_offset + 1))
         counts.batches += 1
 
@@ -282,14 +284,14 @@ def known(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]
     faulty = {segment.path.name for segment in segments if segment.said}
     for one in folder.damages:
         if one.partition == partition and one.file in faulty:
-            yield f"byte {one.position} of {one.file} is not served since {time_text(one.since_ms)}: {one.why}"
+            yield f"byte {one.position} of {one.file} has not been served since {time_text(one.since_ms)}: {one.why}"
 
 
 def between(segments: Sequence[Segment]) -> Iterator[str]:
     for segment, following in pairwise(segments):
         if segment.end > following.base_offset:
             reached = f"{segment.path.name} reaches offset {segment.end - 1}"
-            yield f"{reached}, and {following.path.name} is next"
+            yield f"{reached}, but the next segment is {following.path.name}"
 
 
 def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start: Offset) -> Iterator[str]:

@@ -33,7 +33,7 @@ _NEEDS_QUOTES = frozenset(' "=|\\')
 def install(format_: str, levels: Iterable[str]) -> None:
     """Log to standard error. `levels` are LEVEL, for all loggers, or LOGGER=LEVEL. Raise ConfigError."""
     if format_ not in FORMATS:
-        raise ConfigError(f"--log-format {format_!r} is not known: it may be {' or '.join(FORMATS)}.")
+        raise ConfigError(f"Invalid --log-format {format_!r}: use {' or '.join(FORMATS)}.")
     chosen = parse_levels(levels)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format_ == JSON else TextFormatter())
@@ -50,8 +50,7 @@ def parse_levels(texts: Iterable[str]) -> Mapping[str, str]:
         logger, _, level = text.rpartition("=")
         if level.upper() not in LEVELS:
             raise ConfigError(
-                f"--log-level {text!r} is not understood: write LEVEL or LOGGER=LEVEL, "
-                f"LEVEL one of {', '.join(LEVELS)}."
+                f"Invalid --log-level {text!r}: use LEVEL or LOGGER=LEVEL, with one of {', '.join(LEVELS)}."
             )
         levels[logger.strip()] = level.upper()
     return levels

@@ -3,7 +3,7 @@
 Logger `odradek.request` at DEBUG. The request log wraps the shell's dispatch at startup, and only if enabled, so that
 it costs nothing otherwise.
 
-    DEBUG odradek.request: Produce v9 was answered | connection=... client_id=... request_bytes=131 time_ms=0.214 ...
+    DEBUG odradek.request: Produce v9 completed | connection=... client_id=... request_bytes=131 time_ms=0.214 ...
 
 A parked request is logged when it is answered, with the time since its arrival. If its connection closes first, it is
 never answered and not logged.
@@ -97,7 +97,7 @@ def _failure_written(came: _Came) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _write(came, "was not handled", {"reason": str(error) or type(error).__name__})
+        _write(came, "failed", {"reason": str(error) or type(error).__name__})
         raise
 
 
@@ -105,16 +105,16 @@ def _answered(came: _Came, request: Request, outcome: Encoded | Parked[Encoded])
     if isinstance(outcome, Parked):
         outcome.then = partial(_later, came, request, outcome.then)
     elif outcome is None:
-        _write(came, "was handled, and has no answer", {})
+        _write(came, "completed without a response", {})
     else:
-        _write(came, "was answered", _of_answer(request, outcome))
+        _write(came, "completed", _of_answer(request, outcome))
     return outcome
 
 
 def _later(came: _Came, request: Request, then: Callable[[], Encoded]) -> Encoded:
     """Answer a parked request and log it."""
     answer = then()
-    _write(came, "was answered after it had waited", {} if answer is None else _of_answer(request, answer))
+    _write(came, "completed after a wait", {} if answer is None else _of_answer(request, answer))
     return answer
 
 

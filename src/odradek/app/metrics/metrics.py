@@ -58,7 +58,7 @@ class Metrics(Collector):
 
     def announce(self) -> None:
         """Log the address of the metrics once they are available."""
-        log.info("metrics are at http://%s/metrics", self.address)
+        log.info("exporting metrics at http://%s/metrics", self.address)
 
     def stop(self) -> None:
         self._lag.stop()
@@ -85,5 +85,5 @@ class Metrics(Collector):
         except RuntimeError:
             pass  # The loop has ended.
         except Exception:
-            log.exception("a scrape failed here")
+            log.exception("metrics scrape failed")
         return None

@@ -57,7 +57,7 @@ class Adoption:
             try:
                 known = read_topics(directory, broker_id) if known is None else known
             except UnreadableMetadata as unreadable:
-                log.warning("the metadata log of Apache Kafka can't be read, and counts as missing: %s", unreadable)
+                log.warning("cannot read the metadata log of Apache Kafka, which is ignored: %s", unreadable)
             try:
                 compacted |= {name.topic for name in read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}")}
             except (BadCheckpoint, DiskFailed):
@@ -105,30 +105,28 @@ class Adoption:
         """Log the adopted topics and their configuration."""
         if not adopted:
             return
-        log.info(
-            "topics found in the data directories, and added to the metadata: %s", named(one.name for one in adopted)
-        )
+        log.info("added topics found in the data directories to the metadata: %s", named(one.name for one in adopted))
         if self._known is None:
             self._tell_guesses(adopted)
         for topic in adopted:
             missing = sorted({*range(len(topic.partitions))} - found[topic.name].epochs.keys())
             if missing:
-                text = "%s has partitions that are in none of the data directories, and they begin empty: %s"
+                text = "topic %s: partitions without a log in the data directories start empty: %s"
                 log.warning(text, topic.name, named(map(str, missing)))
 
     def _tell_guesses(self, adopted: Sequence[TopicInfo]) -> None:
         unsaid = [topic.name for topic in adopted if topic.configs == KEPT]
         if kept := [name for name in unsaid if name not in self._compacted]:
             text = (
-                "nothing here says how these topics were configured, so nothing of them is ever deleted "
-                "(retention.ms=-1) until `odradek topic config` sets what they need: %s"
+                "the configuration of these topics is unknown, so their records are never deleted "
+                "(retention.ms=-1) until you configure them with `odradek topic config`: %s"
             )
             log.warning(text, named(kept))
         if compacted := [name for name in unsaid if name in self._compacted]:
             text = (
-                "Apache Kafka has compacted these topics, and nothing here says whether it still would, so nothing of "
-                "them is deleted or compacted (cleanup.policy=delete, retention.ms=-1) until `odradek topic config "
-                "TOPIC --set cleanup.policy=compact` has one compacted again: %s"
+                "Apache Kafka has compacted these topics, but their configuration is unknown, so their records are not "
+                "deleted or compacted (cleanup.policy=delete, retention.ms=-1) until you run `odradek topic config "
+                "TOPIC --set cleanup.policy=compact`: %s"
             )
             log.warning(text, named(compacted))
 

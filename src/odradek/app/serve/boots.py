@@ -51,7 +51,7 @@ def _note(directory: LogDirectory, boot_id: str | None) -> None:
     try:
         replace_file(directory.disk, _path(directory), (boot_id or "").encode(), durable=False)
     except DiskFailed as failed:
-        directory.problems.append(f"the boot of the machine can't be noted: {failed}")
+        directory.problems.append(f"cannot store the boot id of the machine: {failed}")
 
 
 def _path(directory: LogDirectory) -> str:

@@ -108,8 +108,8 @@ def _check_is_replica(disk: RealDisk, directories: Sequence[Path], metadata: Met
     if known and broker_id not in known:
         path = next(here[partition] for partition, ids in replicas.items() if ids)
         raise WrongDirectory(
-            f"{path / META_PROPERTIES} says broker.id={broker_id}, and of all logs there the metadata has replicas on "
-            f"{', '.join(map(str, sorted(known)))} alone: put the right {META_PROPERTIES} back, or name another data "
+            f"{path / META_PROPERTIES} contains broker.id={broker_id}, but the metadata assigns its logs to "
+            f"{', '.join(map(str, sorted(known)))} only: restore the correct {META_PROPERTIES}, or use another data "
             "directory"
         )
 
@@ -136,14 +136,14 @@ def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata
     replicas = {broker_id for topic in topics for partition in topic.partitions for broker_id in partition.replicas}
     if replicas and wanted_id not in replicas and not has_logs:
         raise WrongDirectory(
-            f"{has_brokers[0]} holds the data of a cluster whose brokers are started together: start it with "
-            f"--brokers {len(list(has_brokers[0].glob('broker*')))}, or name another data directory"
+            f"{has_brokers[0]} contains the data of a cluster of several local brokers: start it with "
+            f"--brokers {len(list(has_brokers[0].glob('broker*')))}, or use another data directory"
         )
     if replicas and wanted_id not in replicas:
         ids = ", ".join(map(str, sorted(replicas)))
         raise WrongDirectory(
-            f"{has_logs[0]} holds logs and no meta.properties says whose: set broker.id to the broker's "
-            f"(the metadata knows {ids}), or name another data directory"
+            f"{has_logs[0]} contains logs, but no meta.properties with the broker id: set broker.id "
+            f"(the metadata contains {ids}), or use another data directory"
         )
 
 

@@ -123,9 +123,9 @@ def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
     if not settings.insecure:
         raise ConfigError(
             f"The metadata in {where} has ACLs ({path}), but access control is not supported yet, "
-            "and everyone would be served: say --insecure if that is meant."
+            "and every client would be served: pass --insecure to allow this."
         )
-    log.warning("the ACLs in %s have no effect here: whoever reaches a listener may do everything", where)
+    log.warning("the ACLs in %s have no effect: every client that can reach a listener has all permissions", where)
 
 
 def _replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Uuid]:
@@ -202,8 +202,8 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
     found = storage.topics()
     failed = next((one for one in storage if one.failure is not None), None)
     if found and failed is not None:
-        text = "the topics in the data directories can't be taken over without one of them"
-        raise NoDirectory(f"{failed.path} can't be used, and {text}: {failed.failure}.")
+        text = "the topics in the data directories cannot be adopted while a directory is offline"
+        raise NoDirectory(f"{failed.path} is unusable, and {text}: {failed.failure}.")
     topics = adoption.topics(found, membership.broker_id, new_uuid)
     if topics:
         metadata.adopt(topics)

@@ -110,7 +110,7 @@ def _open(disk: Disk, path: str, open_one: Callable[[str], LogDirectory], *, was
     try:
         if was_used and _is_empty(disk, path):
             why = (
-                "it was in use and is empty now: mount its disk, or, if what was in it is lost, start once without it "
+                "it contained logs and is now empty: mount its disk, or, if the logs are lost, start once without it "
                 "in log.dirs"
             )
             return LogDirectory.broken(disk, path, why)
@@ -167,16 +167,16 @@ def report(storage: Storage) -> None:
             log.error("%s is offline: %s", name, reason)
     failed = [directory for directory in storage if directory.failure is not None]
     for directory in failed:
-        log.error("%s is offline, the other data directories are served: %s", directory.path, directory.failure)
+        log.error("data directory %s is offline, the others are served: %s", directory.path, directory.failure)
 
 
 def report_room(path: str, volume: Volume) -> None:
     """Log that a directory's volume is full or nearly full; it is served nonetheless."""
     if volume.is_short:
-        state = "is full" if volume.is_full else "is nearly full"
-        room = f"{size_text(volume.usable_bytes)} of {size_text(volume.total_bytes)} are free"
-        way_out = "delete topics, lower retention.ms or retention.bytes, or give it more room"
-        text = "the disk of %s %s (%s): what does not fit is refused until there is room; %s"
+        state = "is full" if volume.is_full else "is almost full"
+        room = f"{size_text(volume.usable_bytes)} of {size_text(volume.total_bytes)} free"
+        way_out = "delete topics, lower retention.ms or retention.bytes, or enlarge the disk"
+        text = "the disk of %s %s (%s): writes that do not fit are rejected; %s"
         log.warning(text, path, state, room, way_out)
 
 
@@ -184,5 +184,5 @@ def report_missed(storage: Storage) -> None:
     """Log the partitions without logs, after the controller has sent the list of replicas."""
     if storage.missed:
         names = ", ".join(map(str, storage.missed[:STRAYS_NAMED_MAX]))
-        text = "%d partitions are offline, as they are in none of the other data directories: %s%s"
+        text = "%d partitions are offline because no online data directory contains them: %s%s"
         log.error(text, len(storage.missed), names, "..." if storage.missed[STRAYS_NAMED_MAX:] else "")

@@ -58,7 +58,7 @@ def read_topics(directory: Path, broker_id: BrokerId) -> dict[TopicName, KnownTo
     start = int(snapshots[-1].name[:20]) if snapshots else 0
     segments = sorted(folder.glob(f"*{LOG}"))
     if not snapshots and (not segments or int(segments[0].stem)):
-        raise UnreadableMetadata(f"{folder} does not begin at offset 0, and has no snapshot")
+        raise UnreadableMetadata(f"{folder} does not start at offset 0 and has no snapshot")
     topics = _Topics()
     snapshot = [_records(snapshots[-1], 0)] if snapshots else []
     for record in chain(*snapshot, *(_records(one, start, may_be_torn=one == segments[-1]) for one in segments)):
@@ -90,7 +90,9 @@ def _batches(path: Path, may_be_torn: bool) -> Iterator[Batch]:
                 return
             raise UnreadableMetadata(f"{path} at {found.position}: {found.why}")
         if found.batch is None or found.fault is not None:
-            raise UnreadableMetadata(f"{path} at {found.place.position}: {found.fault or 'a format before 2'}")
+            raise UnreadableMetadata(
+                f"{path} at {found.place.position}: {found.fault or 'a message format older than 2'}"
+            )
         yield found.batch
 
 

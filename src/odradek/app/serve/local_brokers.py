@@ -62,12 +62,14 @@ def brokers_of(
     Raise ConfigError with one sentence for the user.
     """
     if not 1 <= count <= BROKERS_MAX:
-        raise ConfigError(f"--brokers is {count}; it must be from 1 to {BROKERS_MAX}.")
+        raise ConfigError(f"Invalid --brokers {count}: it must be between 1 and {BROKERS_MAX}.")
     parse_levels(log_levels)
     settings = load(config_path, overrides, insecure=insecure)
     first = FIRST_ID if settings.broker_id is None else settings.broker_id
     if first + count - 1 > INT32_MAX:
-        raise ConfigError(f"broker.id is {first}; with {count} brokers it must be at most {INT32_MAX - count + 1}.")
+        raise ConfigError(
+            f"Invalid broker.id {first}: with {count} brokers, it must be at most {INT32_MAX - count + 1}."
+        )
     _check_ports(settings, count)
     _check_directories(settings)
     common = [
@@ -97,8 +99,8 @@ def _check_directories(settings: Settings) -> None:
     for directory in settings.log_dirs:
         if (directory / _META_PROPERTIES).exists():
             raise ConfigError(
-                f"{directory} holds the data of one broker: start it without --brokers, or name another folder "
-                "(log.dirs) for the data of several."
+                f"{directory} contains the data of a single broker: start it without --brokers, or use another folder "
+                "(log.dirs) for several brokers."
             )
 
 
@@ -141,12 +143,12 @@ def _check_ports(settings: Settings, count: int) -> None:
         for name, address in addresses.items():
             if address.port + count - 1 > PORT_MAX:
                 raise ConfigError(
-                    f"With {count} brokers the port of {name}, {address.port}, must be at most {PORT_MAX - count + 1}."
+                    f"With {count} brokers, the port of {name}, {address.port}, must be at most {PORT_MAX - count + 1}."
                 )
         for one, other in _meeting(addresses, count):
             raise ConfigError(
-                f"With {count} brokers {one} takes the ports {_range(addresses[one].port, count)}, and {other} the "
-                f"ports {_range(addresses[other].port, count)}: their ports must be {count} or more apart."
+                f"With {count} brokers, {one} uses ports {_range(addresses[one].port, count)}, and {other} uses "
+                f"ports {_range(addresses[other].port, count)}: their ports must be at least {count} apart."
             )
 
 

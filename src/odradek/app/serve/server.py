@@ -57,16 +57,16 @@ def run(
     settings = settings._replace(is_member=is_member or settings.is_member)
     logs.install(log_format, log_levels)
     if settings.without_effect:
-        log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
+        log.warning("Kafka configuration keys that have no effect in Odradek: %s", ", ".join(settings.without_effect))
     if settings.unknown:
-        log.warning("not known to Kafka, so they are ignored: %s", ", ".join(settings.unknown))
+        log.warning("unknown configuration keys, which are ignored: %s", ", ".join(settings.unknown))
     _allow_open_files()
     try:
         return uvloop.run(_serve(settings))
     except (CannotListen, DirectoryInUse, NoDirectory, WrongDirectory, TreeFailed, BadZnodeError) as error:
         sentence = str(error)
     except DiskFailed as failed:
-        sentence = f"{failed.filename} can't be used: {(failed.strerror or str(failed)).lower()}"
+        sentence = f"cannot use {failed.filename}: {(failed.strerror or str(failed)).lower()}"
     if log_format == logs.JSON:
         log.critical("%s", sentence)
     else:
@@ -123,7 +123,7 @@ def _end_anyway() -> threading.Timer:
     """
 
     def end() -> None:
-        log.critical("the disk has not ended its syncs in %d s: stopped without them", STOP_SECONDS_MAX)
+        log.critical("the disk did not complete its syncs within %d s: shutting down without them", STOP_SECONDS_MAX)
         os._exit(FAILED)
 
     patience = threading.Timer(STOP_SECONDS_MAX, end)
@@ -140,7 +140,7 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     """
     error = context.get("exception")
     if isinstance(error, NoDirectory):
-        log.critical("%s The broker ends.", error)
+        log.critical("%s Shutting down the broker.", error)
         os._exit(FAILED)
     is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
     peer = context["transport"].get_extra_info("peername") if "transport" in context else None

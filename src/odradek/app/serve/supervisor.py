@@ -151,7 +151,7 @@ class Supervisor:
             one.child.read_last(self._queue)
             self._on_end(one, status, _in_words(status))
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._kill(f"has not stopped in {self._stop_seconds_max} s")
+            self._kill(f"did not stop within {self._stop_seconds_max} s")
         self._start_due()  # Last: if that fails, nothing may be left to wait for.
 
     def _start_due(self) -> None:
@@ -161,7 +161,7 @@ class Supervisor:
                 try:
                     one.child.start(self._lifeline)
                 except OSError as error:
-                    self._on_end(one, FAILED, f"can't be started ({error})")
+                    self._on_end(one, FAILED, f"failed to start ({error})")
 
     def _wait(self, wakeups: Wakeups) -> None:
         """Wait for the next event, and forward the children's output."""
@@ -191,19 +191,19 @@ class Supervisor:
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts == 2:
-                self._kill("is not waited for any longer")
+                self._kill("did not stop before the second interrupt")
 
     def _on_end(self, one: Watched, status: int, how: str) -> None:
         if self._status is not None:
             return
         if not one.child.was_ready and status in (FAILED, MISUNDERSTOOD):
-            log.critical("%s %s before it was ready: all are stopped", one.child.name, how)
+            log.critical("%s %s before it was ready: stopping all brokers", one.child.name, how)
             self._stop(status)
             return
         now = time.monotonic()
         pause = one.pauses.next(now - one.started_at)
-        when = f"in {pause:g} s" if pause else "at once"
-        log.warning("%s %s: it is started again %s", one.child.name, how, when)
+        when = f"in {pause:g} s" if pause else "now"
+        log.warning("%s %s: restarting %s", one.child.name, how, when)
         one.starts_at = now + pause
 
     def _stop(self, status: int) -> None:
@@ -219,7 +219,7 @@ class Supervisor:
         self._kill_at = None
         for one in self._all:
             if one.child.is_running:
-                log.error("%s %s: it is killed", one.child.name, why)
+                log.error("%s %s: killing it", one.child.name, why)
                 one.child.signal(signal.SIGKILL)
 
 

@@ -47,7 +47,7 @@ def sentence_of(error: Exception) -> str | None:
         case KafkaUnavailable():
             return f"{error}; is the broker running, and is --bootstrap-server right?"
         case UnknownTopic():
-            return f"{error}; odradek topic list shows those there are"
+            return f"{error}; to list all topics, run odradek topic list"
         case ClientError() | Refused():
             return str(error)
         case OSError():

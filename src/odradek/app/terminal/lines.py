@@ -39,7 +39,7 @@ def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[b
         begun.append(head)
         begun_bytes += len(head)
         if begun_bytes > LINE_BYTES_MAX:
-            raise CommandFailed(f"a line of more than {LINE_BYTES_MAX // MIB} MiB is no record")
+            raise CommandFailed(f"line too long: a record can have at most {LINE_BYTES_MAX // MIB} MiB")
         if newline:
             yield b"".join(begun)
             *whole, tail = rest.split(b"\n")

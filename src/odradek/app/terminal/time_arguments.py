@@ -35,7 +35,7 @@ def duration_ms(text: str) -> int:
 def _iso_ms(text: str) -> int:
     iso = _ISO.fullmatch(text.strip().upper())
     if iso is None:
-        raise ValueError(f"{text!r} is no duration")
+        raise ValueError(f"{text!r} is not a duration")
     days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
     millis = int((iso[5] or "0").ljust(3, "0")[:3])
     return days * DAY_MS + hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS + millis

@@ -44,9 +44,9 @@ def test_why_a_replica_is_missing() -> None:
     nobody = Partition(3, -1, replicas=(1,), isr=())
     assert dict(whys(topic(behind, broken, unled, nobody), ONE, TWO, log_dirs={2: ["/x", "/y"]})) == {
         0: "broker 2 is behind",
-        1: "broker 2 can't read its log: /x, /y are offline",
-        2: "broker 2 is there and was not elected yet",
-        3: "broker 1 is there and was not elected yet",
+        1: "broker 2 cannot read its log: /x, /y are offline",
+        2: "broker 2 is alive and has not been elected yet",
+        3: "broker 1 is alive and has not been elected yet",
     }
 
 
@@ -101,6 +101,6 @@ def test_how_far_behind() -> None:
     ends = {1: {name: Offset(12_000)}, 2: {name: Offset(9)}, 3: {name: Offset(12_001)}}
     (found,) = troubles_of([there], {one.id: one for one in brokers}, ends=ends)
     assert found.lags == {2: 11_991, 3: 0}
-    assert found.why == "broker 2 is 11,991 records behind; broker 3 has all, and joins soon"
+    assert found.why == "broker 2 is 11,991 records behind; broker 3 has caught up and joins the ISR soon"
     (found,) = troubles_of([there], {one.id: one for one in brokers}, ends={2: ends[2]})
     assert found.why == "broker 2 is behind; broker 3 is behind", "its leader does not tell"

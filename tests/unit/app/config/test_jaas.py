@@ -43,17 +43,17 @@ def test_no_text_of_a_module_shows_a_password() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("Client", "Line 1 of the JAAS file f is not understood: { is missing."),
+        ("Client", "Invalid JAAS file f: expected { in line 1."),
         (
             "Client {\n a.B required",
-            "Line 2 of the JAAS file f is not understood: the name of an option, or ; is missing.",
+            "Invalid JAAS file f: expected an option name or ; in line 2.",
         ),
-        ("Client {\n a.B maybe;\n};", "Line 2 of the JAAS file f is not understood: one of required, requisite, "),
-        ("Client {\n a.B required x;\n};", "Line 2 of the JAAS file f is not understood: = is missing."),
-        ("Client {\n a.B required x=;\n};", "Line 2 of the JAAS file f is not understood: the value of an option is"),
-        ("Client {\n a.B required;\n}\n", "Line 3 of the JAAS file f is not understood: ; is missing."),
-        ("{}", "Line 1 of the JAAS file f is not understood: the name of a section is missing."),
-        ('Client {\n a.B required x="secret;\n};', 'Line 2 of the JAAS file f has a " that nothing ends.'),
+        ("Client {\n a.B maybe;\n};", "Invalid JAAS file f: expected one of required, requisite, "),
+        ("Client {\n a.B required x;\n};", "Invalid JAAS file f: expected = in line 2."),
+        ("Client {\n a.B required x=;\n};", "Invalid JAAS file f: expected an option value in line 2."),
+        ("Client {\n a.B required;\n}\n", "Invalid JAAS file f: expected ; in line 3."),
+        ("{}", "Invalid JAAS file f: expected a section name in line 1."),
+        ('Client {\n a.B required x="secret;\n};', 'Invalid JAAS file f: unterminated " in line 2.'),
     ],
 )
 def test_what_is_not_understood_is_said_without_its_text(text: str, sentence: str) -> None:
@@ -64,8 +64,8 @@ def test_what_is_not_understood_is_said_without_its_text(text: str, sentence: st
 
 
 def test_files_that_can_not_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"The JAAS file .*/none can't be read: no such file or directory\."):
+    with pytest.raises(ConfigError, match=r"Cannot read the JAAS file .*/none: no such file or directory\."):
         read_jaas(tmp_path / "none")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"The JAAS file .*/binary can't be read: it is no text in UTF-8\."):
+    with pytest.raises(ConfigError, match=r"Cannot read the JAAS file .*/binary: it is not valid UTF-8\."):
         read_jaas(tmp_path / "binary")

@@ -68,14 +68,14 @@ def test_a_chroot_of_nothing_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "zookeeper.connect must be host:port,host:port/chroot, but it names no server."),
-        ("/kafka", "zookeeper.connect must be host:port,host:port/chroot, but it names no server."),
-        ("a:1,,b:1", "zookeeper.connect must be host:port,host:port/chroot, but '' in it is no host:port."),
-        ("a:x", "zookeeper.connect must be host:port,host:port/chroot, but 'a:x' in it is no host:port."),
-        ("a:0", "zookeeper.connect must be host:port,host:port/chroot, but 'a:0' in it is no host:port."),
-        ("a..b:1", "zookeeper.connect must be host:port,host:port/chroot, but 'a..b:1' in it is no host:port."),
-        ("a:65536", "zookeeper.connect must be host:port,host:port/chroot, but 'a:65536' in it is no host:port."),
-        ("a:1/kafka/", "The chroot of zookeeper.connect can't be used: /kafka/: a path does not end with /."),
+        ("", "zookeeper.connect must be host:port,host:port/chroot, but it contains no server."),
+        ("/kafka", "zookeeper.connect must be host:port,host:port/chroot, but it contains no server."),
+        ("a:1,,b:1", "zookeeper.connect must be host:port,host:port/chroot, but '' is not host:port."),
+        ("a:x", "zookeeper.connect must be host:port,host:port/chroot, but 'a:x' is not host:port."),
+        ("a:0", "zookeeper.connect must be host:port,host:port/chroot, but 'a:0' is not host:port."),
+        ("a..b:1", "zookeeper.connect must be host:port,host:port/chroot, but 'a..b:1' is not host:port."),
+        ("a:65536", "zookeeper.connect must be host:port,host:port/chroot, but 'a:65536' is not host:port."),
+        ("a:1/kafka/", "Invalid chroot in zookeeper.connect: /kafka/: a path does not end with /."),
     ],
 )
 def test_addresses_that_are_none(text: str, sentence: str) -> None:
@@ -122,23 +122,23 @@ def test_users_that_are_none(text: str) -> None:
 
 def test_what_is_wrong_with_a_jaas_file(tmp_path: Path) -> None:
     file = tmp_path / "jaas.conf"
-    assert refused(jaas(tmp_path, 'username="u"')) == f"The section Client of {file} has no password."
-    assert refused(jaas(tmp_path, "")) == f"The section Client of {file} has no username and no password."
+    assert refused(jaas(tmp_path, 'username="u"')) == f"Section Client of {file} has no password."
+    assert refused(jaas(tmp_path, "")) == f"Section Client of {file} has no username and no password."
     texts = jaas(tmp_path)
     file.write_text("Client { com.sun.security.auth.module.Krb5LoginModule required; };")
     assert refused(texts) == (
-        f"The section Client of {file} has the login module com.sun.security.auth.module.Krb5LoginModule; "
-        f"here there is {DIGEST_MODULE} alone."
+        f"Section Client of {file} has the unsupported login module com.sun.security.auth.module.Krb5LoginModule: "
+        f"use {DIGEST_MODULE}."
     )
     assert refused(jaas(tmp_path), zookeeper_sasl_client="false") == (
-        f"zookeeper.sasl.client is false, but {file} has a section Client: leave out one of them."
+        f"zookeeper.sasl.client is false, but {file} has a section Client: remove one of them."
     )
     assert refused(jaas(tmp_path) | {"odradek.zookeeper.auth": "digest:u:p"}) == (
-        "odradek.zookeeper.auth and java.security.auth.login.config both say who this broker is at ZooKeeper: "
-        "leave one of them out."
+        "odradek.zookeeper.auth and java.security.auth.login.config both set this broker's identity at ZooKeeper: "
+        "remove one of them."
     )
     file.unlink()
-    assert refused(texts) == f"The JAAS file {file} can't be read: no such file or directory."
+    assert refused(texts) == f"Cannot read the JAAS file {file}: no such file or directory."
 
 
 def test_acls_are_for_who_is_known(tmp_path: Path, authority: Authority, client: Known) -> None:
@@ -244,16 +244,16 @@ def test_the_name_of_the_server(tmp_path: Path, authority: Authority) -> None:
     [
         (
             {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"},
-            "zookeeper.clientCnxnSocket is org.apache.zookeeper.ClientCnxnSocketNIO, which speaks plain text, but "
+            "zookeeper.clientCnxnSocket is org.apache.zookeeper.ClientCnxnSocketNIO, which uses plaintext, but "
             f"zookeeper.ssl.client.enable is true: set {NETTY}.",
         ),
         (
             {"zookeeper.ssl.crl.enable": "true"},
-            "zookeeper.ssl.crl.enable is true, but nobody is asked here about revoked certificates: leave it out.",
+            "zookeeper.ssl.crl.enable is true, but certificate revocation checks are not supported: remove it.",
         ),
         (
             {"zookeeper.ssl.ocsp.enable": "true"},
-            "zookeeper.ssl.ocsp.enable is true, but nobody is asked here about revoked certificates: leave it out.",
+            "zookeeper.ssl.ocsp.enable is true, but certificate revocation checks are not supported: remove it.",
         ),
         ({"zookeeper.ssl.protocol": "TLSv1.1"}, "zookeeper.ssl.protocol is 'TLSv1.1': it must be TLSv1.3 or TLSv1.2."),
         ({"zookeeper.ssl.enabled.protocols": "SSLv3"}, "zookeeper.ssl.enabled.protocols holds 'SSLv3': it can hold "),

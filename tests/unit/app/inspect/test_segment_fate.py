@@ -18,8 +18,8 @@ from odradek.log.log.retention import expired_segments
 from odradek.log.segment.segment import Segment
 
 NOW = 1_800_000_000_000
-NEXT_CHECK = "it goes with the next check (log.retention.check.interval.ms)"
-CLEANERS = "it goes with the next check (log.cleaner.backoff.ms)"  # That of what is compacted.
+NEXT_CHECK = "deleted by the next check (log.retention.check.interval.ms)"
+CLEANERS = "deleted by the next check (log.cleaner.backoff.ms)"  # That of what is compacted.
 DAYS = Retention(2 * DAY_MS, -1, deletes=True, compacts=False)
 
 
@@ -52,7 +52,7 @@ def test_each_goes_when_its_newest_record_is_old_enough() -> None:
     assert NEXT_CHECK in old.why
     assert young.until == NOW + DAY_MS
     assert "2027-01-16T08:00:00.000Z, retention.ms after its newest record" in young.why
-    assert active.why.startswith("it is being written to; it goes")
+    assert active.why.startswith("active segment; deleted at")
 
 
 def test_a_record_from_the_future_holds_all_that_follow() -> None:
@@ -60,8 +60,8 @@ def test_a_record_from_the_future_holds_all_that_follow() -> None:
     assert NEXT_CHECK in expired.why
     assert "a record has a timestamp 1 day 0 h in the future" in future.why and "until 2027-01-18" in future.why
     assert behind.until == active.until == future.until == NOW + 3 * DAY_MS
-    assert "waits for the segment at 10, until 2027-01-18" in behind.why
-    assert active.why.startswith("it is being written to; the oldest go first")
+    assert "waits for the older segment at 10, until 2027-01-18" in behind.why
+    assert active.why.startswith("active segment; waits for the older")
 
 
 def test_the_record_from_the_future_is_named_where_its_offset_is_known() -> None:
@@ -72,15 +72,15 @@ def test_the_record_from_the_future_is_named_where_its_offset_is_known() -> None
 
 def test_one_from_far_in_the_future_is_for_ever() -> None:
     future, behind = told(log_of(-(2**62), 3 * DAY_MS), DAYS)
-    assert "it holds the segment for ever" in future.why
-    assert "waits for the segment at 0, for ever" in behind.why
+    assert "it retains the segment forever" in future.why
+    assert "waits for the older segment at 0, forever" in behind.why
 
 
 def test_a_bound_on_size_lets_it_go_all_the_same() -> None:
     bounded = DAYS._replace(retention_bytes=2500)
     future, behind, active = told(log_of(-(2**62), 3 * DAY_MS, 0), bounded)
-    assert "for ever, or once 500 B more are written (retention.bytes)" in future.why
-    assert "or once 1.5 KiB more are written" in behind.why
+    assert "forever, or after 500 B more are written (retention.bytes)" in future.why
+    assert "or after 1.5 KiB more are written" in behind.why
     assert "2.4 KiB" in active.why
     (first, *_) = told(log_of(-(2**62), 3 * DAY_MS, 0, 0), bounded)
     assert NEXT_CHECK in first.why and "retention.bytes" in first.why
@@ -89,8 +89,8 @@ def test_a_bound_on_size_lets_it_go_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("retention", "text"),
     [
-        (Retention(-1, -1, deletes=True, compacts=False), "it stays for ever"),
-        (Retention(-1, 4000, deletes=True, compacts=False), "it goes once 2.0 KiB more are written"),
+        (Retention(-1, -1, deletes=True, compacts=False), "never deleted"),
+        (Retention(-1, 4000, deletes=True, compacts=False), "deleted after 2.0 KiB more are written"),
         (Retention(1, 1, deletes=False, compacts=True), "cleanup.policy is compact"),
         (Retention(1, 1, deletes=False, compacts=False), "cleanup.policy is empty"),
         (Retention(HOUR_MS, -1, deletes=True, compacts=True), CLEANERS),
@@ -103,20 +103,20 @@ def test_what_else_keeps_it(retention: Retention, text: str) -> None:
 def test_compaction_does_not_keep_what_lies_below_the_start() -> None:
     compacted = Retention(-1, -1, deletes=False, compacts=True)
     below, partly, _ = told(log_of(0, 0, 0), compacted, start=15)
-    assert "below the log's start, 15" in below.why and CLEANERS in below.why
+    assert "below the log start offset 15" in below.why and CLEANERS in below.why
     assert "cleanup.policy is compact" in partly.why
 
 
 def test_what_is_not_committed_stays() -> None:
     safe, waiting, _ = told(log_of(3 * DAY_MS, 3 * DAY_MS, 0), DAYS, high_watermark=15)
     assert NEXT_CHECK in safe.why
-    assert "from 15 on are not committed yet" in waiting.why
+    assert "from offset 15 on are not committed yet" in waiting.why
 
 
 def test_an_open_one_may_be_empty() -> None:
     sealed, active = log_of(0, 0)
     empty = active._replace(size=0, end_offset=active.base_offset)
-    assert told([sealed, empty], DAYS)[1] == Fate(None, "it is being written to, and empty")
+    assert told([sealed, empty], DAYS)[1] == Fate(None, "active segment, empty")
 
 
 class Stub(NamedTuple):

@@ -122,12 +122,12 @@ def test_levels() -> None:
 
 @pytest.mark.parametrize("wrong", ["LOUD", "odradek=", "odradek=7", "=", ""])
 def test_a_level_that_is_none(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="write LEVEL or LOGGER=LEVEL"):
+    with pytest.raises(ConfigError, match="use LEVEL or LOGGER=LEVEL"):
         logs.parse_levels([wrong])
 
 
 def test_a_format_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="it may be text or json"):
+    with pytest.raises(ConfigError, match="use text or json"):
         logs.install("xml", [])
 
 

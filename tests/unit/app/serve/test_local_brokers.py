@@ -129,13 +129,13 @@ def test_how_to_log_is_passed_through() -> None:
 @pytest.mark.parametrize(
     ("count", "overrides", "sentence"),
     [
-        (0, [], f"--brokers is 0; it must be from 1 to {BROKERS_MAX}."),
-        (BROKERS_MAX + 1, [], f"--brokers is 65; it must be from 1 to {BROKERS_MAX}."),
-        (2, [f"broker.id={INT32_MAX}"], "broker.id is 2147483647; with 2 brokers it must be at most 2147483646."),
+        (0, [], f"Invalid --brokers 0: it must be between 1 and {BROKERS_MAX}."),
+        (BROKERS_MAX + 1, [], f"Invalid --brokers 65: it must be between 1 and {BROKERS_MAX}."),
+        (2, [f"broker.id={INT32_MAX}"], "Invalid broker.id 2147483647: with 2 brokers, it must be at most 2147483646."),
         (
             3,
             ["listeners=PLAINTEXT://127.0.0.1:65534"],
-            "With 3 brokers the port of listener PLAINTEXT, 65534, must be at most 65533.",
+            "With 3 brokers, the port of listener PLAINTEXT, 65534, must be at most 65533.",
         ),
         (
             3,
@@ -144,14 +144,14 @@ def test_how_to_log_is_passed_through() -> None:
                 "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
                 "inter.broker.listener.name=A",
             ],
-            "With 3 brokers listener A takes the ports 9092 to 9094, and listener B the ports 9094 to 9096: "
-            "their ports must be 3 or more apart.",
+            "With 3 brokers, listener A uses ports 9092 to 9094, and listener B uses ports 9094 to 9096: "
+            "their ports must be at least 3 apart.",
         ),
         (
             2,
             ["metrics.listener=127.0.0.1:9093"],
-            "With 2 brokers listener PLAINTEXT takes the ports 9092 to 9093, and metrics.listener the ports 9093 to "
-            "9094: their ports must be 2 or more apart.",
+            "With 2 brokers, listener PLAINTEXT uses ports 9092 to 9093, and metrics.listener uses ports 9093 to "
+            "9094: their ports must be at least 2 apart.",
         ),
         (
             2,
@@ -161,8 +161,8 @@ def test_how_to_log_is_passed_through() -> None:
                 "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
                 "inter.broker.listener.name=A",
             ],
-            "With 2 brokers advertised listener A takes the ports 1 to 2, and advertised listener B the ports 2 to 3: "
-            "their ports must be 2 or more apart.",
+            "With 2 brokers, advertised listener A uses ports 1 to 2, and advertised listener B uses ports 2 to 3: "
+            "their ports must be at least 2 apart.",
         ),
     ],
 )
@@ -179,7 +179,7 @@ def test_two_hosts_may_have_one_port() -> None:
 
 
 def test_what_a_lone_broker_would_not_start_with_is_refused_before_any_is_started() -> None:
-    with pytest.raises(ConfigError, match="without authentication"):
+    with pytest.raises(ConfigError, match="accepts unauthenticated connections"):
         brokers_of(3, None, ["listeners=PLAINTEXT://:9092"])
     with pytest.raises(ConfigError, match="--log-level"):
         brokers_of(3, log_levels=["LOUD"])

@@ -221,7 +221,7 @@ def test_json_stays_json(start: Start) -> None:
     assert first.end() == 0
     lines = first.err().splitlines()
     assert lines[:2] == ['{"a": 1}', "broker 1: no json"]
-    assert json.loads(lines[2])["message"] == "broker 1 ended with status 7: it is started again at once"
+    assert json.loads(lines[2])["message"] == "broker 1 ended with status 7: restarting now"
 
 
 def test_one_that_ends_is_started_again_and_leaves_no_zombie(start: Start) -> None:
@@ -233,7 +233,7 @@ def test_one_that_ends_is_started_again_and_leaves_no_zombie(start: Start) -> No
     assert not is_known(killed)
     assert (len(first.pids(1)), len(first.pids(2))) == (1, 2)
     assert sorted(first.children()) == sorted([first.pids(1)[-1], first.pids(2)[-1]])
-    assert "broker 2 was killed by SIGKILL: it is started again at once\n" in first.err()
+    assert "broker 2 was killed by SIGKILL: restarting now\n" in first.err()
     assert first.end() == 0
     assert not any(map(is_known, first.all_pids()))
 
@@ -243,10 +243,10 @@ def test_pauses_grow(start: Start) -> None:
     first.until_ready(5)
     assert first.end() == 0
     assert re.findall("broker 1 .*", first.err()) == [
-        "broker 1 ended with status 1: it is started again at once",
-        "broker 1 ended with status 2: it is started again in 0.01 s",
-        "broker 1 ended with status 3: it is started again in 0.02 s",
-        "broker 1 ended with status 4: it is started again in 0.02 s",
+        "broker 1 ended with status 1: restarting now",
+        "broker 1 ended with status 2: restarting in 0.01 s",
+        "broker 1 ended with status 3: restarting in 0.02 s",
+        "broker 1 ended with status 4: restarting in 0.02 s",
     ]
 
 
@@ -268,7 +268,7 @@ def test_one_that_fails_before_it_was_ready_ends_all(start: Start, status: int) 
     first = start(SERVES, f'os.write(2, b"why\\n"); sys.exit({status})', SERVES)
     assert first.process.wait(60) == status
     assert "broker 2: why\n" in first.err()
-    assert f"broker 2 ended with status {status} before it was ready: all are stopped\n" in first.err()
+    assert f"broker 2 ended with status {status} before it was ready: stopping all brokers\n" in first.err()
     assert not any(map(is_known, first.all_pids()))
 
 
@@ -276,7 +276,7 @@ def test_a_program_that_is_not_there_ends_all(tmp_path: Path, firsts: list[First
     given = {"codes": [SERVES], "pauses": [0], "stop_seconds": 60, "writes_json": False, "is_nohup": False}
     firsts.append(First(tmp_path, FIRST.replace("[sys.executable,", '["/no/such/program",'), given))
     assert firsts[0].process.wait(60) == 1
-    assert "broker 1 can't be started ([Errno 2] No such file or directory" in firsts[0].err()
+    assert "broker 1 failed to start ([Errno 2] No such file or directory" in firsts[0].err()
 
 
 def test_a_system_without_room_for_a_process_ends_all(tmp_path: Path, firsts: list[First]) -> None:
@@ -285,7 +285,7 @@ def test_a_system_without_room_for_a_process_ends_all(tmp_path: Path, firsts: li
     few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))\nsys.exit(Super"
     firsts.append(First(tmp_path, FIRST.replace("sys.exit(Super", few), given))
     assert firsts[0].process.wait(30) == 1
-    assert "broker 1 can't be started ([Errno 24] Too many open files) before it was ready" in firsts[0].err()
+    assert "broker 1 failed to start ([Errno 24] Too many open files) before it was ready" in firsts[0].err()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -319,7 +319,7 @@ def test_one_that_does_not_stop_is_killed(start: Start) -> None:
     first = start("ignore(signal.SIGTERM); ready(); wait()", SERVES, stop_seconds=0.2)
     first.until_ready(2)
     assert first.end() == 0
-    assert "broker 1 has not stopped in 0.2 s: it is killed\n" in first.err()
+    assert "broker 1 did not stop within 0.2 s: killing it\n" in first.err()
     assert not any(map(is_known, first.all_pids()))
 
 
@@ -329,7 +329,7 @@ def test_a_second_ctrl_c_kills(start: Start) -> None:
     first.process.send_signal(signal.SIGINT)
     until(lambda: "broker 1: told\n" in first.err())
     assert first.end(signal.SIGINT) == 0
-    assert "broker 1 is not waited for any longer: it is killed\n" in first.err()
+    assert "broker 1 did not stop before the second interrupt: killing it\n" in first.err()
     assert not any(map(is_known, first.all_pids()))
 
 
@@ -433,4 +433,4 @@ def test_a_port_in_use_gives_the_prompt_back(serve: Start) -> None:
         first = serve(1, f"listeners=PLAINTEXT://127.0.0.1:{port}")
         assert first.process.wait(60) == 1
     assert re.search(rf"(?m)^broker 1: odradek serve: .*{port}", first.err())
-    assert "broker 1 ended with status 1 before it was ready: all are stopped\n" in first.err()
+    assert "broker 1 ended with status 1 before it was ready: stopping all brokers\n" in first.err()

@@ -199,7 +199,7 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     ]
     assert not list(tmp_path.rglob("*.cleaned"))
     (found,) = uncleanable(str(tmp_path))
-    assert found.says == f"1 log in {tmp_path} can't be compacted: bad-0"
+    assert found.says == f"1 log in {tmp_path} cannot be compacted: bad-0"
     assert found.advice is not None and reason in found.advice
     harness.broker.cleaner.ask(bad)
     keep_house(harness)
@@ -228,7 +228,7 @@ def test_what_the_cleaner_finds_damaged_is_not_served_and_told(tmp_path: Path) -
     where = f"bad-0 at byte {bad.log.segments[0].size // 5 * 2} of {bad.log.segments[0].name} since "
     assert found.says.startswith(f"1 damaged place in {tmp_path}: {where}")
     assert "checksum" in found.says
-    assert found.says.endswith("read on from offset 30)")
+    assert found.says.endswith("readable again from offset 30)")
     advance_start(bad.log, bad.log.segments[1].base_offset)
     delete_below_start(bad.log, harness.now.wall)
     keep_house(harness)
