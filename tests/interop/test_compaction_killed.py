@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -69,7 +70,11 @@ class Table:
                 assert error is None, error
                 self.acknowledged[key] = max(self.acknowledged.get(key, 0), number)
 
-            self._producer.produce("table", value, key, on_delivery=told, headers=[("n", b"%d" % number)])
+            while not self._over.is_set():
+                with suppress(BufferError):  # Its queue is full while the broker is away.
+                    self._producer.produce("table", value, key, on_delivery=told, headers=[("n", b"%d" % number)])
+                    break
+                self._producer.poll(0.1)
             self._producer.poll(0)
             if self._random.random() < 0.02:
                 time.sleep(0.01)

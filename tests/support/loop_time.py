@@ -67,6 +67,12 @@ def hold_ms_max() -> float:
     return HOLD_MS_MAX * slowness()
 
 
+def hold_ms_allowed(longest: float) -> float:
+    """Return the bound for a longest hold; one above the usual bound is judged by this machine's memory, too."""
+    most = hold_ms_max()
+    return most if longest <= most else max(most, HOLD_MS_MAX * memory_slowness())  # It takes seconds to find out.
+
+
 class LoopTime:
     """The times of one loop's callbacks.  It begins to count with `begin`, which may be called again."""
 
@@ -246,9 +252,7 @@ def nobody_is_held_up(timing: Timing, counts_collections: bool = True) -> Iterat
     timing.begin()
     yield
     holds = timing.holds() if counts_collections else [hold.without_collections() for hold in timing.holds()]
-    longest, most = max((hold.ms for hold in holds), default=0.0), hold_ms_max()
-    if longest > most:  # It takes seconds to find out, and there is no second try of this.
-        most = max(most, HOLD_MS_MAX * memory_slowness())
+    most = hold_ms_allowed(max((hold.ms for hold in holds), default=0.0))
     too_long = [str(hold) for hold in holds if hold.ms > most]
     assert not too_long, "\n".join(too_long)
 
