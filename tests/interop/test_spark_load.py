@@ -112,7 +112,7 @@ def test_what_cannot_be_loaded_is_said_in_one_sentence(tmp_path: Path) -> None:
         (Loaded(kafka, tmp_path / "full", topic), 1, "is no Delta table"),
         (Loaded(kafka, tmp_path / "new", "no-such-topic"), 1, "topic 'no-such-topic' does not exist"),
         (Loaded(nobody, tmp_path / "new", topic, patience_ms=1), 1, "nothing answers at 127.0.0.1:1"),
-        (Loaded(kafka, tmp_path / "new"), 2, "choose either --topics or --pattern"),
+        (Loaded(kafka, tmp_path / "new"), 2, "say what to load"),
         (Loaded(kafka, "dbfs:/new", topic), 2, "neither a folder nor s3://"),
         (Loaded(kafka, tmp_path / "new", pattern="("), 2, "no regular expression"),
         (Loaded(kafka, tmp_path / "new", topic, patience_ms=1, kafka=ssl), 1, "is it an SSL listener?"),
