@@ -33,6 +33,13 @@ CommandConfig = Annotated[
 ]
 Texts = TypeVar("Texts", str, list[str], list[str] | None, str | None)
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of a table.")]
+OnlyPartitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
+]
+TOPIC_PARTITIONS = typer.Option(
+    "--topic", metavar="TOPIC[:N,...]", help="All partitions of a topic, or the listed ones; repeat for more."
+)
 
 
 def not_empty(given: Texts) -> Texts:

@@ -11,7 +11,13 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    OnlyPartitions,
+    connected,
+)
 from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
 from odradek.app.cli.starting import offsets_at, start_rule
@@ -53,10 +59,7 @@ def consume(
             help="Start at beginning, end, an offset, a time, or -N (the last N of each partition).",
         ),
     ] = "beginning",
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Read only this partition; repeat for more."),
-    ] = None,
+    partition: OnlyPartitions = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=0, metavar="N", help="Stop after this number of records.")
     ] = None,

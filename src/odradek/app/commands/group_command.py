@@ -8,6 +8,7 @@ import typer
 
 from odradek.app.cli.cli_options import (
     DEFAULT_BOOTSTRAP_SERVER,
+    TOPIC_PARTITIONS,
     AsJson,
     BootstrapServer,
     CommandConfig,
@@ -175,12 +176,7 @@ def delete(
 @app.command("delete-offsets")
 def delete_offsets_command(
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)],
-    topic: Annotated[
-        list[str],
-        typer.Option(
-            "--topic", metavar="TOPIC[:N,...]", help="All partitions of a topic, or the listed ones; repeat for more."
-        ),
-    ],
+    topic: Annotated[list[str], TOPIC_PARTITIONS],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:

@@ -14,6 +14,7 @@ import typer
 from odradek.app.cli import offset_rules as rules
 from odradek.app.cli.cli_options import (
     DEFAULT_BOOTSTRAP_SERVER,
+    TOPIC_PARTITIONS,
     AsJson,
     BootstrapServer,
     CommandConfig,
@@ -40,12 +41,7 @@ COMMITTED_BY_OTHERS = frozenset(
 def reset_offsets(
     *,
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", metavar="TOPIC[:N,...]", help="All partitions of a topic, or the listed ones; repeat for more."
-        ),
-    ] = None,
+    topic: Annotated[list[str] | None, TOPIC_PARTITIONS] = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", metavar="", help="All partitions with a committed offset.")
     ] = False,

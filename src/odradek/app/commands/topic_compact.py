@@ -12,6 +12,7 @@ from odradek.app.cli.cli_options import (
     AsJson,
     BootstrapServer,
     CommandConfig,
+    OnlyPartitions,
     connected,
     duration,
 )
@@ -27,10 +28,7 @@ from odradek.client.connection.client_errors import ClientError
 def compact(
     *,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Compact only this partition; repeat for more."),
-    ] = None,
+    partition: OnlyPartitions = None,
     timeout: Annotated[
         str,
         typer.Option(

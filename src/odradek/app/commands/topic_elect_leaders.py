@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    OnlyPartitions,
+    connected,
+)
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.commands.topic_segments import chosen
 from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
@@ -28,10 +35,7 @@ class ElectionType(StrEnum):
 def elect(
     *,
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
-    ] = None,
+    partition: OnlyPartitions = None,
     everything: Annotated[bool, typer.Option("--all", metavar="", help="All partitions of all topics.")] = False,
     election_type: Annotated[
         ElectionType, typer.Option("--election-type", help="Replicas that may be elected.")

@@ -14,6 +14,7 @@ from odradek.app.cli.cli_options import (
     AsJson,
     BootstrapServer,
     CommandConfig,
+    OnlyPartitions,
     connected,
     pairs,
 )
@@ -30,10 +31,7 @@ from odradek.client.cluster.cluster import Cluster
 def segments(
     *,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
-    ] = None,
+    partition: OnlyPartitions = None,
     log_dir: Annotated[
         Path | None,
         typer.Option("--log-dir", metavar="DIR", help="Read this data directory without contacting a broker."),

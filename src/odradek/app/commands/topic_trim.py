@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.cli.cli_options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    OnlyPartitions,
+    connected,
+)
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.cli.starting import offsets_at
 from odradek.app.commands.topic_segments import chosen
@@ -28,10 +35,7 @@ Offsets = dict[TopicPartition, int]
 def trim(
     *,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition; repeat for more."),
-    ] = None,
+    partition: OnlyPartitions = None,
     before_offset: Annotated[
         int | None, typer.Option("--before-offset", min=0, metavar="N", help="Delete records below this offset.")
     ] = None,
