@@ -71,10 +71,10 @@ def test_there_is_one_for_each_api() -> None:
 def test_the_largest_request_holds_nobody_up(timed: Timed, key: ApiKey, name: str) -> None:
     message, version = largest(timed.known, key, name)
     request = frame(message, version)
-    tries = []
-    while len(tries) < TRIES:
-        ms, what = timed.longest(request)
-        tries.append(ms)
-        if ms <= hold_ms_max():
+    tries: list[tuple[float, str]] = []
+    for _ in range(TRIES):
+        tries.append(timed.longest(request))
+        if tries[-1][0] <= hold_ms_max():
             return
-    assert min(tries) <= hold_ms_allowed(min(tries)), what
+    ms, what = min(tries)
+    assert ms <= hold_ms_allowed(ms), what

@@ -1,6 +1,6 @@
 """Run failed tests that the change can't reach once more, alone, and report those that pass as flakes.
 
-    python tests/support/flakes.py BASE         after a run of pytest, whose cache names the tests that failed
+    python tests/support/flakes.py BASE         after a run of pytest, whose cache has what FailedTests kept
 
 A test is reached by a change of its own file, of a file that it imports directly or through others, of a conftest.py,
 of the set-up, and of a document if it reads documents. A test that starts processes (tests/interop, and files with the
@@ -12,34 +12,53 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 IMPORTED_FROM = ("src", "tests", "tests/interop", "tests/sim")  # As pyproject.toml has it for pytest.
 REACH_ALL = ("pyproject.toml", "setup.py", "scripts/", ".ci/", "tests/golden/")
 DOCUMENTS = ("docs/", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+_KEPT = "odradek/failed"
 
 
-def failed_tests(root: Path = ROOT) -> list[str]:
+class FailedTests:
+    """The pytest plugin that keeps the failed tests of one run; `--lf` keeps those of earlier runs, too."""
+
+    def __init__(self) -> None:
+        self._failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if "PYTEST_XDIST_WORKER" not in os.environ and session.config.pluginmanager.has_plugin("cacheprovider"):
+            session.config.cache.set(_KEPT, sorted(self._failed))
+
+
+def failed_tests() -> list[str]:
     """Return the node ids of the tests that failed in the last run."""
-    path = root / ".pytest_cache/v/cache/lastfailed"
-    return sorted(json.loads(path.read_text())) if path.exists() else []
+    path = ROOT / ".pytest_cache/v" / _KEPT
+    return list(json.loads(path.read_text())) if path.exists() else []
 
 
-def changed_files(base: str, root: Path = ROOT) -> list[str]:
+def changed_files(base: str) -> list[str]:
     """Return the files that differ between the commit `base` and the working tree."""
-    lines = ["git", "diff", "--name-only", base]
-    return subprocess.run(lines, cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    line = ["git", "diff", "--name-only", base]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
 
-def is_reached(test_file: str, changed: Iterable[str], root: Path = ROOT) -> bool:
+def is_reached(test_file: str, changed: Iterable[str]) -> bool:
     """Return whether one of the changed files may change the outcome of the tests in a file."""
-    text = (root / test_file).read_text()
-    imported = _closure(root, test_file)
+    text = (ROOT / test_file).read_text()
+    imported = _closure(test_file)
     has_processes = "tests/interop/" in test_file or "mark.waits" in text
     reads_documents = any(document.rstrip("/") in text for document in DOCUMENTS)
     for file in changed:
@@ -55,10 +74,10 @@ def is_reached(test_file: str, changed: Iterable[str], root: Path = ROOT) -> boo
 
 
 @cache
-def _closure(root: Path, file: str) -> frozenset[str]:
+def _closure(file: str) -> frozenset[str]:
     found, waiting = {file}, [file]
     while waiting:
-        for path in _imported(root, waiting.pop()):
+        for path in _imported(waiting.pop()):
             if path not in found:
                 found.add(path)
                 waiting.append(path)
@@ -66,9 +85,9 @@ def _closure(root: Path, file: str) -> frozenset[str]:
 
 
 @cache
-def _imported(root: Path, file: str) -> frozenset[str]:
-    tree = ast.parse((root / file).read_text())
-    return frozenset(path for name in _names(tree) for path in _files(root, name))
+def _imported(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / file).read_text())
+    return frozenset(path for name in _names(tree) for path in _files(name))
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
@@ -80,14 +99,14 @@ def _names(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _files(root: Path, name: str) -> Iterator[str]:
+def _files(name: str) -> Iterator[str]:
     """Yield the file of a module and those of its packages, as far as they belong to this repository."""
     parts = name.split(".")
     for folder in IMPORTED_FROM:
         for count in range(1, len(parts) + 1):
             base = f"{folder}/{'/'.join(parts[:count])}"
             for candidate in (f"{base}.py", f"{base}/__init__.py"):
-                if (root / candidate).is_file():
+                if (ROOT / candidate).is_file():
                     yield candidate
 
 

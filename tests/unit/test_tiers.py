@@ -17,6 +17,11 @@ def listen() -> None:
         listener.bind(("127.0.0.1", 0))
 
 
+def connect_pair() -> None:
+    for one in socket.socketpair():
+        one.close()
+
+
 def start_process() -> None:
     subprocess.run([sys.executable, "-c", ""], check=True)
 
@@ -42,4 +47,4 @@ def test_it_fails_if_it_leaves_memory(test: Callable[[], None], request: pytest.
 
 def test_a_pair_of_sockets_is_memory(request: pytest.FixtureRequest) -> None:
     unmarked = pytest.Function.from_parent(request.node.parent, name="unmarked", callobj=lambda: None)
-    watched(unmarked, lambda: [one.close() for one in socket.socketpair()] and None)
+    watched(unmarked, connect_pair)
