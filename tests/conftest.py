@@ -41,6 +41,8 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 # What a shell starts in the background ignores Ctrl-C, and so do all whom that starts: by it they are told to end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # The same for nohup: a broker goes on ignoring it, rightly.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Ends a test that hangs.  What starts processes, and Java at that, may take minutes on a slow and busy machine.
 INTEROP_SECONDS_MAX = 1_800

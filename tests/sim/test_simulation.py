@@ -50,6 +50,7 @@ def test_very_many_worlds() -> None:
         check(seed)
 
 
+@pytest.mark.waits
 def test_one_seed_is_one_history() -> None:
     """Whatever the order in which a process keeps its sets; and each seed has a history of its own."""
     histories = [digests_under(hash_seed) for hash_seed in HASH_SEEDS]

@@ -40,6 +40,7 @@ def _written(api: Api, name: str) -> ast.FunctionDef:
     return next(one for one in room.body if isinstance(one, ast.FunctionDef) and one.name == name)
 
 
+@pytest.mark.waits
 def test_a_start_loads_what_it_needs_and_no_more() -> None:
     names = [api.key.name.lower() for api in BY_KEY.values()]
     command = [sys.executable, "-c", WHAT_A_START_LOADS, *names]
