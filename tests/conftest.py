@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from support.durations import TABLE, Durations
 from support.flakes import FailedTests
+from support.left_threads import LeftThreads
 from support.seeds import NIGHTLY
 from support.tiers import MemoryOnly, is_interop, mark_tiers
 
@@ -111,6 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     table = TABLE if config.getoption("--durations-table") else None
     config.pluginmanager.register(Durations(table, is_whole), "durations")
     config.pluginmanager.register(MemoryOnly(), "memory-only")
+    config.pluginmanager.register(LeftThreads(), "left-threads")
     config.pluginmanager.register(FailedTests(), "failed-tests")
 
 

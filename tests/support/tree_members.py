@@ -49,7 +49,11 @@ class TreeMember:
         self.broker = broker
         self.metadata = Metadata(self.tree, "the folder")
         self.change = MetadataChanges(self.tree, self.metadata).change
-        self.metadata.prepare(broker, 1000, f"cluster-of-{broker}")
+        try:
+            self.metadata.prepare(broker, 1000, f"cluster-of-{broker}")
+        except BaseException:
+            self.tree.close()
+            raise
 
     def enroll(self, patience_ms: int = LONG_MS) -> int:
         info = BrokerInfo(self.broker, (Endpoint("PLAINTEXT", "127.0.0.1", 9090 + self.broker),))
