@@ -65,7 +65,7 @@ class Sync(NamedTuple):
         synced, begin = {}, 0
         for name, flush in self.flushes.items():
             end = begin + flush.count
-            synced[name] = _how_ended(flush, partial(flush.ended, errors[begin:end]))
+            synced[name] = _how_ended(flush, partial(flush.on_synced, errors[begin:end]))
             begin = end
         return Synced(synced)
 

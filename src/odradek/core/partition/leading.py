@@ -107,7 +107,7 @@ class Leading(Leadership):
         producer_id = batch.producer_id
         if known is None:
             known = ProducerStateEntry(producer_id)
-        elif checks_sequence and (place := known.find(batch)) is not None:
+        elif checks_sequence and (place := known.find_duplicate_batch(batch)) is not None:
             return place
         # The first batch of the transaction may be staged in the same turn and not be written yet.
         is_begun = known.has_open_transaction and known.epoch == batch.producer_epoch

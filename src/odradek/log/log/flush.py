@@ -99,7 +99,7 @@ class Flush:
         found = [file.fileno() for file in self._files]
         return None if -1 in found else found
 
-    def ended(self, errors: Sequence[int]) -> None:
+    def on_synced(self, errors: Sequence[int]) -> None:
         """Record the results of syncs run elsewhere: an errno, or 0, per descriptor.
 
         Raise DiskFailed for the first error.

@@ -57,7 +57,7 @@ class FileBatch(NamedTuple):
     magic: int
 
     @property
-    def end(self) -> int:
+    def end_position(self) -> int:
         return self.position + self.size
 
 
