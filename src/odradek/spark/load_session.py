@@ -37,7 +37,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from odradek.spark.loader import LoadFailed, reason_of
-    from odradek.spark.session import ended, session, standard_error_to
+    from odradek.spark.session import session, standard_error_to, stop_session
 
     if existing := SparkSession.getActiveSession():
         yield existing
@@ -57,7 +57,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
         finally:
             # A signal to the whole group may have ended Java already, which PySpark reports at length.
             with standard_error_to(log):
-                ended(spark)
+                stop_session(spark)
 
 
 @contextmanager
