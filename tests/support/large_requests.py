@@ -91,7 +91,7 @@ class Here:
         async def done(running: Running) -> Any:
             return do(running)
 
-        return self._host.ask(done)
+        return self._host.run_query(done)
 
     def topic_id(self, name: str) -> Uuid:
         ids: dict[str, Uuid] = self.on_loop(
