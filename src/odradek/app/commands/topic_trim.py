@@ -13,7 +13,7 @@ from odradek.app.cli.starting import offsets_at
 from odradek.app.commands.topic_segments import chosen
 from odradek.app.inspect.log_locations import logs_told_by, told_retention
 from odradek.app.inspect.segment_files import segments_of
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.app.terminal.time_arguments import moment_ms
 from odradek.base.units import TopicPartition
@@ -80,7 +80,7 @@ def trim(
     report(starts, ends, wanted, freed, as_json=as_json)
     records = sum(wanted[each] - start for each, start in starts.items())
     remark(f"deleted {plural(records, 'record')}" if execute else "nothing is deleted yet: --execute does it")
-    return told(failures.values())
+    return report_failures(failures.values())
 
 
 def refuse_kept(cluster: Cluster, name: str) -> None:

@@ -208,7 +208,7 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
     if topics:
         metadata.adopt(topics)
     storage.adopted([topic.name for topic in topics])
-    adoption.tell(topics, found)
+    adoption.log_adopted(topics, found)
 
 
 def _tree(
