@@ -86,7 +86,7 @@ class Side(Harness):
             self._all_due(session)
             self.read += len(session.due)
         (asked,) = Connection().receive_data(frame_of(request, VERSION, 1, CLIENT))
-        self.recognised += self.peer.fetch_templates.find(asked) is not None
+        self.recognised += self.peer.fetch_templates.match_request(asked) is not None
         outcome = self.send(request, VERSION)
         if isinstance(outcome, Parked):
             for happens in meanwhile:

@@ -82,7 +82,7 @@ class Side(Harness):
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         """If it had to wait, and the answer.  `meanwhile` happens if it waits."""
         (request,) = Connection().receive_data(frame)
-        self.recognised += self.peer.fetch_templates.find(request) is not None
+        self.recognised += self.peer.fetch_templates.match_request(request) is not None
         try:
             outcome = self.send_frame(frame)
             has_waited = isinstance(outcome, Parked)

@@ -80,7 +80,7 @@ class InMemoryHost:
 class AsItIs:
     """A gate that leaves each peer the admission that a test has given it."""
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return peer.admission
 
 

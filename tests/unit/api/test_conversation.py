@@ -67,7 +67,7 @@ class Told:
         self.admission = admission
         self.asked: list[tuple[int, int]] = []
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         self.asked.append((request.api_key, request.sequence))
         return self.admission
 

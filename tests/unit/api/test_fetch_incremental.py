@@ -282,7 +282,7 @@ def test_who_may_read_less_than_before_is_told(harness: Harness) -> None:
     class Rules:
         admission = Admission()
 
-        def ask(self, *asked: object) -> Admission:
+        def admit(self, *asked: object) -> Admission:
             return self.admission
 
     harness.gate = rules = Rules()

@@ -44,7 +44,7 @@ _NO_REPLICA = -1
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded] | Steps:
     """Answer or park a plain request, or wait for a disk; return None if the request is not plain."""
-    found = peer.fetch_templates.find(request)
+    found = peer.fetch_templates.match_request(request)
     if found is None:
         return None
     template, numbers = found
@@ -213,7 +213,7 @@ class _Asked:
 def _partition(asked: _Asked, number: int) -> Partition | None:
     """Return a partition that this broker may serve in the request's leader epoch; None for any other."""
     template = asked.template
-    partition = template.partitions[number].find(asked.broker)
+    partition = template.partitions[number].find_replica(asked.broker)
     if partition is None:
         return None
     leading = partition.leading
