@@ -128,7 +128,7 @@ class Broker:
             self._steps,
             lambda: self.view,
             self._append_state,
-            self.cleaner.ask,
+            self.cleaner.request_compaction,
             self.protocol,
         )
         self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
@@ -312,7 +312,7 @@ class Broker:
 
     def cleaned(self, event: Cleaned, now: Moment) -> None:
         """Complete a Clean."""
-        self.cleaner.ended(event, now)
+        self.cleaner.on_cleaned(event, now)
         self._reap_for_cleaner(now)
 
     def chores_ended(self, now: Moment) -> None:
@@ -407,7 +407,7 @@ class Broker:
             effects.extend(self.works)
             self.works.clear()
         effects.extend(self.lookups.take())
-        effects.extend(self.cleaner.take())
+        effects.extend(self.cleaner.take_cleans())
         effects.extend(self.log_starts.take())
         effects.extend(self.moves.take())
         if self.flushes.may_begin:
@@ -442,7 +442,7 @@ class Broker:
         yield from self.replicas.take_broken_offline(now)
         yield from self.replicas.try_again(now)
         yield from self.alter_partition.shrink(now)
-        yield from self.cleaner.keep_house(now, self.partitions)
+        yield from self.cleaner.schedule_passes(now, self.partitions)
         self._chores.extend(self.cleaner.set_aside.notes())
         self._chores.extend(self.replicas.take_cuts())
         self.moves.keep_house(now)
