@@ -329,7 +329,7 @@ def test_what_is_not_named_goes_on_being_in_sync(tmp_path: Path) -> None:
         assert [follower.told(one) for follower, one in zip(followers, waiting, strict=True)] == [{}, {}]
     led.produce(acks=LEADER)
     led.harness.keep_house()
-    assert led.harness.broker.alter_partition.take() == []
+    assert led.harness.broker.alter_partition.take_proposals() == []
     led.harness.pass_time(LAG_MS_MAX + 1000)
     led.harness.keep_house()
     assert led.proposed().proposal.isr == (US,), "but those that do not come any more"
@@ -349,7 +349,7 @@ def test_a_change_without_a_record_does_not_make_it_lag(tmp_path: Path) -> None:
     led.leading.partition.advance_start(Offset(1))
     led.produce(acks=LEADER)
     led.harness.keep_house()
-    assert led.harness.broker.alter_partition.take() == []
+    assert led.harness.broker.alter_partition.take_proposals() == []
 
 
 def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: FetchingFollower) -> None:

@@ -327,7 +327,7 @@ class Broker:
 
     def looked_up(self, event: LookedUp) -> None:
         """Complete a Lookup."""
-        self.lookups.ended(event)
+        self.lookups.on_looked_up(event)
 
     def copied(self, event: Copying, now: Moment) -> None:
         """Complete a Copying: a partition moves to another data directory."""
@@ -335,7 +335,7 @@ class Broker:
 
     def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Complete a WriteStarts in slices: apply its log start offsets."""
-        return self.log_starts.ended(event, now)
+        return self.log_starts.on_starts_written(event, now)
 
     def shown(self, event: Changed) -> None:
         """Complete a change of topics that is visible here, or was refused, and wake its requests."""
@@ -406,9 +406,9 @@ class Broker:
         if self.works:
             effects.extend(self.works)
             self.works.clear()
-        effects.extend(self.lookups.take())
+        effects.extend(self.lookups.take_lookups())
         effects.extend(self.cleaner.take_cleans())
-        effects.extend(self.log_starts.take())
+        effects.extend(self.log_starts.take_writes())
         effects.extend(self.moves.take())
         if self.flushes.may_begin:
             effects.extend(self.flushes.take())

@@ -43,9 +43,9 @@ class Leading(Leadership):
     def has_staged(self) -> bool:
         return self._staging is not None
 
-    def end(self, code: ErrorCode) -> None:
+    def end_leadership(self, code: ErrorCode) -> None:
         """End the leadership; refuse staged batches and fail requests that wait for a write with `code`."""
-        super().end(code)
+        super().end_leadership(code)
         staging, self._staging = self._staging, None
         if staging is not None:
             staging.refuse(Refused(code, f"{self.name} is not led here any more"))

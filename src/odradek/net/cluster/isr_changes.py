@@ -68,7 +68,7 @@ class IsrChanges:
     def take(self) -> None:
         """Send proposals of leaders; called after every event, mostly with nothing to do."""
         while self._manager.has_asked and not self._is_under_way:
-            proposed = self._manager.take()
+            proposed = self._manager.take_proposals()
             if proposed:
                 self._is_under_way = True
                 (self._ask if self._in_tree is None else self._in_tree.write)(proposed, partial(self._ended, proposed))
@@ -88,7 +88,7 @@ class IsrChanges:
         self._is_under_way = False
         now = self._shell.now()
         for one, answer in zip(proposed, answers, strict=True):
-            self._manager.ended(one, answer.error, answer.state, now)
+            self._manager.on_proposal_answered(one, answer.error, answer.state, now)
         _tell(proposed, answers)
         self._shell.settle()
 
@@ -127,7 +127,7 @@ class _InTree:
     def take(self) -> None:
         """Notify the controller if a notification is due."""
         if self._notifications.are_due:
-            partitions = self._notifications.take(self._shell.now())
+            partitions = self._notifications.take_changed_partitions(self._shell.now())
             self._shell.in_order(partial(notify, self._tree, partitions), partial(self._notified, partitions))
 
     def _notified(self, partitions: Sequence[TopicPartition], done: Future[None]) -> None:

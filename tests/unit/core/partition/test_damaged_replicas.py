@@ -184,7 +184,7 @@ def test_a_damage_that_a_follower_is_stuck_at_is_found(led: Led, offset: int, by
     state = LeaderAndIsr(US, led.leading.epoch, (US, OTHER), partition_epoch=1)
     in_sync = led.leading.in_sync
     assert in_sync is not None
-    in_sync.told(state, ALL_THREE, log.end_offset, led.harness.now.steady)
+    in_sync.apply_leader_and_isr(state, ALL_THREE, log.end_offset, led.harness.now.steady)
     led.fetches(THIRD, offset=0)
     assert rounds(led, 5) == 1
     assert log.damaged_places == 1
