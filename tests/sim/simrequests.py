@@ -188,7 +188,7 @@ class SimServer:
         raise AssertionError(f"nobody asked for {change}")
 
     def _keep_house(self, now: Moment) -> None:
-        for _ in self.broker.keep_house(now):
+        for _ in self.broker.run_housekeeping(now):
             pass
 
 

@@ -193,7 +193,7 @@ class SimShell:
 
     def _begin_house(self, now: Moment) -> None:
         if self._house is None:
-            self._house = self.broker.keep_house(now)
+            self._house = self.broker.run_housekeeping(now)
             self._keep_house()
 
     def _keep_house(self) -> None:

@@ -242,7 +242,7 @@ class Harness:
         self.settle()
 
     def keep_house_in_pieces(self) -> None:
-        self._shell.do(self.broker.keep_house(self.now))
+        self._shell.do(self.broker.run_housekeeping(self.now))
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
         assert outcome is not None

@@ -195,7 +195,7 @@ def test_a_change_of_the_rules_reaches_a_commit_that_is_known(client: Client) ->
 
 
 def _committed(client: Client) -> int:
-    found = client.broker.groups.shard_of("g").offsets.find("g", "t", 0)
+    found = client.broker.groups.shard_of("g").offsets.find_offset("g", "t", 0)
     assert found is not None
     return found.offset
 

@@ -260,7 +260,7 @@ class Broker:
         if append.needs_sync:
             self.flushes.ask(name)
         if name.topic == CONSUMER_OFFSETS:
-            self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
+            self.groups.on_transaction_completed(name.partition, marker.producer, is_commit=marker.is_commit)
         if leading.in_sync is not None:
             self._written_before_followers(leading, high_watermark, now)
         else:
@@ -416,11 +416,11 @@ class Broker:
 
     def take_markers(self) -> list[WriteMarkers]:
         """Return the markers to send to other brokers now; each ends in one `markers_answered`."""
-        return self.transactions.markers.take()
+        return self.transactions.markers.take_markers()
 
     def take_additions(self) -> list[AddPartitions]:
         """Return the additions to send to other brokers' coordinators; each ends in one `additions_answered`."""
-        return self.transactions.additions.take()
+        return self.transactions.additions.take_additions()
 
     @property
     def is_writing(self) -> bool:
@@ -428,7 +428,7 @@ class Broker:
         is_asked = self.changes.are_asked or self.coordinators.asks_ids or self.log_starts.are_moving
         return self.flushes.are_open or is_asked
 
-    def keep_house(self, now: Moment) -> Iterator[None]:
+    def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks, about once a second: retention, due flushes, checkpoints, file deletion.
 
         Yields after each short step, where anything but another round may happen.  Raises NoDirectory when the last
@@ -447,8 +447,8 @@ class Broker:
         self._chores.extend(self.replicas.take_cuts())
         self.moves.keep_house(now)
         yield
-        self._steps.keep_house(now)
-        yield from self.coordinators.keep_house(now)
+        self._steps.run_safe_steps(now)
+        yield from self.coordinators.run_housekeeping(now)
 
     def release_files(self, count: int, below: int) -> int:
         """Close the files of up to `count` logs with descriptors below `below`; return how many were closed.

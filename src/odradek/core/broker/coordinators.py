@@ -84,9 +84,9 @@ class Coordinators:
         used = (producer.id for log in logs for producer in log.producers)
         return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
 
-    def keep_house(self, now: Moment) -> Iterator[None]:
+    def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks, about once a second, in slices."""
-        yield from self.groups.keep_house(now)
-        yield from self.transactions.keep_house(now)
+        yield from self.groups.run_housekeeping(now)
+        yield from self.transactions.run_housekeeping(now)
         if self.transactions.may_hang:
             yield from self.transactions.end_hanging(self._partitions, now)

@@ -263,7 +263,7 @@ class Shell:
     def _keep_house(self, now: Moment) -> None:
         self.room.look()
         if not self._housekeeping.is_under_way:
-            self._housekeeping.add(self.broker.keep_house(now))
+            self._housekeeping.add(self.broker.run_housekeeping(now))
 
 
 def _wants_none(api_key: int) -> bool:
