@@ -81,7 +81,7 @@ class Side(Harness):
 
     def fetch(self, request: FetchRequest, meanwhile: list[Happens]) -> tuple[int, int, Told]:
         """The error, the session's id, and what is told of each partition."""
-        session = self.broker.sessions.find(request.session_id)
+        session = self.broker.sessions.find_session(request.session_id)
         if session is not None:
             self._all_due(session)
             self.read += len(session.due)

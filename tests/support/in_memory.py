@@ -211,7 +211,7 @@ class Harness:
             for work in works:
                 work.run()
                 with self.callback():
-                    work.ended()
+                    work.on_finished()
 
     def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
         """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""

@@ -429,7 +429,7 @@ def test_a_very_long_request_is_refused_by_a_thread(harness: Harness) -> None:
         (work,) = harness.broker.works
         harness.broker.works.clear()
         work.run()
-        work.ended()
+        work.on_finished()
     answer = begun.finish(DeleteGroupsResponse)
     assert {one.error_code for one in answer.results} == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
     assert [one.group_id for one in answer.results] == names

@@ -55,7 +55,7 @@ def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
     sound, refused = yield from sound_partitions(become.partitions, become.topic_ids, assigned_error)
     sent = to_broker(call, body, become._replace(partitions=sound))
     call.leave((sent, become))
-    failed = yield from carried_out(asks.told.ask(sent), call)
+    failed = yield from carried_out(asks.told.submit_question(sent), call)
     answer = yield from _answer(become, {**failed, **refused}, call.version)
     return by_length(answer, len(become.partitions))
 

@@ -48,7 +48,7 @@ def handle(call: Call, body: StopReplicaRequest) -> Slices:
         sound, refused = yield from sound_partitions(stop.partitions, {}, no_error)
         sent.append(to_broker(call, body, stop._replace(partitions=sound)))
         all_refused.append(refused)
-    promises = [asks.told.ask(one) for one in sent]
+    promises = [asks.told.submit_question(one) for one in sent]
     ends = []
     for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
         failed = {**(yield from carried_out(promise, call)), **refused}

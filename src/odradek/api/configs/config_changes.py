@@ -80,7 +80,7 @@ def altered(
     if not edits:
         return (yield from _answer(judged, None, told, answer))
     asker = of_call(call, api)
-    ended = Ended(call.broker.changes.ask(lambda token: AlterConfigs(token, edits, asker, is_dry)))
+    ended = Ended(call.broker.changes.request_change(lambda token: AlterConfigs(token, edits, asker, is_dry)))
     deadline = call.now.steady + TIMEOUT_MS
     return (yield from parked(ended, deadline, len(judged), lambda: _answer(judged, ended, told, answer)))
 

@@ -172,7 +172,7 @@ class FetchRead:
                 return False
         except Refused:
             return False
-        session.rest(wanted, partition.watchers)
+        session.await_change(wanted, partition.watchers)
         return True
 
     def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
@@ -193,7 +193,7 @@ class FetchRead:
         is_told = not size_of(data) and data.high_watermark == wanted.told_high_watermark
         if not is_told or not may_rest(partition, follower, wanted):
             return False
-        session.rest(wanted, partition.end_watchers)
+        session.await_change(wanted, partition.end_watchers)
         return True
 
     def _read(

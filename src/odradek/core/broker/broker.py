@@ -108,7 +108,7 @@ class Broker:
             configs.int("replica.lag.time.max.ms"),
             self.timers,
             self.moved,
-            sync=self.flushes.ask,
+            sync=self.flushes.request_flush,
         )
         self.fetchers = ReplicaFetchers(
             self.timers,
@@ -184,7 +184,7 @@ class Broker:
         append = leading.stage(batch, now, all_replicas=all_replicas, checks_sequence=checks_sequence)
         self._staged.setdefault(leading, high_watermark)
         if append.needs_sync:
-            self.flushes.ask(leading.name)
+            self.flushes.request_flush(leading.name)
         return append
 
     def commit(self, now: Moment) -> None:
@@ -217,7 +217,7 @@ class Broker:
         high_watermark = leading.positions.high_watermark
         append = leading.arrived(arrival, now, all_replicas=all_replicas)
         if append.needs_sync:
-            self.flushes.ask(leading.name)
+            self.flushes.request_flush(leading.name)
         if leading.in_sync is not None:
             self._written_before_followers(leading, high_watermark, now)
         else:
@@ -258,7 +258,7 @@ class Broker:
             self.lot.happened(name)  # Its disk may have failed.
             raise
         if append.needs_sync:
-            self.flushes.ask(name)
+            self.flushes.request_flush(name)
         if name.topic == CONSUMER_OFFSETS:
             self.groups.on_transaction_completed(name.partition, marker.producer, is_commit=marker.is_commit)
         if leading.in_sync is not None:
@@ -276,7 +276,7 @@ class Broker:
             self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
         # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would take
         # a partition that is not open for a deleted one, and an acknowledged commit would be lost.
-        self.coordinators.begin(now)
+        self.coordinators.start_coordinating(now)
 
     def registered(self, epoch: int) -> None:
         """Apply this broker's registration epoch, and announce it to the leaders of all followed partitions.
@@ -289,7 +289,7 @@ class Broker:
 
     def synced(self, event: Synced, now: Moment) -> None:
         """Complete a Sync; records written during it belong to the next one."""
-        self.flushes.ended(event, now)
+        self.flushes.on_synced(event, now)
         if self.flushes.held:
             self.moves.synced(event.flushes, now)
         self.cleaner.synced(event.flushes, now)
@@ -339,10 +339,12 @@ class Broker:
 
     def shown(self, event: Changed) -> None:
         """Complete a change of topics that is visible here, or was refused, and wake its requests."""
-        self.changes.ended(event.token)
+        self.changes.on_change_completed(event.token)
         self.lot.happened(event.token, event)
 
-    def told(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, Errors]:
+    def apply_controller_request(
+        self, sent: ToBroker, overrides: Overrides, now: Moment
+    ) -> Generator[None, None, Errors]:
         """Apply a controller request in slices; no other controller request may run in between.
 
         Returns the partitions for which it failed.  Raises Refused for the whole request, before the first slice.
@@ -397,21 +399,21 @@ class Broker:
         """Return the effects for the shell to run now; the end of each comes back as an event."""
         effects: list[Effect] = []
         if self.changes.are_asked:
-            effects.extend(self.changes.take())
+            effects.extend(self.changes.take_changes())
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
         if self.coordinators.have_asked:
-            effects.extend(self.coordinators.take())
+            effects.extend(self.coordinators.take_effects())
         if self.works:
             effects.extend(self.works)
             self.works.clear()
         effects.extend(self.lookups.take_lookups())
         effects.extend(self.cleaner.take_cleans())
         effects.extend(self.log_starts.take_writes())
-        effects.extend(self.moves.take())
+        effects.extend(self.moves.take_copies())
         if self.flushes.may_begin:
-            effects.extend(self.flushes.take())
+            effects.extend(self.flushes.take_syncs())
         return effects
 
     def take_markers(self) -> list[WriteMarkers]:
@@ -445,7 +447,7 @@ class Broker:
         yield from self.cleaner.schedule_passes(now, self.partitions)
         self._chores.extend(self.cleaner.set_aside.notes())
         self._chores.extend(self.replicas.take_cuts())
-        self.moves.keep_house(now)
+        self.moves.advance_waiting_moves(now)
         yield
         self._steps.run_safe_steps(now)
         yield from self.coordinators.run_housekeeping(now)

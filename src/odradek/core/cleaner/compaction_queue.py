@@ -141,7 +141,7 @@ class Compactions:
             if compaction.to is None:
                 log.roll(now.wall)
                 compaction.begin_compaction(log, now.steady)
-                self._flushes.ask(partition.topic_partition)
+                self._flushes.request_flush(partition.topic_partition)
             seen = cleanable(log, now.wall, partition.positions.high_watermark)
         except Refused as refused:
             self.finish_compaction(partition, Refused(refused.code, refused.detail))

@@ -210,18 +210,18 @@ class ClusterMember:
         if self._broker.unclean_enabled:
             self._tell_of_unclean()
         if self._awaited.has_any:
-            for changed in self._awaited.take(self._shell.now().steady):
+            for changed in self._awaited.take_completed(self._shell.now().steady):
                 self._removals.add(changed)
         self._tell_of_directories()
         self._hearing.go_on()
 
     def _take_questions(self) -> None:
         """Take requests from other brokers; a lone broker receives none."""
-        for told in self._asks.told.take():
-            self._hearing.add(told.question, told.ended)
-        for asked in self._asks.asked.take():
+        for told in self._asks.told.take_questions():
+            self._hearing.add(told.question, told.complete)
+        for asked in self._asks.asked.take_questions():
             assert isinstance(asked.question, Asked)
-            self._ask_ourselves(asked.question, asked.ended)
+            self._ask_ourselves(asked.question, asked.complete)
 
     def forwards(self, change: Change) -> bool:
         """Forward a topic creation to the controller; return False if this broker applies the change.

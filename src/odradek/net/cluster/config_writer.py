@@ -102,7 +102,7 @@ class ConfigChanges:
         self._configs, self._dynamic = prepared.configs, prepared.dynamic
         owners = ConfigOwner(is_topic=False, name=str(self._broker_id)), ConfigOwner(is_topic=False, name="")
         for owner, old, new in zip(owners, before.usable(), prepared.dynamic.usable(), strict=True):
-            config_log.tell(owner, old, new, NOBODY)
+            config_log.log_config_change(owner, old, new, NOBODY)
         return prepared.configs, prepared.in_force
 
     def _prepared(self, wanted: Iterable[Dynamic]) -> Prepared | None:
@@ -226,7 +226,7 @@ class _Result:
     def written(self, write: Write) -> None:
         if self.change.is_dry:
             return
-        config_log.tell(write.owner, write.before, write.after, self.change.asker)
+        config_log.log_config_change(write.owner, write.before, write.after, self.change.asker)
         if write.owner.is_topic:
             self._topics[TopicName(write.owner.name)] = write.after
             return

@@ -155,7 +155,7 @@ class FromController:
         try:
             if isinstance(read, BaseException):
                 raise read
-            return (yield from self._broker.told(sent, read, self._shell.now()))
+            return (yield from self._broker.apply_controller_request(sent, read, self._shell.now()))
         except Refused as refused:
             return Refused(refused.code, refused.detail)
         except (AssertionError, NoDirectory):

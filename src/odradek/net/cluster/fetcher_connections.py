@@ -1,6 +1,6 @@
 """Requests of followers to their leaders, over separate connections: a fetch waits at the leader.
 
-broker.fetchers.take ──> a request on the channel to the leader ──> the response, processed in slices
+broker.fetchers.take_requests ──> a request on the channel to the leader ──> the response, processed in slices
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FetcherConnections:
 
     def take(self) -> None:
         """Send the requests that are due."""
-        for fetcher, request in self._broker.fetchers.take():
+        for fetcher, request in self._broker.fetchers.take_requests():
             if isinstance(request, FetchRequested):
                 self._fetch(fetcher, request)
             elif isinstance(request, EpochsRequested):

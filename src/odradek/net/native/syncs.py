@@ -93,6 +93,6 @@ class Syncs:
     def _some_ended(self) -> None:
         for number, seconds, errors in self._syncer.finished() if self._syncer else ():
             try:
-                self._ended(self._under_way.pop(number).ended(errors), seconds)
+                self._ended(self._under_way.pop(number).on_synced(errors), seconds)
             except Exception:
                 log.exception("the end of a sync failed here")

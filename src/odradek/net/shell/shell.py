@@ -113,7 +113,12 @@ class Shell:
         self.effects.begin_sync = self._syncs.begin
         self._answering = Answering(broker.lot, self.now, self.settle, soon=self.soon, around=self.copies)
         self._ticking = Ticking(
-            self.loop, broker, self.now, self.settle, keep_house=self._keep_house, housekeeping_ms=HOUSEKEEPING_MS
+            self.loop,
+            broker,
+            self.now,
+            self.settle,
+            start_housekeeping=self._start_housekeeping,
+            housekeeping_ms=HOUSEKEEPING_MS,
         )
         self._is_running = True
         self.settle()
@@ -260,7 +265,7 @@ class Shell:
     def _clean(self, step: Clean) -> Cleaned:
         return step.run(self._cleaner_throttle)
 
-    def _keep_house(self, now: Moment) -> None:
+    def _start_housekeeping(self, now: Moment) -> None:
         self.room.look()
         if not self._housekeeping.is_under_way:
             self._housekeeping.add(self.broker.run_housekeeping(now))

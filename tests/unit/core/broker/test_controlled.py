@@ -229,14 +229,14 @@ def test_who_is_to_follow_asks_who_leads(harness: Harness, controller: Controlli
     assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert controller.leads("u", leader=OTHER, replicas=both) == {}
-    ((fetcher, asked),) = harness.broker.fetchers.take()
+    ((fetcher, asked),) = harness.broker.fetchers.take_requests()
     assert fetcher.leader == OTHER
     assert isinstance(asked, FetchRequested)
     assert [one.name for one in asked.named] == [name_of("t"), name_of("u")]
     assert controller.leads("t", epoch=2, replicas=both) == {}
     fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
     harness.pass_time(60_000)
-    ((_, asked),) = harness.broker.fetchers.take()
+    ((_, asked),) = harness.broker.fetchers.take_requests()
     assert isinstance(asked, FetchRequested)
     assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
 

@@ -328,7 +328,7 @@ def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Pa
 
     async def story(world: World) -> None:
         newer = UpdateMetadata({}, {}, tuple(world.broker.view.brokers.values()), is_full=False)
-        whole(world.broker.told(ToBroker(US, -1, OTHER, 7, newer), {}, world.now()))
+        whole(world.broker.apply_controller_request(ToBroker(US, -1, OTHER, 7, newer), {}, world.now()))
         world.follower_falls_behind()
         await world.becomes(US)
         assert (world.state().isr, world.state().controller_epoch) == ((US,), 1)
