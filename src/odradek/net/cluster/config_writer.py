@@ -77,7 +77,7 @@ class ConfigChanges:
         self._prepare = prepare
         self._problems = Problems()
 
-    def begin(self) -> tuple[BrokerConfigs, Callable[[], None]]:
+    def read_starting_configs(self) -> tuple[BrokerConfigs, Callable[[], None]]:
         """Return a starting broker's configuration including the tree's values, and a function to apply it.
 
         Unusable values and unreadable certificates are logged and skipped. Raises TreeFailed.
@@ -89,7 +89,7 @@ class ConfigChanges:
         return prepared.configs, prepared.in_force
 
     def reread(self) -> tuple[BrokerConfigs, Callable[[], None]] | None:
-        """Return a running broker's new values from the tree, as `begin`; None if they have not changed.
+        """Return a running broker's new values from the tree as at its start; None if they have not changed.
 
         Unreadable certificates are logged, and the earlier ones stay. Raises TreeFailed without changing anything.
         """
@@ -120,7 +120,7 @@ class ConfigChanges:
             else:
                 prepared = Prepared(configs, self._dynamic if configs is self._configs else dynamic, in_force)
                 break
-        self._problems.tell(problems)
+        self._problems.log_new_problems(problems)
         return prepared
 
     def _read_dynamic(self) -> Dynamic:

@@ -40,7 +40,7 @@ class Syncs:
         self._under_way: dict[int, Sync] = {}  # Keeps the files open.
         self._begun = 0
 
-    def begin(self, sync: Sync) -> bool:
+    def start_sync(self, sync: Sync) -> bool:
         """Start the sync; return False if only `sync.run` in a thread can do it."""
         if sync.is_instant:
             self._loop.call_soon(self._end_instantly, sync)

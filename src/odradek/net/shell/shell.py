@@ -85,7 +85,7 @@ class Shell:
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
         self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
-        self.heard = Heard()
+        self.active_connections = Heard()
         self.traffic = Traffic()
         self.answered = self.traffic.answered
         self.copies = Copies()
@@ -110,7 +110,7 @@ class Shell:
         writers = Writers(change_metadata, take_ids, alter_configs)
         self.effects = Effects(self, broker, self.member, writers, clean=self._clean, syncs=self.traffic.syncs)
         self._syncs = Syncs(self.loop, self.effects.synced)
-        self.effects.begin_sync = self._syncs.begin
+        self.effects.begin_sync = self._syncs.start_sync
         self._answering = Answering(broker.lot, self.now, self.settle, soon=self.soon, around=self.copies)
         self._ticking = Ticking(
             self.loop,
@@ -138,7 +138,7 @@ class Shell:
             self.gathered.flush_if_many()
             return  # Called again when the gathered connections are answered.
         if not self._is_stopped:
-            self.member.take()
+            self.member.start_requested_work()
         completed = self.broker.lot.take_completed()
         if completed:
             self._answering.answer(completed)
@@ -266,7 +266,7 @@ class Shell:
         return step.run(self._cleaner_throttle)
 
     def _start_housekeeping(self, now: Moment) -> None:
-        self.room.look()
+        self.room.make_room_if_short()
         if not self._housekeeping.is_under_way:
             self._housekeeping.add(self.broker.run_housekeeping(now))
 

@@ -112,7 +112,7 @@ class World:
 
     def settle(self) -> None:
         self.harness.settle()
-        self.changes.take()
+        self.changes.send_proposals()
 
     def add_slices(self, work: object) -> None:
         raise AssertionError("nothing is long here")
@@ -128,8 +128,12 @@ class World:
 
     def _sent(self, requests: Sequence[ToBroker]) -> None:
         for request in requests:
-            errors = whole(self.broker.told(request, {T: {}}, self.now())) if request.broker == US else {}
-            self._thread.tell(events.Answered(request, errors))
+            errors = (
+                whole(self.broker.apply_controller_request(request, {T: {}}, self.now()))
+                if request.broker == US
+                else {}
+            )
+            self._thread.put_event(events.Answered(request, errors))
         self.settle()
 
     def ask_ourselves(self, ask: events.AlterPartitions, ended: Callable[[object], None]) -> None:
@@ -139,7 +143,7 @@ class World:
             self.loop.call_soon(ended, ask)
             return
         self.asked[ask] = ended
-        self._thread.tell(ask)
+        self._thread.put_event(ask)
 
     def _answered(self, ask: events.Ask[Any]) -> None:
         self.asked.pop(ask)(ask)
@@ -164,7 +168,7 @@ class World:
             await self.may_answer.wait()
             done: asyncio.Future[object] = self.loop.create_future()
             self.asked[ask] = done.set_result
-            self._thread.tell(ask)
+            self._thread.put_event(ask)
             await done
             fault, answers = ask.error, ask.answer or {}
             parts = [_part(one.partition, told) for one, told in answers.items()]
