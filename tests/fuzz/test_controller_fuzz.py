@@ -113,7 +113,7 @@ def told(between: BetweenBrokers, sent: ToBroker, taken: list[int]) -> Errors | 
     if isinstance(sent.request, BecomeLeaderOrFollower):
         make_replicas(harness.broker, sent.request, overrides, harness.now.wall)
     try:
-        failed = whole(harness.broker.told(sent, overrides, harness.now))
+        failed = whole(harness.broker.apply_controller_request(sent, overrides, harness.now))
         taken.append(len(sent.request.partitions) - len(failed))
         return failed
     except Refused as refused:

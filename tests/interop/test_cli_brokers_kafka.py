@@ -199,7 +199,7 @@ def test_transactions_of_every_coordinator(run: Terminal, cluster: Cluster, topi
     ids = [f"id{number}-{topic}" for number in range(9)]
     producers = {name: TransactionalProducer(cluster, name) for name in ids}
     for producer in producers.values():
-        producer.begin()
+        producer.begin_transaction()
         for partition in range(LED):
             producer.send(topic, b"open", partition=partition)
         producer.flush()

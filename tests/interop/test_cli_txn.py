@@ -76,7 +76,7 @@ def producer(terminal: Terminal, transactional_id: str) -> Iterator[Transactiona
 
 def opened(producer: TransactionalProducer, topic: str) -> None:
     """One record in each partition, in a transaction that stays open."""
-    producer.begin()
+    producer.begin_transaction()
     for partition in range(2):
         producer.send(topic, b"open-%d" % partition, partition=partition)
     producer.flush()

@@ -88,7 +88,7 @@ def some(cluster: Cluster, topic: str, transactional_id: str) -> list[bytes]:
     producer = TransactionalProducer(cluster, transactional_id)
     expected = []
     for number in range(8):
-        producer.begin()
+        producer.begin_transaction()
         values = [b"%d-%d" % (number, each) for each in range(50)]
         for value in values:
             producer.send(topic, value, key=value)
@@ -174,11 +174,11 @@ def test_consume_transform_produce(cluster: Cluster, topic: str) -> None:
         producer = TransactionalProducer(cluster, f"{topic}-copier")
         while not consumer.is_done:
             for number, fetched in enumerate(consumer.poll(1_000)):
-                producer.begin()
+                producer.begin_transaction()
                 copy(producer, fetched, target)
                 if number % 2 == 1:
                     producer.abort()  # And once more.
-                    producer.begin()
+                    producer.begin_transaction()
                     copy(producer, fetched, target)
                 membership = Membership(member.generation, member.member_id)
                 producer.send_offsets(topic, {fetched.partition: Committed(fetched.next_offset)}, membership)
@@ -194,7 +194,7 @@ def test_a_newer_producer_fences_the_older(cluster: Cluster, topic: str) -> None
 
 def one_after_the_other(cluster: Cluster, topic: str) -> None:
     older = TransactionalProducer(cluster, topic)
-    older.begin()
+    older.begin_transaction()
     older.send(topic, b"zombie")
     older.flush()
     newer = TransactionalProducer(cluster, topic)
@@ -224,7 +224,7 @@ def test_librdkafka_takes_over(cluster: Cluster, topic: str) -> None:
 
 def test_a_transaction_that_runs_out_of_time_is_aborted_and_the_producer_goes_on(cluster: Cluster, topic: str) -> None:
     producer = TransactionalProducer(cluster, topic, timeout_ms=1_000)
-    producer.begin()
+    producer.begin_transaction()
     producer.send(topic, b"late")
     producer.flush()
 
@@ -277,7 +277,7 @@ def test_a_prepared_transaction_outlives_its_producer(decision: str) -> None:
     with Broker(transaction_two_phase_commit_enable=True) as broker, Cluster(quick_config(broker.address)) as cluster:
         topic = fresh_topic(cluster)
         producer = TransactionalProducer(cluster, topic, two_phase=True)
-        producer.begin()
+        producer.begin_transaction()
         producer.send(topic, b"prepared")
         prepared = producer.prepare()
         successor = TransactionalProducer(cluster, topic, two_phase=True, keep_prepared=True)

@@ -96,7 +96,7 @@ class Attacker:
         self.controller = cluster.controller
         with SqliteTree(cluster.directory / METADATA_FILE) as tree:
             self._epoch = layout.decode_controller_epoch(tree.get(layout.CONTROLLER_EPOCH)[0])
-        self._id: Uuid = self.controller.ask(lambda view: view.topics[VICTIM].id)  # type: ignore[index]
+        self._id: Uuid = self.controller.query_view(lambda view: view.topics[VICTIM].id)  # type: ignore[index]
         self._leader = leaders(self.controller.address, VICTIM)[0]
         self._brokers = [broker.id for broker in cluster]
 

@@ -140,7 +140,7 @@ class OurController:
             key = request.broker, live.epoch
             if key not in self._channels:
                 self._channels[key] = Channel(
-                    live.info.endpoints[0], self._versions, self._thread.tell, partial(self._is_gone, *key)
+                    live.info.endpoints[0], self._versions, self._thread.put_event, partial(self._is_gone, *key)
                 )
             self._channels[key].send(request)
 

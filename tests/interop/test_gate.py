@@ -35,7 +35,7 @@ class Told:
     def __init__(self) -> None:
         self.admission: Admission = ADMITTED
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return self.admission
 
 
@@ -161,8 +161,8 @@ class Seeing:
         self._gate = OpenGate()
         self.seen: list[tuple[Principal, Principal]] = []
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        admission = self._gate.ask(peer, request, now)
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
+        admission = self._gate.admit(peer, request, now)
         self.seen.append((peer.principal, admission.principal))
         return admission
 

@@ -41,8 +41,8 @@ def test_a_heartbeat_that_waits_in_the_socket_counts() -> None:
         ringer, bell = socket.socketpair()
         with ringer, bell:
             assert broker._host is not None
-            broker._host.ask(begin)
+            broker._host.run_query(begin)
             ringer.send(b"!")
             _, answer = decode_response(HeartbeatResponse, 3, member.read_frame())
             assert answer.error_code == ErrorCode.NONE
-            broker._host.ask(end)
+            broker._host.run_query(end)

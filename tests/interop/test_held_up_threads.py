@@ -44,6 +44,6 @@ def test_cold_reads_wait_for_nobody(pool: Pool) -> None:
             running.shell.in_thread(lambda: b"cold", then)
 
         assert broker._host is not None
-        broker._host.ask(read)
+        broker._host.run_query(read)
         assert was_read.wait(SECONDS_MAX)
         assert not held.gate.is_set()

@@ -235,12 +235,19 @@ def test_it_is_told_of_another_that_is_heard(broker: Here, client: RawClient) ->
         seen = []
         for one in (client, other, other, client):
             produced(one, "t", b"x")
-            seen.append(broker.on_loop(lambda running: (running.shell.heard.last, running.shell.heard.changed_at[-1])))
+            seen.append(
+                broker.on_loop(
+                    lambda running: (
+                        running.shell.active_connections.last,
+                        running.shell.active_connections.changed_at[-1],
+                    )
+                )
+            )
     assert seen[0][0] is seen[3][0] is not seen[1][0]
     assert seen[1] == seen[2]
     assert seen[0][1] <= seen[1][1] <= seen[3][1]
     client.close()
-    until(lambda: broker.on_loop(lambda running: running.shell.heard.last) is None)
+    until(lambda: broker.on_loop(lambda running: running.shell.active_connections.last) is None)
 
 
 def test_a_client_that_has_sent_all_it_will_gets_its_answer(client: RawClient, broker: Here, ways: Ways) -> None:

@@ -93,7 +93,7 @@ def test_a_controller_that_has_lost_the_tree_changes_nothing(cluster: Cluster) -
         assert create_topic(deposed, "by-deposed") != ErrorCode.NONE
         cluster.create_topic("by-elected")
         assert all(broker.topics() == ["by-elected", "orders"] for broker in others(cluster, deposed))
-        assert all(broker.ask(lambda view: view.controller) == elected.id for broker in others(cluster, deposed))
+        assert all(broker.query_view(lambda view: view.controller) == elected.id for broker in others(cluster, deposed))
     assert cluster.controller is elected
     assert [broker.topics() for broker in cluster] == [["by-elected", "orders"]] * 3
     assert create_topic(deposed, "by-deposed") == ErrorCode.NOT_CONTROLLER
@@ -114,7 +114,7 @@ def test_what_a_deposed_controller_had_to_say_is_refused(cluster: Cluster) -> No
     assert known == leaders(other.address, "unheard")
     assert NO_LEADER in known.values()
     cluster.heal()
-    assert [broker.ask(lambda view: view.controller) for broker in cluster] == [elected.id] * 3
+    assert [broker.query_view(lambda view: view.controller) for broker in cluster] == [elected.id] * 3
     assert [broker.topics() for broker in cluster] == [["later", "unheard"]] * 3
     assert leaders(other.address, "unheard") == leaders(deposed.address, "unheard")
 
@@ -203,7 +203,7 @@ def is_made(cluster: Cluster, topic: str) -> bool:
 
 
 def identity(broker: Member, topic: str) -> object:
-    return broker.ask(lambda view: next(one.id for one in view.topics.values() if one.name == topic))
+    return broker.query_view(lambda view: next(one.id for one in view.topics.values() if one.name == topic))
 
 
 def test_one_way(cluster: Cluster) -> None:

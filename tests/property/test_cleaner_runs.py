@@ -37,7 +37,7 @@ class OneByOne:
     def __init__(self, *_: object) -> None:
         self.taken = 0
 
-    def begin(self, *_: object) -> None:
+    def begin_chunk(self, *_: object) -> None:
         pass
 
     def run(self, *_: object) -> int:

@@ -81,12 +81,12 @@ class Side(Harness):
 
     def fetch(self, request: FetchRequest, meanwhile: list[Happens]) -> tuple[int, int, Told]:
         """The error, the session's id, and what is told of each partition."""
-        session = self.broker.sessions.find(request.session_id)
+        session = self.broker.sessions.find_session(request.session_id)
         if session is not None:
             self._all_due(session)
             self.read += len(session.due)
         (asked,) = Connection().receive_data(frame_of(request, VERSION, 1, CLIENT))
-        self.recognised += self.peer.fetch_templates.find(asked) is not None
+        self.recognised += self.peer.fetch_templates.match_request(asked) is not None
         outcome = self.send(request, VERSION)
         if isinstance(outcome, Parked):
             for happens in meanwhile:

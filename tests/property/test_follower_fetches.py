@@ -214,7 +214,7 @@ class Story:
             model.advance(self.now)
 
     def answer_controller(self) -> None:
-        self.proposals += self.led.harness.broker.alter_partition.take()
+        self.proposals += self.led.harness.broker.alter_partition.take_proposals()
         if not self.proposals:
             return
         asked = self.proposals.pop(self.random.randrange(len(self.proposals)))
@@ -227,7 +227,7 @@ class Story:
         assert proposal is not None
         model.in_sync.altered(proposal, error, state)
         model.advance(self.now)
-        self.led.harness.broker.alter_partition.ended(asked, error, state, self.led.harness.now)
+        self.led.harness.broker.alter_partition.on_proposal_answered(asked, error, state, self.led.harness.now)
         self.changed += 1
 
     def delete(self) -> None:

@@ -75,7 +75,7 @@ def replayed(log: Log) -> tuple[Producers, list[Aborted]]:
         if not batch.is_control:
             producers.note(batch)
         elif (marker := end_marker(batch)) is not None:
-            ended = producers.end(marker, batch)
+            ended = producers.apply_end_marker(marker, batch)
             if ended is not None and not ended.is_commit:
                 aborted.append(ended.as_aborted())
     return producers, aborted

@@ -98,7 +98,7 @@ def recovered(data: bytes, base_offset: int, config: LogConfig, runs: object | N
             segment.index(place, config)
             if runs is not None:
                 segment.max_timestamp_offset = runs.max_timestamp_offset  # type: ignore[attr-defined]
-            good, end = place.end, place.last_offset + 1
+            good, end = place.end_position, place.last_offset + 1
             if place.leader_epoch > latest:
                 latest = place.leader_epoch
                 epochs.append((latest, place.base_offset))
@@ -225,7 +225,7 @@ def one_by_one(data: bytes) -> tuple[dict[int, ProducerStateEntry], list[Aborted
             producers.note(batch)
             continue
         marker = end_marker(batch)
-        ended = marker and producers.end(marker, batch)
+        ended = marker and producers.apply_end_marker(marker, batch)
         if ended is not None and not ended.is_commit:
             aborted.append(ended.as_aborted())
     return {one.id: one for one in producers}, aborted
@@ -246,8 +246,8 @@ def test_producers_are_what_they_are_one_by_one(life: str) -> None:
             for number, _ in enumerate(walk_runs(segment.file, 0, len(data), walker)):
                 walk.passed(walker)
                 if number == taken:
-                    walk.take(walker)
-        walk.take(walker)
+                    walk.apply_runs(walker)
+        walk.apply_runs(walker)
         assert ({one.id: one for one in walk.producers}, walk.aborted) == one_by_one(data)
 
     check()

@@ -116,7 +116,7 @@ class Side(Harness):
 
     def play(self, frame: bytes) -> bytes | str:
         (request,) = Connection().receive_data(frame)
-        self.recognised += self.peer.commit_templates.find(request) is not None
+        self.recognised += self.peer.commit_templates.match_request(request) is not None
         try:
             chunks = self.finished(self.send_frame(frame))
         except Malformed as closed:

@@ -82,7 +82,7 @@ class Side(Harness):
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         """If it had to wait, and the answer.  `meanwhile` happens if it waits."""
         (request,) = Connection().receive_data(frame)
-        self.recognised += self.peer.fetch_templates.find(request) is not None
+        self.recognised += self.peer.fetch_templates.match_request(request) is not None
         try:
             outcome = self.send_frame(frame)
             has_waited = isinstance(outcome, Parked)
@@ -342,7 +342,7 @@ class Story:
         if answer.error_code:
             self.session = (0, 0) if self.habits.has_session else (0, -1)
         elif answer.session_id:
-            session = self.sides[0].broker.sessions.find(answer.session_id)
+            session = self.sides[0].broker.sessions.find_session(answer.session_id)
             self.session = (answer.session_id, session.epoch if session else 0)
         if self.habits.mixes_names_and_ids and self.random.random() < 0.3:
             self.habits.version = self.random.choice([12, 13])
@@ -446,7 +446,7 @@ def test_a_session_that_has_another_partition_is_extended(side: Side) -> None:
     play(side, plain(12, (session_id, 2), index=1, forgotten=0), 12)
     play(side, plain(12, (session_id, 3), index=0), 12)
     assert side.recognised == 1
-    session = side.broker.sessions.find(session_id)
+    session = side.broker.sessions.find_session(session_id)
     assert session is not None
     assert {key.partition for key in session.wanted} == {0, 1}
 

@@ -50,7 +50,7 @@ class Side(Harness):
     def play(self, frame: bytes) -> None:
         (request,) = Connection().receive_data(frame)
         with suppress(Malformed):
-            found = self.peer.produce_templates.find(request, self.peer.admission.produce_templates)
+            found = self.peer.produce_templates.match_request(request, self.peer.admission.produce_templates)
             self.recognised += found is not None
         try:
             outcome = self.send_frame(frame)
@@ -220,7 +220,9 @@ def test_a_repeated_request_is_recognised(tmp_path: Path, version: int) -> None:
     for number in range(3):
         frame = frame_for(side, plain(version, 1_000), number)
         (request,) = Connection().receive_data(frame)
-        seen.append(side.peer.produce_templates.find(request, side.peer.admission.produce_templates) is not None)
+        seen.append(
+            side.peer.produce_templates.match_request(request, side.peer.admission.produce_templates) is not None
+        )
         side.play(frame)
     assert seen == [False, True, True]
 
@@ -260,11 +262,11 @@ def test_who_is_admitted_alike_learns_from_others_and_nobody_else_does(tmp_path:
     side = Side(tmp_path)
     (request,) = Connection().receive_data(frame_for(side, plain(9, 1_000), 0))
     side.play(frame_for(side, plain(9, 1_000), 1))
-    assert ProduceTemplates().find(request, side.peer.admission.produce_templates) is not None
-    assert ProduceTemplates().find(request, Admission().produce_templates) is None
+    assert ProduceTemplates().match_request(request, side.peer.admission.produce_templates) is not None
+    assert ProduceTemplates().match_request(request, Admission().produce_templates) is None
     later = ProduceTemplates()
-    assert later.find(request, side.peer.admission.produce_templates)
-    assert later.find(request, Admission().produce_templates)
+    assert later.match_request(request, side.peer.admission.produce_templates)
+    assert later.match_request(request, Admission().produce_templates)
     for timeout_ms in range(PRODUCE_TEMPLATES_IN_COMMON_MAX + 100):
         side.peer.produce_templates = ProduceTemplates()
         side.play(frame_for(side, plain(9, timeout_ms), timeout_ms))

@@ -109,9 +109,9 @@ def test_an_idle_buffer_goes_after_a_while() -> None:
     peer = Peer(budget, [LARGEST])
     while not peer.is_done:
         peer.receive(LARGEST)
-    budget.look()
+    budget.reclaim_buffers()
     assert peer.share.held, "it was used since the last look"
-    budget.look()
+    budget.reclaim_buffers()
     assert not peer.share.held
     assert not peer.is_evicted
 
@@ -119,10 +119,10 @@ def test_an_idle_buffer_goes_after_a_while() -> None:
 def test_who_holds_up_the_others_has_to_go() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peers = filled(budget)
-    budget.look()
+    budget.reclaim_buffers()
     assert not any(peer.is_evicted for peer in peers), "nobody knows yet how fast they are"
     for _ in range(10):
-        budget.look()
+        budget.reclaim_buffers()
         for peer in peers:
             peer.receive(LARGEST)
     assert any(peer.is_evicted for peer in peers)
@@ -130,7 +130,7 @@ def test_who_holds_up_the_others_has_to_go() -> None:
     for _ in range(20):
         for _ in range(20):
             honest.receive(LARGEST)
-        budget.look()
+        budget.reclaim_buffers()
     assert honest.is_done
 
 
@@ -138,7 +138,7 @@ def test_nobody_is_blamed_when_nobody_was_heard() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peers = filled(budget)
     for _ in range(10):
-        budget.look(may_blame=False)
+        budget.reclaim_buffers(may_blame=False)
     assert not any(peer.is_evicted for peer in peers)
 
 
@@ -148,7 +148,7 @@ def test_nobody_is_blamed_when_nobody_waits() -> None:
     peer.receive(BUFFER_BYTES * 4)
     for _ in range(10):
         peer.receive(1)
-        budget.look()
+        budget.reclaim_buffers()
     assert not peer.is_evicted
 
 
@@ -164,7 +164,7 @@ def test_who_is_fast_enough_stays() -> None:
         come = len(fast.data)
         while come - len(fast.data) < RECEIVE_BYTES_PER_LOOK_MIN and fast.data:
             fast.receive(RECEIVE_BYTES_PER_LOOK_MIN)
-        budget.look()
+        budget.reclaim_buffers()
     assert fast.is_done and not fast.is_evicted
     while not waiting.is_done:
         waiting.receive(LARGEST)

@@ -81,7 +81,7 @@ class SimControlled(SimMember):
         if self.broker.controlled.broker_epoch != self.epoch:
             self.broker.registered(self.epoch)
         try:
-            errors = whole(self.broker.told(sent, {}, self.node.now()))
+            errors = whole(self.broker.apply_controller_request(sent, {}, self.node.now()))
         except Refused:
             assert remembered is None, f"{sent} is refused"
             return None

@@ -32,7 +32,7 @@ class SimChannels:
     def __init__(self, member: SimReplicated) -> None:
         self._member = member
 
-    def ask(self, broker: BrokerId, builder: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
+    def send_request(self, broker: BrokerId, builder: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
         member = self._member
 
         def ended(answer: T | None) -> None:
@@ -55,7 +55,7 @@ class SimCoordinating(SimReplicated):
 
     def take_asks(self) -> None:
         super().take_asks()
-        self.asks.take()
+        self.asks.send_queued_requests()
 
 
 class CoordinatedCluster(ReplicatedCluster):

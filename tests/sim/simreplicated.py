@@ -74,8 +74,8 @@ class SimReplicated(SimControlled):
     def take_asks(self) -> None:
         """Begins what the broker asks of others."""
         self.room.settle()
-        self.fetchers.take()
-        self.isr_changes.take()
+        self.fetchers.send_due_requests()
+        self.isr_changes.send_proposals()
 
     def stop(self) -> None:
         """Ends as a broker does that is told to: its logs are closed, its session ends."""

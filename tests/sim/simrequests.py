@@ -102,7 +102,12 @@ class SimServer:
         writers = Writers(_changes_nothing, lambda _: take_ids(), _changes_nothing)
         self._effects = Effects(self, broker, self, writers, clean=_clean, syncs=Latencies())
         self._ticking = Ticking(
-            SimLoop(node), broker, self.now, self.settle, keep_house=self._keep_house, housekeeping_ms=HOUSEKEEPING_MS
+            SimLoop(node),
+            broker,
+            self.now,
+            self.settle,
+            start_housekeeping=self._keep_house,
+            housekeeping_ms=HOUSEKEEPING_MS,
         )
         self.settle()
 
@@ -188,7 +193,7 @@ class SimServer:
         raise AssertionError(f"nobody asked for {change}")
 
     def _keep_house(self, now: Moment) -> None:
-        for _ in self.broker.keep_house(now):
+        for _ in self.broker.run_housekeeping(now):
             pass
 
 

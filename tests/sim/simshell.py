@@ -86,7 +86,12 @@ class SimShell:
             broker.lot, self.now, self.settle, soon=self.soon, around=nullcontext(), seconds=self._seconds
         )
         self._ticking = Ticking(
-            SimLoop(node), broker, self.now, self.settle, keep_house=self._begin_house, housekeeping_ms=HOUSEKEEPING_MS
+            SimLoop(node),
+            broker,
+            self.now,
+            self.settle,
+            start_housekeeping=self._begin_house,
+            housekeeping_ms=HOUSEKEEPING_MS,
         )
         self.is_stopped = False
 
@@ -193,7 +198,7 @@ class SimShell:
 
     def _begin_house(self, now: Moment) -> None:
         if self._house is None:
-            self._house = self.broker.keep_house(now)
+            self._house = self.broker.run_housekeeping(now)
             self._keep_house()
 
     def _keep_house(self) -> None:

@@ -288,7 +288,7 @@ def damage(story: Story, broker: int, offset: int) -> None:
     """Flip bits of one batch, which the broker comes upon."""
     member = story.member(broker)
     log = member.broker.partitions[PARTITION].log
-    place = log.active.find(Offset(offset))
+    place = log.active.find_batch(Offset(offset))
     assert place is not None
     member.disk.open(log.active.path).write(place.position + CHECKSUM, b"\0\0\0\1")
     log.note_damage(LogDamaged(log.active.path, place.position, "its checksum is wrong"))

@@ -121,7 +121,7 @@ class World:
 
     def step(self, *, loses: bool) -> bool:
         """Does one request, if there is one, or else lets time pass; returns whether there was one."""
-        taken = self.fetchers.take()
+        taken = self.fetchers.take_requests()
         assert loses or len({fetcher.number for fetcher, _ in taken}) == len(taken), "one of each number"
         for fetcher, asked in taken:
             self.requests += 1
@@ -198,15 +198,15 @@ def test_what_a_leader_has_fenced_is_followed_again() -> None:
     world = World(Random(2))
     for name in NAMES:
         world.toggle(name)
-    ((fetcher, asked),) = world.fetchers.take()
+    ((fetcher, asked),) = world.fetchers.take_requests()
     assert isinstance(asked, FetchRequested)
     fenced = Fetched(ErrorCode.FENCED_LEADER_EPOCH, memoryview(b""))
     for _ in fetcher.fetched(asked, SESSIONLESS, [(name, fenced) for name in NAMES], world.now):
         pass
-    assert not world.fetchers.take()
+    assert not world.fetchers.take_requests()
     for name in NAMES:
         world.fetchers.follow(world.partitions[name], world.now)
-    ((_, asked),) = world.fetchers.take()
+    ((_, asked),) = world.fetchers.take_requests()
     assert isinstance(asked, FetchRequested)
     assert [one.name for one in asked.named] == NAMES
 
@@ -233,7 +233,7 @@ def test_after_another_registration_a_leader_is_named_all_there_is() -> None:
     world = World(Random(1))
     for name in NAMES:
         world.fetchers.follow(world.partitions[name], world.now)
-    ((fetcher, first),) = world.fetchers.take()
+    ((fetcher, first),) = world.fetchers.take_requests()
     assert isinstance(first, FetchRequested)
     world.fetchers.renew_sessions()
     for _ in fetcher.fetched(first, 7, [], world.now):
@@ -251,7 +251,7 @@ def test_after_another_registration_a_leader_is_named_all_there_is() -> None:
 def named_by(world: World) -> dict[int, list[TopicPartition]]:
     """What each fetcher asks next, by its number."""
     found = {}
-    for fetcher, asked in world.fetchers.take():
+    for fetcher, asked in world.fetchers.take_requests():
         assert isinstance(asked, FetchRequested)
         found[fetcher.number] = [one.name for one in asked.named]
         fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, world.now)

@@ -16,7 +16,7 @@ def whole_offsets(file: File) -> list[int]:
     while position < end:
         try:
             for place in walk_checked(file, position, end):
-                position = place.end
+                position = place.end_position
                 found.append(place.base_offset)
         except Damaged as damage:
             following = next_batch(file, damage.position + 1, end, (Offset(0), Offset(0)), end)

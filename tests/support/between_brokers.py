@@ -68,29 +68,29 @@ class BetweenBrokers:
 
     def take_in(self, answer: Callable[[ToBroker], Errors | Refused] | None = None) -> int:
         """Has the broker do what waits, or a test answer for it; returns how many requests there were."""
-        taken = self.asks.told.take()
+        taken = self.asks.told.take_questions()
         for one in taken:
             if self.keeps:
                 self.told.append(one.question)
-            one.ended(self._told(one.question) if answer is None else answer(one.question))
+            one.complete(self._told(one.question) if answer is None else answer(one.question))
         return len(taken)
 
     def _told(self, sent: ToBroker) -> Errors | Refused:
         broker = self.harness.broker
         overrides: dict[TopicName, dict[str, str]] = {name: {} for name in broker.controlled.names(sent)}
         try:
-            return whole(broker.told(sent, overrides, self.harness.now))
+            return whole(broker.apply_controller_request(sent, overrides, self.harness.now))
         except Refused as refused:
             return refused
 
     def control(self, decide: Callable[[Any], object]) -> int:
         """Has `decide` set the answer or error of all that is asked of the controller."""
-        taken = self.asks.asked.take()
+        taken = self.asks.asked.take_questions()
         for one in taken:
             if self.keeps:
                 self.asked.append(one.question)
             decide(one.question)
-            one.ended(one.question)
+            one.complete(one.question)
         return len(taken)
 
     def ask(

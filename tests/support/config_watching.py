@@ -120,8 +120,8 @@ class Watching(Side):
 
     def begin(self) -> None:
         """As a broker that starts does."""
-        self.watch.begin()
-        configs, in_force = self.changes.begin()
+        self.watch.skip_existing_notices()
+        configs, in_force = self.changes.read_starting_configs()
         self.harness.configs.become(configs)
         in_force()
 

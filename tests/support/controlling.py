@@ -55,7 +55,10 @@ class Controlling:
         broker = self.harness.broker
         named = broker.controlled.names(sent)
         overrides = {name: self.overrides.get(name, {}) for name in named}
-        return {str(one): code for one, code in whole(broker.told(sent, overrides, self.harness.now)).items()}
+        return {
+            str(one): code
+            for one, code in whole(broker.apply_controller_request(sent, overrides, self.harness.now)).items()
+        }
 
     def leads(
         self,

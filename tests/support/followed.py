@@ -86,7 +86,7 @@ class Followed:
     def _answer(self, answers: Mapping[int, Fetched]) -> None:
         """The fetch that is under way may be older than what is followed: it ends first."""
         for told in ({}, answers):
-            for fetcher, asked in self.harness.broker.fetchers.take():
+            for fetcher, asked in self.harness.broker.fetchers.take_requests():
                 self._fetching = fetcher, asked
             fetcher, asked = self._fetching
             assert isinstance(asked, FetchRequested)

@@ -27,7 +27,7 @@ class HeldUp:
                 running.shell.in_thread(wait, lambda done: None, pool)
 
         assert broker._host is not None
-        broker._host.ask(begin)
+        broker._host.run_query(begin)
         for _ in range(THREADS_MAX[pool]):
             assert began.acquire(timeout=SECONDS_MAX)
 

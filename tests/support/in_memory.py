@@ -80,7 +80,7 @@ class InMemoryHost:
 class AsItIs:
     """A gate that leaves each peer the admission that a test has given it."""
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return peer.admission
 
 
@@ -211,7 +211,7 @@ class Harness:
             for work in works:
                 work.run()
                 with self.callback():
-                    work.ended()
+                    work.on_finished()
 
     def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
         """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""
@@ -242,7 +242,7 @@ class Harness:
         self.settle()
 
     def keep_house_in_pieces(self) -> None:
-        self._shell.do(self.broker.keep_house(self.now))
+        self._shell.do(self.broker.run_housekeeping(self.now))
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
         assert outcome is not None

@@ -52,8 +52,8 @@ class Ways:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
         monkeypatch.setattr(heard, "ALONE_MS", NEVER_MS)
-        begin = Intake.begin.__func__  # type: ignore[attr-defined]
-        monkeypatch.setattr(Intake, "begin", classmethod(self._counted("begun", begin)))
+        start = Intake.start_intake.__func__  # type: ignore[attr-defined]
+        monkeypatch.setattr(Intake, "start_intake", classmethod(self._counted("begun", start)))
         monkeypatch.setattr(Movers, "send", self._counted("sent", Movers.send))
         for name in ("intake_done", "intake_handed_back", "intake_lost"):
             call = self._counted(name.removeprefix("intake_"), getattr(ClientConnection, name), always=True)
@@ -91,7 +91,7 @@ class Here:
         async def done(running: Running) -> Any:
             return do(running)
 
-        return self._host.ask(done)
+        return self._host.run_query(done)
 
     def topic_id(self, name: str) -> Uuid:
         ids: dict[str, Uuid] = self.on_loop(

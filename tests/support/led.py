@@ -90,7 +90,7 @@ class Led:
             self.harness.keep_house()
 
     def proposed(self) -> ProposedIsr:
-        (asked,) = self.harness.broker.alter_partition.take()
+        (asked,) = self.harness.broker.alter_partition.take_proposals()
         return asked
 
     def answers(self, asked: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
@@ -98,5 +98,5 @@ class Led:
             epoch = asked.proposal.partition_epoch + 1
             self.state = asked.proposal._replace(partition_epoch=epoch)
         state = self.state if error is ErrorCode.NONE else None
-        self.harness.broker.alter_partition.ended(asked, error, state, self.harness.now)
+        self.harness.broker.alter_partition.on_proposal_answered(asked, error, state, self.harness.now)
         check(self.harness.broker)

@@ -96,7 +96,7 @@ class Replica:
             if state.leader_epoch > self.leader_epoch:
                 self.in_sync = None
         elif self.in_sync is not None:
-            self.in_sync.told(state, replicas, self.end, now)
+            self.in_sync.apply_leader_and_isr(state, replicas, self.end, now)
         elif state.leader_epoch > self.leader_epoch:
             self.in_sync = InSync(self.broker, state, replicas, self.end, now, lag_ms_max=LAG_MS_MAX)
         self.leader, self.leader_epoch = state.leader, state.leader_epoch

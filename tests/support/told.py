@@ -50,7 +50,7 @@ class Telling(NamedTuple):
 
     def take_in(self, broker: Broker, now: Moment) -> Generator[None, None, None]:
         """Has the broker do what it is told, in slices; only its disk may keep it from that."""
-        errors = yield from broker.told(self.sent, self.overrides, now)
+        errors = yield from broker.apply_controller_request(self.sent, self.overrides, now)
         assert set(errors.values()) <= {ErrorCode.KAFKA_STORAGE_ERROR}, errors
 
 

@@ -5,6 +5,7 @@ Imports between the folders are checked by import-linter ([tool.importlinter] in
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections import Counter, defaultdict
@@ -20,6 +21,24 @@ SHARED_NAMES = {"__init__", "__main__"}
 ARCHITECTURE = REPOSITORY / "docs" / "ARCHITECTURE.md"
 WITH_ROOMS = {"app", "net", "client", "api", "core", "log"}  # Folders whose rooms have floors of their own.
 COMPILED_AT_LEAST = 81  # A module that is moved and not found again by setup.py turns interpreted, unseen.
+# Each fits a dozen things, and a search for one finds all of them.
+VAGUE_VERBS = {
+    "ask",
+    "attend",
+    "begin",
+    "end",
+    "ended",
+    "find",
+    "go",
+    "goes_on",
+    "heard",
+    "keep_house",
+    "look",
+    "rest",
+    "take",
+    "tell",
+    "told",
+}
 
 
 def modules() -> list[Path]:
@@ -76,3 +95,17 @@ def test_the_architecture_page_names_every_folder() -> None:
     page = ARCHITECTURE.read_text()
     folders = {path.parent.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("__init__.py")} - {"."}
     assert not {folder for folder in folders if f"`{folder}/`" not in page}
+
+
+def test_method_names_can_be_searched_for() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in VAGUE_VERBS
+    ]
+    assert not found, (
+        f"too vague to search for: {', '.join(found)}; say what the function does in Kafka's words:"
+        " on_<participle> for an event, request_<noun> for an effect, find_<noun> for a lookup,"
+        " take_<noun> to remove and return what is queued"
+    )

@@ -179,7 +179,7 @@ class Conversation:
         if self._is_held_up and not self._go_on(now):
             return self.can_go_on(now)
         unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
-        broker, dispatch, ask = host.broker, host.dispatch, host.gate.ask
+        broker, dispatch, ask = host.broker, host.dispatch, host.gate.admit
         while unhandled:
             request = unhandled.popleft()
             admission = ask(peer, request, now)
@@ -271,7 +271,7 @@ class Conversation:
         self._advance(under_way, Resumed(now, value, error), now)
 
     def _admit(self, request: Request, now: Moment) -> Admission:
-        admission = self._host.gate.ask(self.peer, request, now)
+        admission = self._host.gate.admit(self.peer, request, now)
         if admission is not self.peer.admission:
             self.peer.admitted(admission)
         return admission
@@ -426,7 +426,7 @@ class Conversation:
         if not self._admit(request, now).is_plain:
             return None
         body_bytes = len(request.body) + self.wire.missing_bytes
-        return large_produce.begin(self._host.broker, self.peer, request, body_bytes, now)
+        return large_produce.begin_large_produce(self._host.broker, self.peer, request, body_bytes, now)
 
     def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> Staged | None:
         """Stage a large produce that has been received completely.

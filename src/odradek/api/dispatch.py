@@ -116,7 +116,7 @@ def _read_beside(asked: _Asked) -> Steps:
     Raise Malformed.
     """
     call, request = asked.call, asked.request
-    turn = call.broker.large_requests.ask(request.size, call.now)
+    turn = call.broker.large_requests.request_turn(request.size, call.now)
     try:
         while not turn.has_come:
             resumed = yield turn.parked(call.now)
@@ -137,7 +137,7 @@ def _read_beside(asked: _Asked) -> Steps:
         del body  # A thread should drop the last reference: see _finish.
         return (yield from _in_turn(outcome, turn)) if isinstance(outcome, Generator) else outcome
     finally:
-        turn.end()
+        turn.end_turn()
 
 
 def _in_turn(steps: Steps, turn: Turn) -> Steps:

@@ -52,7 +52,7 @@ class MultiRead(NamedTuple):
         return answers
 
 
-def begin(client: KazooClient, paths: Sequence[str]) -> Any:
+def send_multi_read(client: KazooClient, paths: Sequence[str]) -> Any:
     """Send the request and return kazoo's asynchronous result, a list of Answer."""
     result = client.handler.async_result()
     client._call(MultiRead(paths), result)

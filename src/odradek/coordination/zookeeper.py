@@ -161,7 +161,7 @@ class ZooKeeperTree:
         Raises kazoo's UnimplementedError if a server lacks multiRead, in an ensemble that is being upgraded.
         """
         some = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
-        begun = ((each[0], self._begin(multi_read.begin, self._client, each)) for each in some)
+        begun = ((each[0], self._begin(multi_read.send_multi_read, self._client, each)) for each in some)
         answers = chain.from_iterable(self._end(first, answer) for first, answer in self._ahead(begun))
         return [self._answered(path, answer) for path, answer in zip(paths, answers, strict=True)]
 
@@ -248,7 +248,7 @@ class ZooKeeperTree:
 
         self._client.add_listener(changed)
         try:
-            self._end("/", self._begin(multi_read.begin, self._client, ["/"]))
+            self._end("/", self._begin(multi_read.send_multi_read, self._client, ["/"]))
         except exceptions.UnimplementedError:
             self._has_multi_read = False
             closed.wait(self._answer_s)

@@ -70,7 +70,7 @@ def _run(folder: Path, scratch: Path, days: int, console: Console) -> bool:
     console.print(f"New York, 2013: {flights.num_rows:,} departures, {days} days.", highlight=False)
     with Broker(folder) as broker, Pipeline(folder, scratch) as pipeline:
         with Screen(console, flights.num_rows) as screen:
-            Story(broker, pipeline, flights, screen).tell(folder / "lake")
+            Story(broker, pipeline, flights, screen).run_steps(folder / "lake")
         passed = _judge(broker, folder, flights, console)
         broker.stop()
     return passed

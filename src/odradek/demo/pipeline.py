@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.demo import feed, hours
 from odradek.spark.load import LoadOptions
 from odradek.spark.load import run as load
-from odradek.spark.session import QUICK_START, ended, session
+from odradek.spark.session import QUICK_START, session, stop_session
 
 # Small batches, so that both are in the middle of a batch when they are killed.
 STREAM_BATCH = 40_000
@@ -112,7 +112,7 @@ def run(address: str, folder: Path) -> int:
         status = load(options)  # Returns after SIGTERM.
         return stream.stop() or status
     finally:
-        ended(spark)
+        stop_session(spark)
 
 
 class Stream:

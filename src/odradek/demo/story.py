@@ -33,7 +33,7 @@ class Story:
         self._flights = flights
         self._screen = screen
 
-    def tell(self, lake: Path) -> None:
+    def run_steps(self, lake: Path) -> None:
         """Run the steps; exceptions of the parts contain one sentence each."""
         self._start_broker()
         for topic, partitions in ((feed.TOPIC, dataset.PARTITIONS), (hours.TOPIC, hours.PARTITIONS)):
@@ -66,7 +66,7 @@ class Story:
         _replay(producer, half // 2, watch)
         while not (watch.counts.loaded and watch.counts.derived):
             producer.hand_over(0)
-            watch.look(producer.handed_over)
+            watch.check_progress(producer.handed_over)
             time.sleep(TICK_SECONDS)
         _replay(producer, half, watch)
         return producer
@@ -97,7 +97,7 @@ class Story:
     def _wait_for_all(self, watch: Watch) -> None:
         total = self._flights.num_rows
         while min(watch.counts.loaded, watch.counts.derived) < total:
-            watch.look(total)
+            watch.check_progress(total)
             time.sleep(TICK_SECONDS)
 
 
@@ -107,5 +107,5 @@ def _replay(producer: Feed, goal: int, watch: Watch, before: int = 0) -> None:
     while producer.handed_over < goal:
         due = first + int((time.monotonic() - begun) * FLIGHTS_PER_SECOND)
         producer.hand_over(max(min(due, goal) - producer.handed_over, 0))
-        watch.look(before + producer.handed_over)
+        watch.check_progress(before + producer.handed_over)
         time.sleep(TICK_SECONDS)

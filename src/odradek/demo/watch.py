@@ -28,7 +28,7 @@ class Watch:
         self._screen = screen
         self._started = self._moved_at = time.monotonic()
 
-    def look(self, produced: int) -> None:
+    def check_progress(self, produced: int) -> None:
         """Check all parts; called often, by one thread.
 
         Raise ProcessFailed, HoursUnreadable or NothingMoves.

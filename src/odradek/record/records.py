@@ -70,7 +70,7 @@ def _record(reader: _Reader, batch: Batch, log_append_time: TimestampMs | None) 
     end = reader.position + length
     if length < 0 or end > len(reader.data):
         raise _corrupt(f"a record of {length} bytes where {len(reader.data) - reader.position} are left")
-    reader.take(1)  # Attributes.
+    reader.read_bytes(1)  # Attributes.
     timestamp_delta = reader.varlong()
     offset = Offset(wrap64(batch.base_offset + reader.varint()))
     key = reader.nullable_bytes()
@@ -107,7 +107,7 @@ class _Reader:
         self.data = data
         self.position = 0
 
-    def take(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         start = self.position
         end = start + size
         if end > len(self.data):
@@ -117,7 +117,7 @@ class _Reader:
 
     def nullable_bytes(self) -> bytes | None:
         size = self.varint()
-        return None if size < 0 else self.take(size)
+        return None if size < 0 else self.read_bytes(size)
 
     def varint(self) -> int:
         data, position = self.data, self.position

@@ -13,7 +13,7 @@ from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
 from odradek.spark.planning import tasks_of
 from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
-from odradek.spark.resolve import Found, find, offsets_at
+from odradek.spark.resolve import Found, find_partitions, offsets_at
 from odradek.spark.source_options import BadOption, Everywhere, ReadOptions
 
 
@@ -26,7 +26,7 @@ class BatchReader(DataSourceReader):
     @told_in_a_sentence()
     def partitions(self) -> list[InputPartition]:
         with Kafka(self._options.reading.client) as kafka:
-            found = find(kafka, self._options.selection)
+            found = find_partitions(kafka, self._options.selection)
             ranges = ranges_of(kafka, found, self._options)
         tasks = tasks_of(ranges, self._options.split, cores())
         # For an empty range, Spark would create one task with the value None.

@@ -107,13 +107,13 @@ class Place:
             return question()
         answer: Future[T] = Future()
 
-        def ask() -> None:
+        def set_answer() -> None:
             try:
                 answer.set_result(question())
             except BaseException as error:
                 answer.set_exception(error)
 
-        Thread(target=ask, daemon=True).start()  # After an interrupt, nobody waits for it.
+        Thread(target=set_answer, daemon=True).start()  # After an interrupt, nobody waits for it.
         return answer.result()
 
     def sync_log(self, first: int, last: int) -> None:

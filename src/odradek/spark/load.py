@@ -162,9 +162,9 @@ def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) ->
     from odradek.spark.delta_lake import Lake
     from odradek.spark.lake_making import is_table
     from odradek.spark.lake_reasons import failing_as
-    from odradek.spark.resolve import absent, find
+    from odradek.spark.resolve import absent, find_partitions
 
-    missing = absent(selection, find(kafka, selection, missing_ok=True))
+    missing = absent(selection, find_partitions(kafka, selection, missing_ok=True))
     with failing_as(f"Lake {place} cannot be opened"):
         is_new = bool(missing) and not is_table(place)
     lake = None if is_new else Lake.open(place, selection, patience_ms)

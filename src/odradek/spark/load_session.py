@@ -35,7 +35,7 @@ def spark_session(master: str | None, settings: Mapping[str, str], out: Console)
     from pyspark.sql import SparkSession
 
     from odradek.spark.loader import LoadFailed, reason_of
-    from odradek.spark.session import ended, session, standard_error_to
+    from odradek.spark.session import session, standard_error_to, stop_session
 
     if existing := SparkSession.getActiveSession():
         yield existing
@@ -55,7 +55,7 @@ def spark_session(master: str | None, settings: Mapping[str, str], out: Console)
         finally:
             # A signal to the whole group may have ended Java already, which PySpark reports at length.
             with standard_error_to(log):
-                ended(spark)
+                stop_session(spark)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from odradek.spark.lake_place import Place
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
-from odradek.spark.resolve import Found, absent, find
+from odradek.spark.resolve import Found, absent, find_partitions
 from odradek.spark.source_options import Reading, Selection, Split
 
 RESULT = "name string, size long, modified_ms long, stats string, error string"
@@ -119,7 +119,7 @@ class Loader:
 
     def _found(self) -> Found:
         """Find the topics, and omit those that cannot be loaded. Raise LoadFailed if none is left."""
-        found = find(self.metadata, self.selection, missing_ok=True)
+        found = find_partitions(self.metadata, self.selection, missing_ok=True)
         self.left_out = {
             name: f"Topic {name!r} does not exist any more, so it is left out."
             for name in absent(self.selection, found)
@@ -148,7 +148,7 @@ class Loader:
 
     def _found_anew(self, plan: Plan) -> bool:
         """Return whether topics of the plan were deleted since, in which case the others have not failed."""
-        now = find(self.metadata, self.selection, missing_ok=True).topic_ids
+        now = find_partitions(self.metadata, self.selection, missing_ok=True).topic_ids
         return any(now.get(name) != topic_id for name, topic_id in plan.found.topic_ids.items())
 
     def _tell_once(self, sentence: str) -> None:

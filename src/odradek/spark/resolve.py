@@ -32,7 +32,7 @@ class Found:
     topic_ids: Mapping[str, Uuid]
 
 
-def find(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> Found:
+def find_partitions(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> Found:
     """Find the partitions. Raise NoSuchTopic for a named topic or partition that does not exist."""
     names = _names(metadata, selection)
     topics = metadata.topics(names) if names else {}

@@ -83,7 +83,7 @@ def register(spark: SparkSession) -> None:
         context.pythonExec = python
 
 
-def ended(spark: SparkSession) -> None:
+def stop_session(spark: SparkSession) -> None:
     """Stop the session, even if its Java has already ended."""
     with suppress(Py4JError, OSError):
         spark.stop()

@@ -33,7 +33,7 @@ from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
-from odradek.spark.resolve import Found, find, is_selected, offsets_at
+from odradek.spark.resolve import Found, find_partitions, is_selected, offsets_at
 from odradek.spark.settings import advise_once
 from odradek.spark.source_options import AtOffsets, BadOption, Everywhere, ReadOptions
 
@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name.
         if self._initial is None:  # Called twice; latest must mean the same both times.
             kafka, options = self._connected(), self._options
-            found = find(kafka, options.selection)
+            found = find_partitions(kafka, options.selection)
             self._learn(found)
             start = offsets_at(kafka, found.partitions, options.starting, "starting", options.missing_time_is_latest)
             self._initial = self._within_logs(start) if isinstance(options.starting, AtOffsets) else start
@@ -217,7 +217,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask_latest(self) -> dict[TopicPartition, int]:
         """Return the current partitions with their ends, and detect recreated topics."""
-        found = find(self._connected(), self._options.selection, missing_ok=not self._options.reading.fail_on_data_loss)
+        found = find_partitions(
+            self._connected(), self._options.selection, missing_ok=not self._options.reading.fail_on_data_loss
+        )
         self._learn(found)
         self._latest = self._connected().offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
         return self._latest

@@ -70,14 +70,14 @@ class Agreement:
 
     def know(self, tree: Tree, is_so: Callable[[ClusterView], bool]) -> bool:
         """Return whether the condition holds for all running brokers that the controller can reach."""
-        return all(self._brokers[broker].ask(is_so) for broker in self.told(tree))
+        return all(self._brokers[broker].query_view(is_so) for broker in self.reachable_by_controller(tree))
 
     def registered(self) -> set[BrokerId]:
         """Return the running brokers that can reach the metadata tree."""
         network = self._network
         return {one.id for one in self._brokers.values() if one.is_running and not network.is_cut(one.id, Shared.TREE)}
 
-    def told(self, tree: Tree) -> set[BrokerId]:
+    def reachable_by_controller(self, tree: Tree) -> set[BrokerId]:
         """Return the registered brokers that the controller can reach."""
         registered = self.registered()
         controller = elections.controller(tree) if self._network.cuts else None
@@ -93,8 +93,8 @@ class Agreement:
         """
         controller = elections.controller(tree)
         is_cut = self._network.is_cut
-        told = [one for one in self.told(tree) if controller is None or not is_cut(one, controller)]
-        known = [self._brokers[broker].ask(leaders_of_all) for broker in told]
+        told = [one for one in self.reachable_by_controller(tree) if controller is None or not is_cut(one, controller)]
+        known = [self._brokers[broker].query_view(leaders_of_all) for broker in told]
         return all(one == known[0] for one in known)
 
     def _are_registered(self, tree: Tree) -> bool:

@@ -145,14 +145,14 @@ class Broker(Lifetime):
         Raise Refused with the error code that a client would get.
         """
         named = {key: text(value) for key, value in configs.items()}
-        self._live().ask(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
+        self._live().run_query(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, or raise Refused."""
-        self._live().ask(partial(topics.delete_topic, name=name))
+        self._live().run_query(partial(topics.delete_topic, name=name))
 
     def topics(self) -> list[str]:
-        return self._live().ask(topics.names)
+        return self._live().run_query(topics.names)
 
     def leaders(self, topic: str) -> list[int]:
         """Return the leader of each partition known to this broker, -1 if there is none.
@@ -160,7 +160,7 @@ class Broker(Lifetime):
         A client with the address of only one broker uses any broker it learns of. Raise KeyError if the broker does not
         know the topic.
         """
-        return self._live().ask(partial(topics.leaders, name=topic))
+        return self._live().run_query(partial(topics.leaders, name=topic))
 
     def _live(self) -> Host:
         if self._host is None:

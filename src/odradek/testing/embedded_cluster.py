@@ -162,7 +162,7 @@ class Cluster(ClusterLife):
         self._settle()
         creation = partial(Member.create_topic, name=name, partitions=partitions, configs=configs)
         controller = self._ask_controller(creation)
-        made = controller.ask(lambda view: topic_named(view, name))
+        made = controller.query_view(lambda view: topic_named(view, name))
         if made is not None:  # It has not been deleted in the meantime.
             self._wait(partial(has_topic, made), f"not every broker knows topic {name}")
 
@@ -171,12 +171,12 @@ class Cluster(ClusterLife):
 
         A stopped broker deletes its partitions after its restart; until then, no topic of that name can be created.
         """
-        gone = self.controller.ask(lambda view: topic_named(view, name))
+        gone = self.controller.query_view(lambda view: topic_named(view, name))
         self._ask_controller(partial(Member.delete_topic, name=name))
         if gone is not None:
             self._wait(partial(lacks_topic, gone), f"not every broker has dropped topic {name}")
         with self._session() as tree:
-            if len(self._agreement.told(tree)) == self._count:
+            if len(self._agreement.reachable_by_controller(tree)) == self._count:
                 self._agreement.wait(partial(elections.is_free, tree, name), f"topic {name} is still being deleted")
 
     def topics(self) -> list[str]:

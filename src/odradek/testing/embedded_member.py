@@ -55,15 +55,15 @@ class Member(Broker):
         async def asked(running: Running) -> int:
             return running.shell.broker.controlled.broker_epoch
 
-        return self._live().ask(asked)
+        return self._live().run_query(asked)
 
-    def ask(self, question: Callable[[ClusterView], T]) -> T:
+    def query_view(self, question: Callable[[ClusterView], T]) -> T:
         """Evaluate a query on this broker's current view of the cluster."""
 
         async def asked(running: Running) -> T:
             return question(running.shell.broker.view)
 
-        return self._live().ask(asked)
+        return self._live().run_query(asked)
 
     def _settings(self, directory: Path, port: int) -> Settings:
         return super()._settings(directory, port)._replace(is_member=True)

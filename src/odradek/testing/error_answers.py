@@ -131,7 +131,7 @@ class ErrorAnswer:
 
     def _wanted(self, session_id: int) -> list[FetchKey]:
         """Return all partitions that the client requested, now or earlier in its session."""
-        session = self._call.broker.sessions.find(session_id)
+        session = self._call.broker.sessions.find_session(session_id)
         if session is not None:
             return list(session.wanted)
         body: FetchRequest = self._body

@@ -216,7 +216,7 @@ class Faults:
         with self._changed:
             return any(fault.api == api_key for fault in self._left)
 
-    def take(self, api_key: int, client_id: str, topics: Collection[str]) -> Fault | None:
+    def claim_fault(self, api_key: int, client_id: str, topics: Collection[str]) -> Fault | None:
         """Return the fault for this request and record it, or return None."""
         with self._changed:
             due = (one for one in self._left if one.api == api_key and one.matches(client_id, topics))

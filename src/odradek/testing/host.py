@@ -67,7 +67,7 @@ class Host:
         if self._failure is not None:
             raise BrokerFailed(f"the broker has stopped by itself: {self._failure!r}") from self._failure
 
-    def ask(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
+    def run_query(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
         """Run a query on the broker's event loop and return its result, or raise BrokerFailed."""
         self.check()
         return self._ask(self._put(question))

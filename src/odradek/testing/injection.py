@@ -67,7 +67,7 @@ class _Faulty:
             return self._dispatch(broker, self._peer, request, self._now)
         body: object = decode(api.request, request.api_version, request.body)
         client_id = request.client_id or ""
-        fault = self._faults.take(request.api_key, client_id, topics_of(broker, api.key, body))
+        fault = self._faults.claim_fault(request.api_key, client_id, topics_of(broker, api.key, body))
         if fault is None:
             return self._dispatch(broker, self._peer, request, self._now)
         if fault.effect is Effect.ANSWER:

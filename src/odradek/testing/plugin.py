@@ -100,7 +100,7 @@ def pytest_fixture_setup(
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
     shared = request.config.stash.get(_SHARED, None)
     if shared is not None:
-        shared.ended(fixturedef)
+        shared.clear_faults_of(fixturedef)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,7 +28,7 @@ class Shared:
         """Keep the faults added since `before` until the fixture ends."""
         self._kept[fixture] = [fault for fault in self.broker.faults.left if fault not in before]
 
-    def ended(self, fixture: Hashable) -> None:
+    def clear_faults_of(self, fixture: Hashable) -> None:
         """Clear the faults of a fixture."""
         for fault in self._kept.pop(fixture, ()):
             fault.clear()

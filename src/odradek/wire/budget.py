@@ -9,7 +9,7 @@ the socket, and the peer's data stays with the peer. Three rules prevent a deadl
     slow peers dropped     while a connection waits, a peer that holds memory but sends almost nothing is
                            disconnected: the permitted time of a request depends on its size, the rate does not
 
-This module has no I/O and no clock: the shell calls `look` periodically.
+This module has no I/O and no clock: the shell calls `reclaim_buffers` periodically.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class ReceiveBudget:
         self._set(share, 0)
         self._serve_waiting()
 
-    def look(self, *, may_blame: bool = True) -> None:
+    def reclaim_buffers(self, *, may_blame: bool = True) -> None:
         """Free idle buffers and, while a connection waits, disconnect slow peers; called periodically.
 
         Without `may_blame` no peer is considered slow, because the broker was not able to read their data.

@@ -145,7 +145,7 @@ def _begun(client: Client) -> LargeProduce | None:
     chunks = encode_request(produce_request(batch(900_000)), PRODUCE, 1, "c")
     (request,) = Connection().receive_data(b"".join(chunk for chunk in chunks if isinstance(chunk, bytes)))
     front = Request(ApiKey.PRODUCE, PRODUCE, 1, "c", request.body[:65_536], 0, 0)
-    return large_produce.begin(client.broker, client.peer, front, len(request.body), client.now)
+    return large_produce.begin_large_produce(client.broker, client.peer, front, len(request.body), client.now)
 
 
 def test_a_change_of_the_rules_reaches_a_fetch_that_is_known(client: Client) -> None:
@@ -195,7 +195,7 @@ def test_a_change_of_the_rules_reaches_a_commit_that_is_known(client: Client) ->
 
 
 def _committed(client: Client) -> int:
-    found = client.broker.groups.shard_of("g").offsets.find("g", "t", 0)
+    found = client.broker.groups.shard_of("g").offsets.find_offset("g", "t", 0)
     assert found is not None
     return found.offset
 

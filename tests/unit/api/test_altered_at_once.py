@@ -237,7 +237,7 @@ def fetchers(harness: Harness) -> int:
     broker, both = harness.broker, (OTHER, US)
     if TopicPartition(TopicName("f"), 0) not in broker.partitions:
         assert not Controlling(harness).leads("f", *range(8), leader=OTHER, replicas=both, is_new=True)
-    taken = broker.fetchers.take()
+    taken = broker.fetchers.take_requests()
     for fetcher, asked in taken:
         fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
     harness.pass_time(60_000)

@@ -76,7 +76,7 @@ def transact(harness: Harness, producer: int, sequence: int) -> int:
 def end(harness: Harness, producer: int, *, commit: bool) -> None:
     partition = harness.broker.partitions[NAME]
     partition.leader().end_transaction(ProducerId(producer), ProducerEpoch(0), 0, commit=commit, now=harness.now)
-    harness.broker.flushes.ask(NAME)
+    harness.broker.flushes.request_flush(NAME)
 
 
 def fetch_request(offset: int, *, isolation_level: int = COMMITTED, max_wait_ms: int = 0) -> FetchRequest:

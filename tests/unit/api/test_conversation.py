@@ -67,7 +67,7 @@ class Told:
         self.admission = admission
         self.asked: list[tuple[int, int]] = []
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         self.asked.append((request.api_key, request.sequence))
         return self.admission
 
@@ -320,7 +320,7 @@ def test_who_leaves_meanwhile_is_not_waited_for(harness: Harness) -> None:
     (work,) = harness.broker.works
     talk.leave()
     work.run()
-    work.ended()
+    work.on_finished()
     assert not talk.has_unhandled and not talk.data_to_send()
 
 

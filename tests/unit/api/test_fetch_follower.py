@@ -304,7 +304,7 @@ def test_what_nothing_has_happened_to_is_not_read(tmp_path: Path) -> None:
     led = Led(tmp_path, partitions=count)
     follower = FetchingFollower(led, OTHER)
     follower.catch_up(*range(count))
-    session = led.harness.broker.sessions.find(follower.session_id)
+    session = led.harness.broker.sessions.find_session(follower.session_id)
     assert session is not None and not session.due
     for index in active:
         led.produce(acks=LEADER, partition=index)
@@ -329,7 +329,7 @@ def test_what_is_not_named_goes_on_being_in_sync(tmp_path: Path) -> None:
         assert [follower.told(one) for follower, one in zip(followers, waiting, strict=True)] == [{}, {}]
     led.produce(acks=LEADER)
     led.harness.keep_house()
-    assert led.harness.broker.alter_partition.take() == []
+    assert led.harness.broker.alter_partition.take_proposals() == []
     led.harness.pass_time(LAG_MS_MAX + 1000)
     led.harness.keep_house()
     assert led.proposed().proposal.isr == (US,), "but those that do not come any more"
@@ -349,7 +349,7 @@ def test_a_change_without_a_record_does_not_make_it_lag(tmp_path: Path) -> None:
     led.leading.partition.advance_start(Offset(1))
     led.produce(acks=LEADER)
     led.harness.keep_house()
-    assert led.harness.broker.alter_partition.take() == []
+    assert led.harness.broker.alter_partition.take_proposals() == []
 
 
 def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: FetchingFollower) -> None:
@@ -366,7 +366,7 @@ def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: Fetc
     assert asked.proposal.isr == (US, OTHER)
     led.answers(asked)
     other.fetch({})
-    session = led.harness.broker.sessions.find(other.session_id)
+    session = led.harness.broker.sessions.find_session(other.session_id)
     assert session is not None and not session.due
 
 
@@ -376,7 +376,7 @@ def test_who_gives_himself_out_for_a_follower_is_not_believed_for_long(led: Led,
     third = FetchingFollower(led, THIRD)
     for one in (other, third, other):
         one.catch_up()
-    session = led.harness.broker.sessions.find(other.session_id)
+    session = led.harness.broker.sessions.find_session(other.session_id)
     assert session is not None and not session.due
     in_sync = led.leading.in_sync
     assert in_sync is not None
@@ -392,7 +392,7 @@ def test_who_was_left_out_for_another_s_fetches_joins_again(led: Led, other: Fet
     third = FetchingFollower(led, THIRD)
     for one in (other, third, other):
         one.catch_up()
-    session = led.harness.broker.sessions.find(other.session_id)
+    session = led.harness.broker.sessions.find_session(other.session_id)
     assert session is not None and not session.due
     impostor = FetchingFollower(led, OTHER, has_session=False)
     for _ in range(LAG_MS_MAX // 1000 + 2):
@@ -418,7 +418,10 @@ def test_a_session_of_a_follower_takes_the_place_of_a_consumer_s(tmp_path: Path)
     for follower in followers:
         follower.fetch({0: 0})
     assert [one.session_id != 0 for one in followers] == [True, True, False]
-    assert sessions.find(consumers[0].session_id) is None and sessions.find(consumers[1].session_id) is None
+    assert (
+        sessions.find_session(consumers[0].session_id) is None
+        and sessions.find_session(consumers[1].session_id) is None
+    )
 
 
 def test_who_may_not_follow_has_no_better_session(led: Led) -> None:

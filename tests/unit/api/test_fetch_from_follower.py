@@ -204,7 +204,7 @@ def test_a_session_is_told_once_of_what_changes(tmp_path: Path) -> None:
     session = Session(followed)
     assert session.told(session.send({0: 0, 1: 0, 2: 0})) == {0: [], 1: [], 2: []}
     assert session.told(session.send({})) == {}
-    broker_session = followed.harness.broker.sessions.find(session.id)
+    broker_session = followed.harness.broker.sessions.find_session(session.id)
     assert broker_session is not None and not broker_session.due, "none of them is read again"
     waiting = session.send({}, wait_ms=WAIT_MS)
     followed.says(batch(0), high_watermark=0, index=2)

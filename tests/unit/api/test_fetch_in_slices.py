@@ -116,7 +116,7 @@ def test_a_session_goes_on_with_what_is_new(harness: Harness) -> None:
     assert (second.session_id, served(second), named(second)) == (first.session_id, [MANY - 1], 1)
     rest_of_it = fetch([MANY - 1], session=first.session_id, epoch=2, forgotten=range(MANY - 1))
     assert served(ask(harness, rest_of_it)) == [MANY - 1]
-    session = harness.broker.sessions.find(first.session_id)
+    session = harness.broker.sessions.find_session(first.session_id)
     assert session is not None and len(session.wanted) == 1
 
 

@@ -91,7 +91,7 @@ class Reader:
 
     @property
     def session(self) -> Session:
-        session = self.harness.broker.sessions.find(self.session_id)
+        session = self.harness.broker.sessions.find_session(self.session_id)
         assert session is not None
         return session
 
@@ -212,7 +212,7 @@ def test_a_high_watermark_is_told_once_and_the_transactions_end_is_waited_for(ha
     assert is_waiting(harness, waiting), "nothing of it is committed"
     name = partition(harness, 1).topic_partition
     partition(harness, 1).leader().end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now)
-    harness.broker.flushes.ask(name)
+    harness.broker.flushes.request_flush(name)
     harness.settle()
     assert not is_waiting(harness, waiting)
     (part,) = one.told(waiting).values()
@@ -282,7 +282,7 @@ def test_who_may_read_less_than_before_is_told(harness: Harness) -> None:
     class Rules:
         admission = Admission()
 
-        def ask(self, *asked: object) -> Admission:
+        def admit(self, *asked: object) -> Admission:
             return self.admission
 
     harness.gate = rules = Rules()

@@ -237,7 +237,7 @@ def test_the_leader_of_a_large_group_goes_before_its_answer_is_made(harness: Har
 def test_a_bug_in_the_thread_that_answers_breaks_the_conversation(harness: Harness) -> None:
     talk, work = leader_told(harness)
     work.error = RuntimeError("a bug")
-    work.ended()
+    work.on_finished()
     (one,) = harness.broker.lot.take_completed()
     talk.answer_parked(one, harness.now)
     assert talk.ending is not None and talk.ending.is_broken and not talk.is_waiting

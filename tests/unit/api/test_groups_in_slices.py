@@ -191,13 +191,13 @@ def test_of_a_group_of_many_offsets_what_is_in_the_log_is_deleted(
 def test_a_long_commit_is_one_batch_and_nothing_is_seen_of_it_before(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, group.request(at(2), COMMIT), COMMIT, slices=2)
-    end = group.harness.broker.groups.shards.find("g").log.leading.log.end_offset
+    end = group.harness.broker.groups.shards.find_shard("g").log.leading.log.end_offset
     assert set(group.fetch().values()) == {Kept(1)}
     begun.steps_to_a_thread()
-    assert group.harness.broker.groups.shards.find("g").log.leading.log.end_offset == end
+    assert group.harness.broker.groups.shards.find_shard("g").log.leading.log.end_offset == end
     assert codes(begun.finish(OffsetCommitResponse)) == [NONE] * MANY
     assert set(group.fetch().values()) == {Kept(2)}
-    assert group.harness.broker.groups.shards.find("g").log.leading.log.end_offset == end + MANY
+    assert group.harness.broker.groups.shards.find_shard("g").log.leading.log.end_offset == end + MANY
     group.harness.restart()
     assert set(group.fetch().values()) == {Kept(2)}
 
@@ -429,7 +429,7 @@ def test_a_very_long_request_is_refused_by_a_thread(harness: Harness) -> None:
         (work,) = harness.broker.works
         harness.broker.works.clear()
         work.run()
-        work.ended()
+        work.on_finished()
     answer = begun.finish(DeleteGroupsResponse)
     assert {one.error_code for one in answer.results} == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
     assert [one.group_id for one in answer.results] == names

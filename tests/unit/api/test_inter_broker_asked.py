@@ -285,7 +285,7 @@ def test_who_is_no_broker_asks_nothing(between: BetweenBrokers) -> None:
         assert altered == AlterPartitionResponse(throttle_time_ms=0, error_code=DENIED, topics=[])
     ids = between.ask(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert (ids.error_code, ids.producer_id_start, ids.producer_id_len) == (DENIED, 0, 0)
-    assert not between.asks.asked.take() and not between.asked
+    assert not between.asks.asked.take_questions() and not between.asked
 
 
 def test_a_controller_that_does_not_answer(between: BetweenBrokers) -> None:

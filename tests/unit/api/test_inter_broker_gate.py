@@ -28,8 +28,8 @@ def request() -> Request:
 @pytest.mark.parametrize("principal", [ANONYMOUS, NAMED])
 def test_what_only_brokers_do_is_let_in_on_their_listener_alone(principal: Principal) -> None:
     gate = InterBrokerGate("BROKERS")
-    assert gate.ask(peer("BROKERS", principal), request(), NOW).rights is EVERYTHING
-    admission = gate.ask(peer("CLIENTS", principal), request(), NOW)
+    assert gate.admit(peer("BROKERS", principal), request(), NOW).rights is EVERYTHING
+    admission = gate.admit(peer("CLIENTS", principal), request(), NOW)
     assert admission.principal == principal and not admission.refused and admission.is_plain
     denied = [
         (operation, resource)
@@ -45,8 +45,8 @@ def test_what_only_brokers_do_is_let_in_on_their_listener_alone(principal: Princ
 @pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
 def test_a_connection_is_given_one_admission_so_that_its_templates_hold(listener: str, principal: Principal) -> None:
     gate, one = InterBrokerGate("BROKERS"), peer(listener, principal)
-    first = gate.ask(one, request(), NOW)
+    first = gate.admit(one, request(), NOW)
     one.admitted(first)
-    assert gate.ask(one, request(), NOW) is first
-    other = gate.ask(peer(listener, principal), request(), NOW)
+    assert gate.admit(one, request(), NOW) is first
+    other = gate.admit(peer(listener, principal), request(), NOW)
     assert (other is first) == (principal is ANONYMOUS), "anonymous clients learn from each other"

@@ -97,7 +97,7 @@ def test_one_that_does_not_go_on_keeps_nobody(harness: Harness) -> None:
     first, second = asked(harness, data), asked(harness, data)
     for work in harness.broker.works:
         work.run()
-        work.ended()
+        work.on_finished()
     harness.broker.works.clear()
     first.step(harness.now, 0)
     assert first.can_go_on(harness.now)

@@ -95,7 +95,7 @@ def is_known(led: Led, acks: int) -> bool:
         frame_of(produce_request("t", b"a", acks=acks, timestamp_ms=NOW_MS), PRODUCE, 1, CLIENT)
     )
     peer = led.harness.peer
-    return peer.produce_templates.find(asked, peer.admission.produce_templates) is not None
+    return peer.produce_templates.match_request(asked, peer.admission.produce_templates) is not None
 
 
 def test_a_request_that_is_like_one_before_waits_for_followers_too(
@@ -124,7 +124,9 @@ def test_a_large_request_waits_for_followers_too(led: Led, other: FetchingFollow
     body = produce_request("t", b"a" * 900_000, acks=ALL, timestamp_ms=NOW_MS)
     (request,) = Connection().receive_data(frame_of(body, PRODUCE, 1, CLIENT))
     front = Request(ApiKey.PRODUCE, PRODUCE, 1, CLIENT, request.body[:65_536], 0, 0)
-    large = large_produce.begin(led.harness.broker, led.harness.peer, front, len(request.body), led.harness.now)
+    large = large_produce.begin_large_produce(
+        led.harness.broker, led.harness.peer, front, len(request.body), led.harness.now
+    )
     assert large is not None
     assert all(is_parked(led, one) for one in fetches)
     start = len(request.body) - large.tail_bytes - large.arrival.batch.size

@@ -179,7 +179,7 @@ def test_the_configuration_counts_that_the_topic_has_by_then(tmp_path: Path, fir
         harness.broker.works.clear()
         for partition in harness.broker.partitions.values():
             partition.configs = harness.configs.for_topic({"cleanup.policy": "compact"})
-        work.ended()
+        work.on_finished()
         harness.go_on(talk)
         answer = harness.decoded(talk.data_to_send(), 9, ProduceResponse).responses[0].partition_responses[0]
         assert answer.error_code == code

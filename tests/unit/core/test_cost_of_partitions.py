@@ -112,7 +112,7 @@ def test_a_fetch_of_a_session_costs_the_same_however_many_partitions_it_has(brok
 def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(brokers: tuple[Harness, Harness]) -> None:
     def steps(harness: Harness) -> list[int]:
         harness.pass_time(1000)
-        round_of = harness.broker.keep_house(harness.now)
+        round_of = harness.broker.run_housekeeping(harness.now)
         found, yielded = list[int](), list[object]()
         while ENDED not in yielded:
             found.append(calls_of(lambda: yielded.append(next(round_of, ENDED))))

@@ -24,41 +24,41 @@ def came(turns: list[Turn]) -> list[bool]:
 def test_one_large_request_after_the_other_in_the_order_they_came() -> None:
     lot = ParkingLot()
     requests = LargeRequests(lot)
-    asked = [requests.ask(LARGE, at(0)) for _ in range(3)]
+    asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     assert came(asked) == [True, False, False]
     waiting = asked[1].parked(at(0))
     lot.park(waiting)
-    asked[0].end()
+    asked[0].end_turn()
     assert came(asked) == [True, True, False]
     assert lot.take_completed() == [waiting]
-    asked[0].end()
+    asked[0].end_turn()
     assert came(asked) == [True, True, False], "it ends once"
 
 
 def test_smaller_ones_do_not_wait_behind_it() -> None:
     requests = LargeRequests(ParkingLot())
-    requests.ask(LARGE, at(0))
-    smaller = [requests.ask(LARGE_REQUEST_BYTES, at(0)) for _ in range(MIDDLING_REQUESTS_AT_ONCE + 1)]
+    requests.request_turn(LARGE, at(0))
+    smaller = [requests.request_turn(LARGE_REQUEST_BYTES, at(0)) for _ in range(MIDDLING_REQUESTS_AT_ONCE + 1)]
     assert came(smaller) == [True] * MIDDLING_REQUESTS_AT_ONCE + [False]
 
 
 def test_who_leaves_while_it_waits_is_passed_over() -> None:
     requests = LargeRequests(ParkingLot())
-    asked = [requests.ask(LARGE, at(0)) for _ in range(3)]
-    asked[1].end()
-    asked[0].end()
+    asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
+    asked[1].end_turn()
+    asked[0].end_turn()
     assert came(asked) == [True, False, True]
 
 
 def test_who_does_not_go_on_keeps_nobody() -> None:
     requests = LargeRequests(ParkingLot())
-    asked = [requests.ask(LARGE, at(0)) for _ in range(3)]
+    asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     asked[0].steps(at(TURN_STUCK_MS // 2))
     asked[1].steps(at(TURN_STUCK_MS))
     assert came(asked) == [True, False, False], "it went on not long ago"
     asked[1].steps(at(2 * TURN_STUCK_MS))
     assert came(asked) == [True, True, False]
-    asked[0].end()
+    asked[0].end_turn()
     assert came(asked) == [True, True, False], "its turn is over already"
     asked[2].steps(at(2 * TURN_STUCK_MS + 1))
     assert came(asked) == [True, True, False], "the next one has just been woken"
@@ -66,7 +66,7 @@ def test_who_does_not_go_on_keeps_nobody() -> None:
 
 def test_one_that_a_thread_works_for_goes_on() -> None:
     requests = LargeRequests(ParkingLot())
-    asked = [requests.ask(LARGE, at(0)) for _ in range(2)]
+    asked = [requests.request_turn(LARGE, at(0)) for _ in range(2)]
     asked[0].waits(Work(lambda: None))
     asked[1].steps(at(10 * TURN_STUCK_MS))
     assert came(asked) == [True, False]
@@ -77,7 +77,7 @@ def test_one_that_a_thread_works_for_goes_on() -> None:
 
 def test_one_that_waits_for_an_event_goes_on_without() -> None:
     requests = LargeRequests(ParkingLot())
-    asked = [requests.ask(LARGE, at(0)) for _ in range(2)]
+    asked = [requests.request_turn(LARGE, at(0)) for _ in range(2)]
     asked[0].waits(None)
     assert came(asked) == [True, False]
     asked[0].waits(Parked(Promise[bool](), 0, lambda: None))

@@ -65,7 +65,7 @@ class Case:
         append = self.partition.leader().end_transaction(
             P, ProducerEpoch(epoch), coordinator_epoch, commit=commit, now=self.harness.now
         )
-        self.harness.broker.flushes.ask(self.partition.topic_partition)
+        self.harness.broker.flushes.request_flush(self.partition.topic_partition)
         return append
 
     @property

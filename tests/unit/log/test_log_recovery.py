@@ -76,7 +76,7 @@ def test_killed_at_any_byte() -> None:
     expected = stored(log)
     ends = {segment.base_offset: segment.size for segment in log.segments}
     assert len(ends) == 3
-    borders = [(segment, place.end) for segment in log.segments for place in segment.places(0)]
+    borders = [(segment, place.end_position) for segment in log.segments for place in segment.places(0)]
     for base, size in ends.items():
         for cut in range(size):
             survivor = new_disk()
@@ -163,7 +163,7 @@ def test_what_follows_a_damage_goes_too() -> None:
     before = stored(log)
     second = log.segments[1]
     place = next(iter(second.places(0)))
-    disk.open(second.path).write(place.end + 70, b"\xff")
+    disk.open(second.path).write(place.end_position + 70, b"\xff")
     disk.create(f"{DIRECTORY}/{log.end_offset:020d}.snapshot")
     again = reopen(disk)
     assert stored(again) == [each for each in before if each[1] < place.last_offset + 1]

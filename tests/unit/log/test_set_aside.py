@@ -159,7 +159,7 @@ def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
     directory.checkpoints.write_now()
     (*_, last) = log.segments[-1].places(0)
     directory.abandon()
-    flip(disk, log.segments[-1].path, last.end - 1)
+    flip(disk, log.segments[-1].path, last.end_position - 1)
     (problem,) = opened(disk, path).problems
     assert f"; at least 0 records in {last.size} bytes are set aside in " in problem
     assert asides(disk, path) == [f"{last.base_offset:020d}.log.aside"]

@@ -38,7 +38,7 @@ class Watched:
         self.other = Side(SqliteTree(path, poll_ms=5, durable=False), BrokerConfigs.parse({}))
         self.line: Line | None = None
         assert self.broker._host is not None
-        self.broker._host.ask(self._watch)
+        self.broker._host.run_query(self._watch)
 
     async def _watch(self, running: Running) -> None:
         self.line = Line(running._tree)

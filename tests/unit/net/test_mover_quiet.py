@@ -26,14 +26,14 @@ def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None
         assert quiet is not None
         mover.until_moved(quiet, 1000)
         assert not mover.has_news(0.05)
-        assert mover.ask(quiet)
+        assert mover.check_ended(quiet)
         assert (quiet.moved, quiet.error, quiet.done) == (1000, 0, None)
         assert not mover.has_news(0)
         read(theirs, 1000, bytearray())
 
         asked = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
         assert asked is not None
-        assert not mover.ask(asked)  # From here on somebody waits for it.
+        assert not mover.check_ended(asked)  # From here on somebody waits for it.
         with beside(lambda: read(theirs, MIB, bytearray())):
             assert mover.wait() == [asked]
 
@@ -45,7 +45,7 @@ def test_who_asks_does_not_wait_for_the_thread_that_is_at_it(mover: Moving, file
         quiet = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
         assert quiet is not None
         theirs.recv(1)  # It is at it.
-        assert not mover.ask(quiet)
+        assert not mover.check_ended(quiet)
         assert not mover.has_news(0.05)
         read(theirs, MIB - 1, bytearray())
         assert mover.wait() == [quiet]

@@ -72,7 +72,7 @@ class Runs:
         self.data = data
         self.map = kernel("compact", life).OffsetMap(slots * 24)
         self.keys = module.KeyRuns(self.map, first, upper)
-        self.keys.begin(data, HIGHEST)
+        self.keys.begin_chunk(data, HIGHEST)
         self.filter_runs = module.FilterRuns
         self.life = life
 
@@ -81,7 +81,7 @@ class Runs:
 
     def filter(self, end: int = HIGHEST, special: Iterable[int] = ()) -> Any:
         runs = self.filter_runs(self.map, end, memoryview(array("q", special)))
-        runs.begin(self.data, HIGHEST)
+        runs.begin_chunk(self.data, HIGHEST)
         return runs
 
 

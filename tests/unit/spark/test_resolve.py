@@ -6,7 +6,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
 from odradek.spark.cluster_interface import NoSuchTopic, Topic
-from odradek.spark.resolve import find, is_selected, offsets_at
+from odradek.spark.resolve import find_partitions, is_selected, offsets_at
 from odradek.spark.source_options import (
     Assign,
     AtOffsets,
@@ -55,24 +55,26 @@ CLUSTER = Cluster({at("a", 0): (5, [10, 20, 30]), at("a", 1): (0, [15]), at("ab"
 
 
 def test_find():
-    assert find(CLUSTER, Subscribe(("a", "b"))).partitions == (at("a", 0), at("a", 1), at("b", 0))
-    assert find(CLUSTER, Assign((at("a", 1),))).partitions == (at("a", 1),)
-    assert find(CLUSTER, SubscribePattern("a.*")).partitions == (at("a", 0), at("a", 1), at("ab", 0))
-    assert find(CLUSTER, SubscribePattern("a")).partitions == (at("a", 0), at("a", 1)), "the whole name has to match"
-    assert find(CLUSTER, SubscribePattern("z")).partitions == ()
-    assert find(CLUSTER, Subscribe(("a", "z")), missing_ok=True).partitions == (at("a", 0), at("a", 1))
+    assert find_partitions(CLUSTER, Subscribe(("a", "b"))).partitions == (at("a", 0), at("a", 1), at("b", 0))
+    assert find_partitions(CLUSTER, Assign((at("a", 1),))).partitions == (at("a", 1),)
+    assert find_partitions(CLUSTER, SubscribePattern("a.*")).partitions == (at("a", 0), at("a", 1), at("ab", 0))
+    assert find_partitions(CLUSTER, SubscribePattern("a")).partitions == (at("a", 0), at("a", 1)), (
+        "the whole name has to match"
+    )
+    assert find_partitions(CLUSTER, SubscribePattern("z")).partitions == ()
+    assert find_partitions(CLUSTER, Subscribe(("a", "z")), missing_ok=True).partitions == (at("a", 0), at("a", 1))
 
 
 def test_what_is_named_must_exist():
     with pytest.raises(NoSuchTopic, match="Topic 'z' does not exist"):
-        find(CLUSTER, Subscribe(("a", "z")))
+        find_partitions(CLUSTER, Subscribe(("a", "z")))
     with pytest.raises(NoSuchTopic, match="Partition a-7 does not exist"):
-        find(CLUSTER, Assign((at("a", 7),)))
+        find_partitions(CLUSTER, Assign((at("a", 7),)))
 
 
 def test_is_selected_agrees_with_find():
     for selection in (Subscribe(("a",)), Assign((at("a", 1),)), SubscribePattern("a.*")):
-        found = find(CLUSTER, selection).partitions
+        found = find_partitions(CLUSTER, selection).partitions
         assert tuple(sorted(where for where in CLUSTER.logs if is_selected(where, selection))) == found
 
 

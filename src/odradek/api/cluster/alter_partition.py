@@ -51,7 +51,7 @@ def handle(call: Call, body: AlterPartitionRequest) -> Slices:
     names = call.broker.view.names
     ask, refused = yield from parsed(body, call.version, names)
     call.leave(ask)
-    yield from kept(asks.asked.ask(ask), call)
+    yield from kept(asks.asked.submit_question(ask), call)
     if ask.error:
         raise Refused(ask.error)
     answers: dict[TopicPartition, AlteredPartition] = {**refused, **(ask.answer or {})}

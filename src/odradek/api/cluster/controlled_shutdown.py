@@ -29,7 +29,7 @@ _remaining = maker(RemainingPartition)
 def handle(call: Call, body: ControlledShutdownRequest) -> Slices:
     asks = checked_asks(call)
     ask = from_message(body)
-    yield from kept(asks.asked.ask(ask), call)
+    yield from kept(asks.asked.submit_question(ask), call)
     if ask.error:
         raise Refused(ask.error)
     remaining = []

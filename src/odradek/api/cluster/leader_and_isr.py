@@ -18,7 +18,15 @@ from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, whole
-from odradek.api.request.topic_states import Errors, brokers, each, leader_and_isr, states_and_ids, told, topic_states
+from odradek.api.request.topic_states import (
+    Errors,
+    brokers,
+    each,
+    errors_by_partition,
+    leader_and_isr,
+    states_and_ids,
+    topic_states,
+)
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -47,7 +55,7 @@ def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
     sound, refused = yield from sound_partitions(become.partitions, become.topic_ids, assigned_error)
     sent = to_broker(call, body, become._replace(partitions=sound))
     call.leave((sent, become))
-    failed = yield from carried_out(asks.told.ask(sent), call)
+    failed = yield from carried_out(asks.told.submit_question(sent), call)
     answer = yield from _answer(become, {**failed, **refused}, call.version)
     return by_length(answer, len(become.partitions))
 
@@ -171,7 +179,7 @@ def _assigned(state: LeaderAndIsrPartitionState) -> AssignedState:
 def errors(become: BecomeLeaderOrFollower, response: LeaderAndIsrResponse) -> Errors:
     """Return the partitions for which the broker failed."""
     names = {topic_id: name for name, topic_id in become.topic_ids.items()}
-    return told(
+    return errors_by_partition(
         [(one.topic_name, one) for one in response.partition_errors]
         + [
             (names[topic.topic_id], one)

@@ -17,7 +17,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, whole
-from odradek.api.request.topic_states import Errors, by_topic, told
+from odradek.api.request.topic_states import Errors, by_topic, errors_by_partition
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.controller.broker_request_batch import StopReplicas, ToBroker
@@ -48,7 +48,7 @@ def handle(call: Call, body: StopReplicaRequest) -> Slices:
         sound, refused = yield from sound_partitions(stop.partitions, {}, no_error)
         sent.append(to_broker(call, body, stop._replace(partitions=sound)))
         all_refused.append(refused)
-    promises = [asks.told.ask(one) for one in sent]
+    promises = [asks.told.submit_question(one) for one in sent]
     ends = []
     for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
         failed = {**(yield from carried_out(promise, call)), **refused}
@@ -134,4 +134,4 @@ def _asked(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, Leader
 
 def errors(response: StopReplicaResponse) -> Errors:
     """Return the partitions for which the broker failed."""
-    return told((one.topic_name, one) for one in response.partition_errors)
+    return errors_by_partition((one.topic_name, one) for one in response.partition_errors)

@@ -43,7 +43,7 @@ def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
     known = yield from sound_brokers(update.brokers)
     sent = to_broker(call, body, update._replace(partitions=sound, brokers=known))
     call.leave((sent, update))
-    yield from carried_out(asks.told.ask(sent), call)
+    yield from carried_out(asks.told.submit_question(sent), call)
     bad_broker = ErrorCode.NONE if len(known) == len(update.brokers) else ErrorCode.INVALID_REQUEST
     code = next(iter(refused.values()), bad_broker)
     return by_length(UpdateMetadataResponse(error_code=code), len(update.partitions))

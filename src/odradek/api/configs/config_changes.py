@@ -80,7 +80,7 @@ def altered(
     if not edits:
         return (yield from _answer(judged, None, told, answer))
     asker = of_call(call, api)
-    ended = Ended(call.broker.changes.ask(lambda token: AlterConfigs(token, edits, asker, is_dry)))
+    ended = Ended(call.broker.changes.request_change(lambda token: AlterConfigs(token, edits, asker, is_dry)))
     deadline = call.now.steady + TIMEOUT_MS
     return (yield from parked(ended, deadline, len(judged), lambda: _answer(judged, ended, told, answer)))
 
@@ -88,7 +88,7 @@ def altered(
 def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], Told]:
     """Return a function that makes the answer about one resource, a message of this kind."""
 
-    def told(resource: Resource, refused: Refused | None) -> Told:
+    def result_of(resource: Resource, refused: Refused | None) -> Told:
         return kind(
             error_code=ErrorCode.NONE if refused is None else refused.code,
             error_message=None if refused is None else refused.detail or None,
@@ -96,7 +96,7 @@ def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], T
             resource_name=resource.resource_name,
         )
 
-    return told
+    return result_of
 
 
 def _judged(

@@ -107,7 +107,7 @@ def _is_long(call: Call, body: FetchRequest) -> bool:
 
     Most partitions that an incremental fetch names are due already.
     """
-    session = call.broker.sessions.find(body.session_id)
+    session = call.broker.sessions.find_session(body.session_id)
     if session is not None:
         is_as_before = session.rules == _rules(call, body)
         if len(session.due if is_as_before else session.wanted) > SLICE_ELEMENTS:
@@ -172,7 +172,7 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
             forgotten.append(FetchKey(named, index))
             yield
     call.peer.is_follower = _is_privileged(call, body)
-    begun = yield from call.broker.sessions.begin(
+    begun = yield from call.broker.sessions.begin_round(
         body.session_id,
         body.session_epoch,
         wanted,

@@ -102,7 +102,7 @@ def respond(begun: FetchRound, read: Read) -> Parts[FetchResponse]:
     for wanted, data in read:
         is_news = wanted.is_news(data.high_watermark, data.log_start_offset)
         if is_news or not begun.is_incremental or data.records or is_final(data):
-            wanted.told(data.high_watermark, data.log_start_offset)
+            wanted.remember_sent(data.high_watermark, data.log_start_offset)
             topic = wanted.key.topic
             answer = topics.get(topic)
             if answer is None:

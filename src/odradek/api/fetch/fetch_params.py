@@ -76,7 +76,7 @@ class FetchParams:
             return None
         return preferred_read_replica(leading, self._broker.view, self._listener, self._rack, offset)
 
-    def end(self, partition: Partition) -> Offset:
+    def end_offset_of(self, partition: Partition) -> Offset:
         """Return the offset where reading ends now; -1 if a follower would get an error."""
         if self.follower is None:
             return partition.readable_end(read_committed=self.read_committed)

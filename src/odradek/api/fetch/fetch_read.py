@@ -62,7 +62,7 @@ class FetchRead:
         """
         if self.min_bytes > 1:
             return False
-        return wanted.fetch_offset < self.params.end(partition)
+        return wanted.fetch_offset < self.params.end_offset_of(partition)
 
     def waits(self) -> None:
         """Note that the fetch has to wait: later reads bring no news about the follower."""
@@ -161,7 +161,7 @@ class FetchRead:
         log = partition.log
         if wanted.is_news(partition.positions.high_watermark, log.start_offset) or wanted.max_bytes < 0:
             return False
-        if not max(params.end(partition), log.start_offset) <= wanted.fetch_offset <= log.end_offset:
+        if not max(params.end_offset_of(partition), log.start_offset) <= wanted.fetch_offset <= log.end_offset:
             return False
         if params.preferred(partition, wanted.fetch_offset) is not None:
             return False
@@ -172,7 +172,7 @@ class FetchRead:
                 return False
         except Refused:
             return False
-        session.rest(wanted, partition.watchers)
+        session.await_change(wanted, partition.watchers)
         return True
 
     def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
@@ -193,7 +193,7 @@ class FetchRead:
         is_told = not size_of(data) and data.high_watermark == wanted.told_high_watermark
         if not is_told or not may_rest(partition, follower, wanted):
             return False
-        session.rest(wanted, partition.end_watchers)
+        session.await_change(wanted, partition.end_watchers)
         return True
 
     def _read(

@@ -247,8 +247,8 @@ def _place(call: Call, partition: Partition, asked: int, reader: Reader) -> Time
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
     if asked == MAX_TIMESTAMP:  # Searches all visible records, as in Kafka; an uncommitted result is not returned.
-        return call.broker.lookups.ask(partition, None, read_committed=False)
-    return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=reader.committed)
+        return call.broker.lookups.request_lookup(partition, None, read_committed=False)
+    return call.broker.lookups.request_lookup(partition, TimestampMs(asked), read_committed=reader.committed)
 
 
 def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:

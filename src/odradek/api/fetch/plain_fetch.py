@@ -44,12 +44,12 @@ _NO_REPLICA = -1
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded] | Steps:
     """Answer or park a plain request, or wait for a disk; return None if the request is not plain."""
-    found = peer.fetch_templates.find(request)
+    found = peer.fetch_templates.match_request(request)
     if found is None:
         return None
     template, numbers = found
     epoch, offsets = template.asked(numbers)
-    session = broker.sessions.find(template.session_id)
+    session = broker.sessions.find_session(template.session_id)
     if template.session_id == SESSIONLESS:
         if epoch != FINAL_EPOCH:
             return None
@@ -187,7 +187,7 @@ class _Asked:
         session = self.session
         if session is None:
             return
-        self.broker.sessions.goes_on(session, self.now.steady)
+        self.broker.sessions.advance_epoch(session, self.now.steady)
         for number, wanted in enumerate(self.wanted):
             wanted.asks_again(self.template.wanted[number])
             wanted.fetch_offset = self.offsets[number]
@@ -206,14 +206,14 @@ class _Asked:
             rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
             records.append(one.records)
         for number, wanted in enumerate(self.wanted):
-            wanted.told(found[number].high_watermark, found[number].log_start_offset)
+            wanted.remember_sent(found[number].high_watermark, found[number].log_start_offset)
         return self.template.answer.frame_with(self.request.correlation_id, rows, records)
 
 
 def _partition(asked: _Asked, number: int) -> Partition | None:
     """Return a partition that this broker may serve in the request's leader epoch; None for any other."""
     template = asked.template
-    partition = template.partitions[number].find(asked.broker)
+    partition = template.partitions[number].find_replica(asked.broker)
     if partition is None:
         return None
     leading = partition.leading

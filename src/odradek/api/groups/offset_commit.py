@@ -48,7 +48,7 @@ def handle(call: Call, body: OffsetCommitRequest) -> Slices:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
-    yield from partitions.look(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
     if not partitions.known:
         return (yield from _answer(partitions, ()))
     try:

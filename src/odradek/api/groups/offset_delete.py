@@ -34,7 +34,7 @@ def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
     call.check(Operation.DELETE, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
     partitions: Partitions[OffsetDeleteRequestPartition] = Partitions()
-    yield from partitions.look(call.broker.view, call.rights, asked, by_id=False)
+    yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=False)
     codes, written = yield from _delete(call, body.group_id, partitions)
     if written is None:
         return (yield from _answer(partitions, codes))

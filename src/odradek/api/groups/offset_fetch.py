@@ -183,7 +183,7 @@ def _one_topic(
         topic_id = view.topics[name].id
     found = []
     for index in partitions:
-        found.append(_partition(index, reader.find(name, topic_id, index)))
+        found.append(_partition(index, reader.find_offset(name, topic_id, index)))
         yield
     return _topic(name, topic_id, found)
 

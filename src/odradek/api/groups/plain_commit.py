@@ -37,7 +37,7 @@ BODY_BYTES_MAX = 8 * KIB
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
     """Commit and answer a plain request; return None if the request is not plain."""
-    found = peer.commit_templates.find(request)
+    found = peer.commit_templates.match_request(request)
     if found is None:
         return None
     template, offsets = found
@@ -65,7 +65,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     version = request.api_version
     asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
     partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
-    whole(partitions.look(broker.view, rights, asked, by_id=version >= TOPIC_IDS_SINCE))
+    whole(partitions.find_partitions(broker.view, rights, asked, by_id=version >= TOPIC_IDS_SINCE))
     count = len(partitions.known)
     if not 0 < count <= PARTITIONS_MAX or count != sum(len(topic.partitions) for topic in body.topics):
         return

@@ -28,7 +28,9 @@ from odradek.wire.request import Request
 _NOTHING = memoryview(b"")
 
 
-def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Moment) -> LargeProduce | None:
+def begin_large_produce(
+    broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Moment
+) -> LargeProduce | None:
     """Start a request of which only the front is there; return None to receive it as a whole.
 
     `body_bytes` is the size of the whole body.

@@ -31,7 +31,7 @@ from odradek.wire.request import Request
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
     """Stage a plain request; return None if the request is not plain. Raise Malformed."""
-    found = peer.produce_templates.find(request, peer.admission.produce_templates)
+    found = peer.produce_templates.match_request(request, peer.admission.produce_templates)
     if found is None:
         return None
     template, records = found

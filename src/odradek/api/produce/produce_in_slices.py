@@ -175,6 +175,6 @@ def _looked_into_beside(
         if not part.records or not ingress.needs_thread(partition, part.records):
             return None
         batch = ingress.checked(partition, part.records, call.now)
-        looked = yield Work(partial(ingress.look, partition.topic_partition, configs, batch, call.now))
+        looked = yield Work(partial(ingress.validate_records, partition.topic_partition, configs, batch, call.now))
         assert isinstance(looked, Batch)
         done = looked

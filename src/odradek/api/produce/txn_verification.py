@@ -79,7 +79,7 @@ def answered(call: Call, verification: Verification, *, retries: bool) -> Genera
     if not verification.asked:
         return
     additions = call.broker.transactions.additions
-    promise = additions.ask(verification.question, list(verification.asked), call.now, retries=retries)
+    promise = additions.add_or_verify(verification.question, list(verification.asked), call.now, retries=retries)
     if promise.value is None:
         yield Parked(promise, call.now.steady + additions.timeout_ms, nothing)
     verification.answered(promise.value)

@@ -18,7 +18,7 @@ from odradek.wire.request import Request
 class Gate(Protocol):
     """The decisions about the requests of one broker."""
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         """Admit, throttle or refuse the request; `peer.principal` is the authenticated client.
 
         The gate is consulted again when the request resumes after a slice or a wait, and when a large request has been
@@ -34,7 +34,7 @@ class OpenGate:
     def __init__(self) -> None:
         self._anonymous = Admission()  # Shared by all anonymous clients, so that they share templates.
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return self._anonymous if peer.principal is ANONYMOUS else peer.welcome
 
 
@@ -50,9 +50,9 @@ class InterBrokerGate(OpenGate):
         self._listener = listener
         self._anonymous_client = Admission(rights=NO_CLUSTER_ACTION)
 
-    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+    def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         if peer.listener == self._listener:
-            return super().ask(peer, request, now)
+            return super().admit(peer, request, now)
         if peer.principal is ANONYMOUS:
             return self._anonymous_client
         if peer.admission.rights is NO_CLUSTER_ACTION:

@@ -44,7 +44,7 @@ Codes = dict[Asked, list[tuple[int, ErrorCode]]]  # By topic, then by partition,
 class Partitions(Generic[P]):
     """The partitions of one request, existing and refused ones.
 
-    `look` finds them, in parts. `count` is the number of elements in the request, topics included.
+    `find_partitions` finds them, in parts. `count` is the number of elements in the request, topics included.
     """
 
     __slots__ = ("_codes", "count", "known")
@@ -54,7 +54,7 @@ class Partitions(Generic[P]):
         self.known: list[Known[P]] = []
         self._codes: Codes = {}
 
-    def look(
+    def find_partitions(
         self, view: ClusterView, rights: Rights, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool
     ) -> Parts[None]:
         for one, partitions in asked:

@@ -149,7 +149,7 @@ def topic_states(
     ]
 
 
-def told(answers: Iterable[tuple[str, PartitionError]]) -> Errors:
+def errors_by_partition(answers: Iterable[tuple[str, PartitionError]]) -> Errors:
     """Return the partitions that have an error in an answer, by topic name."""
     return {
         TopicPartition(TopicName(name), one.partition_index): error_code(one.error_code)

@@ -80,7 +80,9 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         self._known: dict[bytes, list[ProduceTemplate]] = {}
         self._sizes: list[int] = []
 
-    def find(self, request: Request, others: ProduceTemplates) -> tuple[ProduceTemplate, list[memoryview]] | None:
+    def match_request(
+        self, request: Request, others: ProduceTemplates
+    ) -> tuple[ProduceTemplate, list[memoryview]] | None:
         """Return the matching template, from here or `others`, and the records; None if there is none."""
         for template in self.that_begin(request):
             records = template.known.records(request.body)

@@ -39,10 +39,10 @@ class TemplatePartition:
 
         A recreated topic has another id.
         """
-        partition = self.find(broker)
+        partition = self.find_replica(broker)
         return None if partition is None else partition.leading
 
-    def find(self, broker: Broker) -> Partition | None:
+    def find_replica(self, broker: Broker) -> Partition | None:
         """Return this broker's replica, whatever its role."""
         if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
             return None
@@ -116,7 +116,7 @@ class NumbersTemplates(Templates[Meaning]):
         super().__init__(size_max, shapes_max)
         self._shapes: list[tuple[NumbersTemplate, dict[int, Meaning]]] = []
 
-    def find(self, request: Request) -> tuple[Meaning, tuple[int, ...]] | None:
+    def match_request(self, request: Request) -> tuple[Meaning, tuple[int, ...]] | None:
         """Return the meaning of a request and its numbers; None if it matches no template."""
         return self.find_body(request.api_version, request.body.tobytes()) if self._shapes else None
 

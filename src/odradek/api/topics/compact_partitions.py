@@ -91,7 +91,7 @@ def _asked(broker: Broker, partition: Partition, now: Moment) -> Compaction | Re
     if not broker.configs.bool("log.cleaner.enable"):
         text = f"broker {broker.id} compacts nothing, since its log.cleaner.enable is false: start it with true"
         return Refused(ErrorCode.INVALID_REQUEST, text)
-    compaction = broker.cleaner.ask(partition)
+    compaction = broker.cleaner.request_compaction(partition)
     broker.cleaner.go_on(now)
     return compaction
 

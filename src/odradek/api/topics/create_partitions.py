@@ -36,7 +36,7 @@ def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
     if body.validate_only or not growth:
         return (yield from _answer(plans, lambda name: None))
     asker = of_call(call, ApiKey.CREATE_PARTITIONS)
-    change = call.broker.changes.ask(lambda token: GrowTopics(token, growth, asker))
+    change = call.broker.changes.request_change(lambda token: GrowTopics(token, growth, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(plans, waiting.refusal)))

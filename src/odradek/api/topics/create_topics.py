@@ -44,7 +44,7 @@ def handle(call: Call, body: CreateTopicsRequest) -> Slices:
     if body.validate_only or not planned:
         return (yield from _answer(call, plans, {}, is_dry=body.validate_only))
     asker = of_call(call, ApiKey.CREATE_TOPICS)
-    change = call.broker.changes.ask(lambda token: CreateTopics(token, planned, asker))
+    change = call.broker.changes.request_change(lambda token: CreateTopics(token, planned, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(call, plans, _refusals(planned, waiting))))

@@ -78,7 +78,7 @@ def _begin(
             if not is_allowed:
                 raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = call.broker.leader(topic, index).partition
-            begun[index] = call.broker.log_starts.ask(partition, _start(partition, offset), waiting)
+            begun[index] = call.broker.log_starts.request_advance(partition, _start(partition, offset), waiting)
         except Refused as refused:
             begun[index] = Refused(refused.code)
         yield

@@ -61,7 +61,7 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
     if not doomed:
         return (yield from _answer(found, {}))
     asker = of_call(call, ApiKey.DELETE_TOPICS)
-    change = call.broker.changes.ask(lambda token: DeleteTopics(token, doomed, asker))
+    change = call.broker.changes.request_change(lambda token: DeleteTopics(token, doomed, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
 

@@ -104,7 +104,7 @@ def _ends(call: Call, ask: ElectLeaders) -> Generator[Wait, object, Ends]:
         return (yield from _each(ask.partitions, lambda _: NOT_CONTROLLER))
     if broker.controller_asks is None:  # This is a single broker, so no other broker could lead a partition.
         return (yield from _each(ask.partitions, lambda one: _alone(broker.view, one, ask.election_type)))
-    yield from kept(broker.controller_asks.asked.ask(ask), call)
+    yield from kept(broker.controller_asks.asked.submit_question(ask), call)
     if ask.answer is None:
         return (yield from _each(ask.partitions, lambda _: ElectionEnd(ask.error)))
     return ask.answer

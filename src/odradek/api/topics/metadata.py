@@ -67,7 +67,7 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
     if not missing:
         return (yield from _answer(call, body))
     asker = of_call(call, ApiKey.METADATA)
-    change = call.broker.changes.ask(lambda token: CreateTopics(token, tuple(missing), asker, on_sight=True))
+    change = call.broker.changes.request_change(lambda token: CreateTopics(token, tuple(missing), asker, on_sight=True))
     count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
     deadline = call.now.steady + CREATION_MS_MAX
     return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))

@@ -41,7 +41,7 @@ def _describe(call: Call, transactional_id: str) -> Parts[TransactionState]:
         call.check(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise Refused(ErrorCode.INVALID_REQUEST)
-        shard = call.broker.transactions.shards.find(transactional_id)
+        shard = call.broker.transactions.shards.find_shard(transactional_id)
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
             raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

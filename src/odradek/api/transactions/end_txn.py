@@ -33,7 +33,7 @@ def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnRes
     producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     end = End(body.transactional_id, producer, version, body.committed)
     deadline = call.now.steady + WAIT_MS_MAX
-    promise = call.broker.transactions.end(end, call.now)
+    promise = call.broker.transactions.end_transaction(end, call.now)
     # A client that retries after the deadline learns how the transaction ended.
     return promise.then(lambda ended: _answer(call, ended or Ended(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
 

@@ -39,7 +39,7 @@ def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | 
             lambda began: _answer(call, began or Began(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)), deadline
         )
     _check(call, body)
-    promise = transactions.begin(_asked(body, body.transactional_id), call.now)
+    promise = transactions.init_producer_id(_asked(body, body.transactional_id), call.now)
     return promise.then(lambda began: _answer(call, began or Began(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
 
 

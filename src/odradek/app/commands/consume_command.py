@@ -22,7 +22,7 @@ from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
 from odradek.app.cli.starting import offsets_at, start_rule
 from odradek.app.commands.produce_command import unescaped
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
 from odradek.app.terminal.patient_output import PatientOutput, terminated_in_order
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, MIB, TopicPartition
@@ -133,7 +133,7 @@ def consume(
             consumer = GroupConsumer(cluster, member, start=partial(begin, cluster), follows=follow)
             with terminated_in_order(), consumer:
                 write_as_member(consumer, lines, max_messages)
-    return told(failures.values())
+    return report_failures(failures.values())
 
 
 def refuse_contradictions(group: str | None, instance: str | None, partitions: Sequence[int] | None) -> None:

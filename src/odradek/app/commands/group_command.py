@@ -19,7 +19,7 @@ from odradek.app.cli.cli_options import (
 from odradek.app.cli.group_view import Shown, description, show
 from odradek.app.cli.partitions_named import ends_of, named
 from odradek.app.commands.group_reset import reset_offsets
-from odradek.app.terminal.command_failed import told
+from odradek.app.terminal.command_failed import report_failures
 from odradek.app.terminal.output import print_json, print_table
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
@@ -91,7 +91,7 @@ def list_command(
     else:
         rows = [(each.group, each.type, each.protocol or None, each.state or None, each.coordinator) for each in groups]
         print_table(["group", "type", "protocol", "state", "coordinator>"], rows)
-    return told(failures.values())
+    return report_failures(failures.values())
 
 
 @app.command("describe")
@@ -113,7 +113,7 @@ def describe(
     else:
         for one in shown:
             show(one)
-    return told(failures)
+    return report_failures(failures)
 
 
 def every_group(cluster: Cluster, failures: list[ClientError]) -> list[str]:
@@ -170,7 +170,7 @@ def delete(
             typer.echo(f"{group} does not exist")
         else:
             failures.append(error)
-    return told(failures)
+    return report_failures(failures)
 
 
 @app.command("delete-offsets")
@@ -187,4 +187,4 @@ def delete_offsets_command(
         if error is None:
             typer.echo(f"deleted the offset of {partition}")
     failures = [error for error in outcomes.values() if error is not None]
-    return told(failures[:1])  # All from one coordinator, so they are much alike.
+    return report_failures(failures[:1])  # All from one coordinator, so they are much alike.

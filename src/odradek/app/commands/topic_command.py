@@ -24,7 +24,7 @@ from odradek.app.commands.topic_delete import delete
 from odradek.app.commands.topic_elect_leaders import elect
 from odradek.app.commands.topic_segments import segments
 from odradek.app.commands.topic_trim import trim
-from odradek.app.terminal.command_failed import CommandFailed, told
+from odradek.app.terminal.command_failed import CommandFailed, report_failures
 from odradek.app.terminal.output import plural, print_json, print_table
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
@@ -191,7 +191,7 @@ def describe(
     else:
         for one in described:
             show(one)
-    return told(failures.values())
+    return report_failures(failures.values())
 
 
 def description(topic: Topic, configs: Iterable[admin.ConfigEntry], bounds: Bounds) -> dict[str, object]:

@@ -18,7 +18,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.terminal.command_failed import told
+from odradek.app.terminal.command_failed import report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.base.units import SECOND_MS, TopicPartition
 from odradek.client.admin.log_compaction import Compacted, compact_partitions
@@ -53,7 +53,7 @@ def compact(
         outcomes = compact_partitions(cluster, partitions, timeout_ms)
     won = {each: outcome for each in partitions if isinstance(outcome := outcomes[each], Compacted)}
     report(won, as_json=as_json)
-    return told(outcome for each in partitions if isinstance(outcome := outcomes[each], ClientError))
+    return report_failures(outcome for each in partitions if isinstance(outcome := outcomes[each], ClientError))
 
 
 def report(won: Mapping[TopicPartition, Compacted], *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table, remark
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicPartition
@@ -59,7 +59,9 @@ def elect(
         ends = elect_leaders(cluster, asked, unclean=election_type is ElectionType.UNCLEAN)
         leaders = leaders_of(cluster, ends)
     report(ends, leaders, as_json=as_json)
-    return told(end for end in ends.values() if end is not None and end.code != ErrorCode.ELECTION_NOT_NEEDED)
+    return report_failures(
+        end for end in ends.values() if end is not None and end.code != ErrorCode.ELECTION_NOT_NEEDED
+    )
 
 
 def leaders_of(cluster: Cluster, ends: Elections) -> dict[TopicPartition, int]:

@@ -20,7 +20,7 @@ from odradek.app.cli.starting import offsets_at
 from odradek.app.commands.topic_segments import chosen
 from odradek.app.inspect.log_locations import logs_told_by, told_retention
 from odradek.app.inspect.segment_files import segments_of
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.app.terminal.time_arguments import moment_ms
 from odradek.base.units import TopicPartition
@@ -93,7 +93,7 @@ def trim(
         if execute
         else "no records deleted: run again with --execute to delete them"
     )
-    return told(failures.values())
+    return report_failures(failures.values())
 
 
 def refuse_kept(cluster: Cluster, name: str) -> None:

@@ -20,7 +20,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import existing, topic_name
 from odradek.app.cli.txn_view import producer_view, show_producers, show_transactions, transaction_view
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, told
+from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
 from odradek.client.admin.transaction_admin import (
@@ -109,7 +109,7 @@ def list_command(
     else:
         columns = ["transactional id", "producer>", "state", "coordinator>"]
         print_table(columns, [list(row.values()) for row in rows])
-    return told(failures.values())
+    return report_failures(failures.values())
 
 
 @app.command("describe")
@@ -132,7 +132,7 @@ def describe(
         print_json(shown)
     else:
         show_transactions(shown)
-    return told(failures)
+    return report_failures(failures)
 
 
 def known(cluster: Cluster, transactional_id: str) -> TransactionDescription:
@@ -269,7 +269,7 @@ def find_hanging_command(
         print_json(shown)
     else:
         show_producers(shown, with_place=True)
-    return max(told(failures.values()), FAILED if hanging else 0)
+    return max(report_failures(failures.values()), FAILED if hanging else 0)
 
 
 def every_partition(cluster: Cluster) -> Sequence[TopicPartition]:

@@ -65,7 +65,7 @@ def _facts(base: Offset, path: Path) -> SegmentFacts | None:
         return None
     tail = _tail(file, position, status.st_size) or _tail(file, 0, status.st_size)
     newest = max([noted, *(batch.max_timestamp for batch in tail)])
-    size, end = (tail[-1].end, tail[-1].last_offset + 1) if tail else (0, base)
+    size, end = (tail[-1].end_position, tail[-1].last_offset + 1) if tail else (0, base)
     return SegmentFacts(
         path,
         base,

@@ -78,7 +78,7 @@ class Metrics(Collector):
     def _snapshot(self) -> Snapshot | None:
         collection = Collection(self._shell, self._listeners, self._lag)
         try:
-            self._shell.loop.call_soon_threadsafe(collection.begin)
+            self._shell.loop.call_soon_threadsafe(collection.start_collection)
             return collection.done.result(LOOP_SECONDS_MAX)
         except TimeoutError:
             collection.done.cancel()

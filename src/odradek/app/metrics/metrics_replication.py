@@ -76,7 +76,7 @@ class Replication:
             unclean_elections=unclean_elections,
         )
 
-    def take(self, broker: Broker, name: TopicPartition, partition: Partition) -> None:
+    def add_partition(self, broker: Broker, name: TopicPartition, partition: Partition) -> None:
         """Add one online partition."""
         self.bytes_in += partition.log.replicated_bytes
         if partition.leading is not None:

@@ -123,7 +123,7 @@ class Collection:
         self._topics: Iterator[TopicInfo] = iter(())  # The cluster's topics, if this broker is its controller.
         self._snapshot: Snapshot
 
-    def begin(self) -> None:
+    def start_collection(self) -> None:
         """Start the steps. Called on the loop."""
         if self.done.set_running_or_notify_cancel():
             self._step(self._take_totals)
@@ -213,7 +213,7 @@ class Collection:
             snapshot.logs.append(
                 OneLog(topic, str(name.partition), log.size, log.start_offset, log.end_offset, len(log.segments))
             )
-            snapshot.replication.take(broker, name, partition)
+            snapshot.replication.add_partition(broker, name, partition)
             snapshot.messages_in[topic] = snapshot.messages_in.get(topic, 0) + log.appended_records
             snapshot.topic_bytes_in[topic] = snapshot.topic_bytes_in.get(topic, 0) + log.appended_bytes
         return len(taken) < PARTITIONS_PER_TURN

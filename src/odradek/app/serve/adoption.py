@@ -101,7 +101,7 @@ class Adoption:
         topic_id = known.id if known is not None else found.id or new_uuid()
         return TopicInfo(name, topic_id, tuple(map(partition, range(count))), self.configs(name))
 
-    def tell(self, adopted: Sequence[TopicInfo], found: Mapping[TopicName, FoundTopic]) -> None:
+    def log_adopted(self, adopted: Sequence[TopicInfo], found: Mapping[TopicName, FoundTopic]) -> None:
         """Log the adopted topics and their configuration."""
         if not adopted:
             return

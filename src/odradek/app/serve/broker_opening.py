@@ -34,7 +34,7 @@ def begin_configs(
     settings: Settings, changes: ConfigChanges, listeners: Sequence[Listener], unready: Mapping[str, ConfigError]
 ) -> None:
     """Apply dynamic configurations. Raise ConfigError if a listener still has no certificate."""
-    configs, put_in_force = changes.begin()
+    configs, put_in_force = changes.read_starting_configs()
     settings.configs.become(configs)
     put_in_force()
     for listener in listeners:

@@ -71,7 +71,7 @@ class Child:
             os.set_blocking(pipe.fileno(), False)
             self._streams[pipe.fileno()] = Stream(pipe, target, LineBuffer())
 
-    def ended(self) -> int | None:
+    def poll_exit_status(self) -> int | None:
         """Return the exit status, or the negated signal that ended the process, once. Otherwise return None."""
         status = None if self._process is None else self._process.poll()
         if status is not None:
@@ -96,7 +96,7 @@ class Child:
 
     def _close(self, descriptor: int, queue: LineQueue) -> None:
         stream = self._streams.pop(descriptor)
-        self._pass_on(stream.target, stream.buffer.rest(), queue)
+        self._pass_on(stream.target, stream.buffer.take_unfinished_line(), queue)
         stream.pipe.close()
 
     def _pass_on(self, target: int, lines: Iterable[bytes], queue: LineQueue) -> None:

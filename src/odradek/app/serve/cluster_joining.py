@@ -85,7 +85,7 @@ async def open_broker(
         membership = _claimed(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
         watch = ConfigWatch(tree, membership.broker_id, changes)
-        watch.begin()
+        watch.skip_existing_notices()
         begin_configs(settings, changes, listeners, unready)
         info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
         if settings.is_member:
@@ -208,7 +208,7 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
     if topics:
         metadata.adopt(topics)
     storage.adopted([topic.name for topic in topics])
-    adoption.tell(topics, found)
+    adoption.log_adopted(topics, found)
 
 
 def _tree(

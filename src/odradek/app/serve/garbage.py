@@ -50,7 +50,7 @@ class Unseen(AbstractContextManager[None]):
 
 
 class Garbage:
-    """Garbage collector of this process; call `begin` after all long-lived objects exist."""
+    """Garbage collector of this process; call `start_collecting` after all long-lived objects exist."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, traffic: Traffic) -> None:
         self._loop = loop
@@ -59,7 +59,7 @@ class Garbage:
         self._connections_seen = 0
         self._resident = 0  # Resident bytes after the last check.
 
-    def begin(self) -> None:
+    def start_collecting(self) -> None:
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
         gc.callbacks.append(_freeze_old)
         gc.collect()

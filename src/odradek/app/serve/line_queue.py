@@ -36,7 +36,7 @@ class LineBuffer:
         self._add(begin)
         return lines
 
-    def rest(self) -> list[bytes]:
+    def take_unfinished_line(self) -> list[bytes]:
         """Return the unfinished last line, if there is one, with a newline."""
         return [self._line()] if self._begun else []
 

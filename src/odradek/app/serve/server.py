@@ -99,7 +99,7 @@ async def _serve(settings: Settings) -> int:
         running.shell.busy_poll = BusyPoll(loop)
     running.shell.long_turns.around = Unseen()
     running.shell.around_entries = Unseen(YOUNG_OBJECTS)
-    Garbage(loop, running.shell.traffic).begin()
+    Garbage(loop, running.shell.traffic).start_collecting()
     _say_ready(running)
     await stopping
     patience = _end_anyway()
@@ -122,11 +122,11 @@ def _end_anyway() -> threading.Timer:
     The next start then recovers the logs.
     """
 
-    def end() -> None:
+    def exit_process() -> None:
         log.critical("the disk did not complete its syncs within %d s: shutting down without them", STOP_SECONDS_MAX)
         os._exit(FAILED)
 
-    patience = threading.Timer(STOP_SECONDS_MAX, end)
+    patience = threading.Timer(STOP_SECONDS_MAX, exit_process)
     patience.daemon = True
     patience.start()
     return patience

@@ -141,9 +141,9 @@ class Supervisor:
 
     def _turn(self, wakeups: Wakeups) -> None:
         self._wait(wakeups)
-        ended = [(one, status) for one in self._all if (status := one.child.ended()) is not None]
+        ended = [(one, status) for one in self._all if (status := one.child.poll_exit_status()) is not None]
         # Read the signals after checking for ended children: Ctrl-C reaches them and this process at the same time.
-        numbers = wakeups.take()
+        numbers = wakeups.read_signals()
         self._looks_again = signal.SIGCHLD in numbers  # It may have arrived after the check.
         for number in numbers:
             self._on_signal(number)

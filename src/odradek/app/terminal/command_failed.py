@@ -29,7 +29,7 @@ def status_of(error: Exception) -> int:
     return MISUNDERSTOOD if isinstance(error, ConfigurationError | UnicodeEncodeError) else FAILED
 
 
-def told(failures: Iterable[ClientError]) -> int:
+def report_failures(failures: Iterable[ClientError]) -> int:
     """Print one sentence for each part of a command that failed. Return the exit status."""
     sentences = dict.fromkeys(sentence_of(failure) or str(failure) for failure in failures)
     for sentence in sentences:

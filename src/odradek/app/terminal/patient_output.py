@@ -50,10 +50,10 @@ class PatientOutput:
 def terminated_in_order() -> Iterator[None]:
     """Make SIGTERM end the block as Ctrl-C does: run its finally clauses and exit with the usual status."""
 
-    def end(number: int, frame: object) -> None:
+    def exit_on_sigterm(number: int, frame: object) -> None:
         raise SystemExit(128 + SIGTERM)
 
-    before = signal(SIGTERM, end)
+    before = signal(SIGTERM, exit_on_sigterm)
     try:
         yield
     finally:

@@ -34,7 +34,7 @@ class Wakeups:
     def fileno(self) -> int:
         return self._reading
 
-    def take(self) -> bytes:
+    def read_signals(self) -> bytes:
         """Return the numbers of the signals received since the last call, in order."""
         with suppress(BlockingIOError):
             return os.read(self._reading, SIGNALS_READ_MAX)

@@ -97,7 +97,7 @@ def create_topics(
         validate_only=validate_only,
     )
 
-    def ask(controller: Connection, is_repeated: bool) -> list[CreatedTopic]:
+    def send_create_topics(controller: Connection, is_repeated: bool) -> list[CreatedTopic]:
         refuse_defaults(controller, wanted)
         answer = controller.call(request, CreateTopicsResponse)
         for topic in answer.topics:
@@ -105,7 +105,7 @@ def create_topics(
             check(topic.error_code, f"topic {topic.name}", MAY_BE_OURS if repeated else topic.error_message)
         return [CreatedTopic(topic.name, topic.num_partitions, topic.replication_factor) for topic in answer.topics]
 
-    return on_controller(cluster, ask)
+    return on_controller(cluster, send_create_topics)
 
 
 def refuse_defaults(controller: Connection, topics: Iterable[CreatableTopic]) -> None:
@@ -137,7 +137,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | N
     wanted = list(names)
     timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
 
-    def ask(controller: Connection, is_repeated: bool) -> None:
+    def send_delete_topics(controller: Connection, is_repeated: bool) -> None:
         if controller.version(DeleteTopicsRequest) >= DELETE_TOPICS_WITH_IDS:
             topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted]
             request = DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
@@ -148,7 +148,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | N
                 continue  # The first attempt deleted it, or it never existed.
             check(result.error_code, f"topic {result.name}", result.error_message)
 
-    on_controller(cluster, ask)
+    on_controller(cluster, send_delete_topics)
     cluster.metadata.forget(wanted)
 
 
@@ -163,12 +163,12 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_o
         validate_only=validate_only,
     )
 
-    def ask(controller: Connection, is_repeated: bool) -> None:
+    def send_create_partitions(controller: Connection, is_repeated: bool) -> None:
         for result in controller.call(request, CreatePartitionsResponse).results:
             repeated = is_repeated and result.error_code == ErrorCode.INVALID_PARTITIONS
             check(result.error_code, f"topic {result.name}", MAY_BE_OURS if repeated else result.error_message)
 
-    on_controller(cluster, ask)
+    on_controller(cluster, send_create_partitions)
     cluster.metadata.forget(counts)
 
 

@@ -73,12 +73,12 @@ def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigEntry]:
     """
     asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
 
-    def ask(connection: Connection) -> list[ConfigEntry]:
+    def send_describe_configs(connection: Connection) -> list[ConfigEntry]:
         (result,) = connection.call(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse).results
         check(result.error_code, str(resource), result.error_message)
         return [entry_of(config) for config in result.configs]
 
-    return _asking(cluster, resource, ask)
+    return _asking(cluster, resource, send_describe_configs)
 
 
 def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *, validate_only: bool = False) -> None:
@@ -96,11 +96,11 @@ def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *
         validate_only=validate_only,
     )
 
-    def ask(connection: Connection) -> None:
+    def send_alter_configs(connection: Connection) -> None:
         (result,) = connection.call(request, IncrementalAlterConfigsResponse).responses
         check(result.error_code, str(resource), result.error_message)
 
-    _asking(cluster, resource, ask)
+    _asking(cluster, resource, send_alter_configs)
 
 
 def _asking(cluster: Cluster, resource: Resource, ask: Callable[[Connection], T]) -> T:

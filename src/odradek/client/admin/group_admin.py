@@ -107,7 +107,7 @@ def list_groups(
     """
     wanted_states, wanted_types = list(states), list(types)
 
-    def ask(connection: Connection) -> list[ListedGroup]:
+    def send_list_groups(connection: Connection) -> list[ListedGroup]:
         version = connection.version(ListGroupsRequest)
         if wanted_states and version < VERSION_WITH_STATES:
             raise Unsupported(f"{connection.where} cannot tell the state of a group: it is older than Kafka 2.6")
@@ -121,7 +121,7 @@ def list_groups(
             for each in answer.groups
         ]
 
-    listed = on_every_broker(cluster, ask, failures)
+    listed = on_every_broker(cluster, send_list_groups, failures)
     folded = {each.lower() for each in wanted_types}
     # A group whose coordinator moves during the listing may be returned by both brokers.
     groups = {each.group: replace(each, coordinator=node) for node, those in listed.items() for each in those}
@@ -132,13 +132,13 @@ def list_groups(
 def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription | ClientError]:
     """Return the description or error of each group: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, ..."""
 
-    def ask(node: int, names: list[str]) -> dict[str, GroupDescription | ClientError]:
+    def send_describe_groups(node: int, names: list[str]) -> dict[str, GroupDescription | ClientError]:
         connection, broker = cluster.connection(node), cluster.metadata.brokers[node]
         found = _modern(connection, broker, names)
         rest = [name for name in names if name not in found or _is_not_modern(found[name])]
         return found | _classic(connection, broker, rest)
 
-    return on_coordinators(cluster, KeyType.GROUP, groups, ask)
+    return on_coordinators(cluster, KeyType.GROUP, groups, send_describe_groups)
 
 
 def _is_not_modern(outcome: GroupDescription | ClientError) -> bool:
@@ -264,7 +264,7 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, ClientEr
     Errors are NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...
     """
 
-    def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
+    def send_delete_groups(node: int, names: list[str]) -> dict[str, ClientError | None]:
         answer = cluster.connection(node).call(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
         return {
             each.group_id: None
@@ -273,4 +273,4 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, ClientEr
             for each in answer.results
         }
 
-    return on_coordinators(cluster, KeyType.GROUP, groups, ask)
+    return on_coordinators(cluster, KeyType.GROUP, groups, send_delete_groups)

@@ -37,7 +37,7 @@ def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None,
         timeout_ms=cluster.config.request_timeout_ms,
     )
 
-    def ask(controller: Connection, _: bool) -> Elections:
+    def send_elect_leaders(controller: Connection, _: bool) -> Elections:
         if unclean and controller.version(ElectLeadersRequest) < UNCLEAN_FROM:
             raise Unsupported(f"{controller.where} is older than Kafka 2.4: it elects preferred replicas only")
         answer = controller.call(request, ElectLeadersResponse)
@@ -54,6 +54,6 @@ def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None,
                     raise failure
         return ends
 
-    found = on_controller(cluster, ask)
+    found = on_controller(cluster, send_elect_leaders)
     cluster.metadata.forget({partition.topic for partition in found})
     return found

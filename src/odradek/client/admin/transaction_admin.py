@@ -115,7 +115,7 @@ def list_transactions(
         request.duration_filter = longer_than_ms
     request.transactional_id_pattern = pattern
 
-    def ask(connection: Connection) -> list[ListedTransaction]:
+    def send_list_transactions(connection: Connection) -> list[ListedTransaction]:
         version = connection.version(ListTransactionsRequest)
         if longer_than_ms is not None and version < VERSION_WITH_DURATION:
             raise Unsupported(f"{connection.where} cannot tell how long transactions are open: it is older than 3.8")
@@ -130,7 +130,7 @@ def list_transactions(
 
     listed = {
         each.transactional_id: replace(each, coordinator=node)
-        for node, those in on_every_broker(cluster, ask, failures).items()
+        for node, those in on_every_broker(cluster, send_list_transactions, failures).items()
         for each in those
     }
     return [listed[name] for name in sorted(listed)]
@@ -141,7 +141,7 @@ def describe_transactions(
 ) -> dict[str, TransactionDescription | ClientError]:
     """Return the description or error of each transactional id: TRANSACTIONAL_ID_NOT_FOUND, ..."""
 
-    def ask(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
+    def send_describe_transactions(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
         answer = cluster.connection(node).call(request, DescribeTransactionsResponse)
         broker = cluster.metadata.brokers[node]
@@ -152,7 +152,7 @@ def describe_transactions(
             for each in answer.transaction_states
         }
 
-    return on_coordinators(cluster, KeyType.TRANSACTION, transactional_ids, ask)
+    return on_coordinators(cluster, KeyType.TRANSACTION, transactional_ids, send_describe_transactions)
 
 
 def _described(state: TransactionState, broker: Broker) -> TransactionDescription:
@@ -235,12 +235,12 @@ def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
         transactional_id=transactional_id, transaction_timeout_ms=FENCING_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
     )
 
-    def ask(connection: Connection) -> Identity:
+    def send_init_producer_id(connection: Connection) -> Identity:
         answer = connection.call(request, InitProducerIdResponse)
         check(answer.error_code, f"transactional id {transactional_id}", None)
         return Identity(answer.producer_id, answer.producer_epoch)
 
-    return on_coordinator(cluster, KeyType.TRANSACTION, transactional_id, ask)
+    return on_coordinator(cluster, KeyType.TRANSACTION, transactional_id, send_init_producer_id)
 
 
 def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveProducer) -> None:
@@ -256,7 +256,7 @@ def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveP
         coordinator_epoch=max(0, producer.coordinator_epoch),
     )
 
-    def ask() -> None:
+    def send_write_txn_markers() -> None:
         connection = cluster.connection(cluster.leader(partition))
         answer = connection.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
         for each in answer.markers:
@@ -264,7 +264,7 @@ def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveP
                 for part in topic.partitions:
                     check(part.error_code, f"abort in {partition}", None)
 
-    _at_leaders(cluster, [partition], ask)
+    _at_leaders(cluster, [partition], send_write_txn_markers)
 
 
 def find_hanging(

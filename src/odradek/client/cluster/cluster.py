@@ -96,13 +96,13 @@ class Cluster:
         if known is not None and known.error == ErrorCode.NONE and not self._is_stale(name):
             return known
 
-        def ask() -> Topic:
+        def refresh_topic() -> Topic:
             (found,) = self.refresh([name], may_create=may_create)
             if found.error != ErrorCode.NONE:
                 raise answer_error(found.error, f"topic {name}")
             return found
 
-        return self.retry(ask, timeout_ms=timeout_ms)
+        return self.retry(refresh_topic, timeout_ms=timeout_ms)
 
     def partitions(self, names: Iterable[str], *, timeout_ms: int | None = None) -> list[TopicPartition]:
         """Return every partition of these topics, by topic and number."""

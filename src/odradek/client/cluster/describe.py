@@ -67,13 +67,13 @@ def describe_topic_configs(cluster: Cluster, names: Iterable[str]) -> dict[str, 
         ]
     )
 
-    def ask(connection: Connection) -> dict[str, list[ConfigEntry]]:
+    def send_describe_configs(connection: Connection) -> dict[str, list[ConfigEntry]]:
         answer = connection.call(request, DescribeConfigsResponse)
         for result in answer.results:
             check(result.error_code, f"topic {result.resource_name}", result.error_message)
         return {result.resource_name: [entry_of(config) for config in result.configs] for result in answer.results}
 
-    return cluster.call_any(ask)
+    return cluster.call_any(send_describe_configs)
 
 
 def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
@@ -86,7 +86,7 @@ def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
     """Describe the cluster with DescribeCluster (KIP-700, Kafka 2.8), or with Metadata on older brokers."""
 
-    def ask(connection: Connection) -> ClusterDescription:
+    def send_describe_cluster(connection: Connection) -> ClusterDescription:
         try:
             request = DescribeClusterRequest(include_cluster_authorized_operations=False)
             answer = connection.call(request, DescribeClusterResponse)
@@ -96,7 +96,7 @@ def describe_cluster(cluster: Cluster) -> ClusterDescription:
         brokers = tuple(Broker(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
 
-    return cluster.call_any(ask)
+    return cluster.call_any(send_describe_cluster)
 
 
 def from_metadata(connection: Connection) -> ClusterDescription:
@@ -112,7 +112,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
     older brokers.
     """
 
-    def ask(connection: Connection) -> dict[str, Topic]:
+    def send_describe_topics(connection: Connection) -> dict[str, Topic]:
         try:
             return by_pages(connection, names)
         except Unsupported:
@@ -120,7 +120,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
             answer = connection.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse)
             return {topic.name: topic for topic in map(topic_of, answer.topics)}
 
-    topics = cluster.call_any(ask) if names else {}
+    topics = cluster.call_any(send_describe_topics) if names else {}
     for name in names:
         check(topics[name].error if name in topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}", None)
     return [topics[name] for name in names]

@@ -191,7 +191,7 @@ class Connection:
         (size,) = _LENGTH.unpack(header)
         if not 4 <= size <= self._frame_bytes_max:
             raise self.not_kafka(f"announced an answer of {size} bytes")
-        frame = self._frames.take(size)
+        frame = self._frames.claim_buffer(size)
         self._fill(frame, deadline)
         (correlation_id,) = _LENGTH.unpack_from(frame)
         if not self._pending or self._pending[0].correlation_id != correlation_id:

@@ -23,7 +23,7 @@ class Frames:
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
 
-    def take(self, size: int) -> memoryview:
+    def claim_buffer(self, size: int) -> memoryview:
         """Return `size` writable bytes with undefined content; the buffer is free again without views."""
         for buffer in self._kept:
             if len(buffer) >= size and is_free(buffer):

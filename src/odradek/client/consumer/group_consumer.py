@@ -162,13 +162,13 @@ class GroupConsumer:
             return {}
         group = self._member.group
 
-        def ask(connection: Connection) -> dict[TopicPartition, Committed]:
+        def send_offset_fetch(connection: Connection) -> dict[TopicPartition, Committed]:
             outcome = fetched(connection, {group: partitions}, True)[group]
             if isinstance(outcome, ClientError):
                 raise outcome
             return outcome
 
-        known = {each: at.offset for each, at in self._member.coordinator.call(ask).items()}
+        known = {each: at.offset for each, at in self._member.coordinator.call(send_offset_fetch).items()}
         missing = [each for each in partitions if each not in known]
         self._committed |= known
         return known | dict(self._start(missing) if missing else {})

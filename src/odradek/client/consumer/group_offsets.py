@@ -238,7 +238,7 @@ def delete_offsets(
         ],
     )
 
-    def ask(connection: Connection) -> dict[TopicPartition, ClientError | None]:
+    def send_offset_delete(connection: Connection) -> dict[TopicPartition, ClientError | None]:
         answer = connection.call(request, OffsetDeleteResponse)
         if answer.error_code != ErrorCode.NONE:
             raise answer_error(answer.error_code, f"group {group}")
@@ -250,4 +250,4 @@ def delete_offsets(
             for part in topic.partitions
         }
 
-    return on_coordinator(cluster, KeyType.GROUP, group, ask)
+    return on_coordinator(cluster, KeyType.GROUP, group, send_offset_delete)

@@ -134,7 +134,7 @@ def stamp(batch: Buffer, identity: Identity, sequence: int, *, is_transactional:
 def idempotent(cluster: Cluster) -> Sequences | None:
     """Get a producer id from any broker; return None if brokers assign none, or none to this client."""
 
-    def ask(connection: Connection) -> Identity:
+    def send_init_producer_id(connection: Connection) -> Identity:
         answer = connection.call(
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX), InitProducerIdResponse
         )
@@ -142,7 +142,7 @@ def idempotent(cluster: Cluster) -> Sequences | None:
         return Identity(answer.producer_id, answer.producer_epoch)
 
     def identity() -> Identity:
-        return cluster.call_any(ask)
+        return cluster.call_any(send_init_producer_id)
 
     try:
         return Sequences(identity(), identity)

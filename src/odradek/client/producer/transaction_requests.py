@@ -73,7 +73,7 @@ class TransactionRequests:
         self._init(self.identity, False)
 
     def _init(self, current: Identity, keep_prepared: bool) -> InitProducerIdResponse:
-        def ask(connection: Connection) -> InitProducerIdResponse:
+        def send_init_producer_id(connection: Connection) -> InitProducerIdResponse:
             version = connection.version(InitProducerIdRequest)
             if self._two_phase and version < TWO_PHASE_VERSION:
                 raise Unsupported(f"{connection.where} does not support two-phase commit")
@@ -95,7 +95,7 @@ class TransactionRequests:
             self.has_epochs = connection.features.get("transaction.version", 0) >= 2
             return answer
 
-        answer = self._coordinator.call(ask)
+        answer = self._coordinator.call(send_init_producer_id)
         self.identity = Identity(answer.producer_id, answer.producer_epoch)
         self._forget()
         return answer
@@ -178,7 +178,7 @@ class TransactionRequests:
 
     # End of the transaction.
 
-    def end(self, *, commit: bool) -> None:
+    def end_transaction(self, *, commit: bool) -> None:
         """End the transaction; send no request if the coordinator does not know of it."""
         if self.is_begun:
             answer = self._coordinator.call(lambda connection: self._end(connection, commit))

@@ -9,7 +9,7 @@ Two-phase commit (KIP-939), for callers that keep a log of decisions elsewhere:
 
     producer = TransactionalProducer(cluster, "sink-1", two_phase=True, keep_prepared=True)
     producer.complete(decided)         # Commits the transaction prepared earlier if it is the decided one.
-    producer.begin(); producer.send(...)
+    producer.begin_transaction(); producer.send(...)
     decided = producer.prepare()       # From now on, only this transactional id can abort it.
     ...                                # Write `decided` to the log: this is the decision.
     producer.commit()
@@ -115,7 +115,7 @@ class TransactionalProducer:
 
         A prepared transaction is not aborted, because the decision may already be recorded, see complete().
         """
-        self.begin()
+        self.begin_transaction()
         try:
             yield
             self.commit()
@@ -124,7 +124,7 @@ class TransactionalProducer:
                 self.abort()
             raise
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         self._expect(State.READY)
         self._state = State.OPEN
 
@@ -198,7 +198,7 @@ class TransactionalProducer:
             self._within(self._producer.flush)
         self._state = State.UNANSWERED
         try:
-            self._requests.end(commit=True)
+            self._requests.end_transaction(commit=True)
         except ErrorAnswer as error:
             self._state = State.UNANSWERED if error.retriable else State.FAILED
             raise
@@ -215,7 +215,7 @@ class TransactionalProducer:
         self._state = State.FAILED
         self._producer.discard()
         try:
-            self._requests.end(commit=False)
+            self._requests.end_transaction(commit=False)
         except ErrorAnswer as error:
             self._end_refused(error)
         else:

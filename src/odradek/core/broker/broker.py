@@ -108,7 +108,7 @@ class Broker:
             configs.int("replica.lag.time.max.ms"),
             self.timers,
             self.moved,
-            sync=self.flushes.ask,
+            sync=self.flushes.request_flush,
         )
         self.fetchers = ReplicaFetchers(
             self.timers,
@@ -128,7 +128,7 @@ class Broker:
             self._steps,
             lambda: self.view,
             self._append_state,
-            self.cleaner.ask,
+            self.cleaner.request_compaction,
             self.protocol,
         )
         self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
@@ -184,7 +184,7 @@ class Broker:
         append = leading.stage(batch, now, all_replicas=all_replicas, checks_sequence=checks_sequence)
         self._staged.setdefault(leading, high_watermark)
         if append.needs_sync:
-            self.flushes.ask(leading.name)
+            self.flushes.request_flush(leading.name)
         return append
 
     def commit(self, now: Moment) -> None:
@@ -217,7 +217,7 @@ class Broker:
         high_watermark = leading.positions.high_watermark
         append = leading.arrived(arrival, now, all_replicas=all_replicas)
         if append.needs_sync:
-            self.flushes.ask(leading.name)
+            self.flushes.request_flush(leading.name)
         if leading.in_sync is not None:
             self._written_before_followers(leading, high_watermark, now)
         else:
@@ -258,9 +258,9 @@ class Broker:
             self.lot.happened(name)  # Its disk may have failed.
             raise
         if append.needs_sync:
-            self.flushes.ask(name)
+            self.flushes.request_flush(name)
         if name.topic == CONSUMER_OFFSETS:
-            self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
+            self.groups.on_transaction_completed(name.partition, marker.producer, is_commit=marker.is_commit)
         if leading.in_sync is not None:
             self._written_before_followers(leading, high_watermark, now)
         else:
@@ -276,7 +276,7 @@ class Broker:
             self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
         # All logs are open by now.  A coordinator with a decided transaction writes its markers at once.  It would take
         # a partition that is not open for a deleted one, and an acknowledged commit would be lost.
-        self.coordinators.begin(now)
+        self.coordinators.start_coordinating(now)
 
     def registered(self, epoch: int) -> None:
         """Apply this broker's registration epoch, and announce it to the leaders of all followed partitions.
@@ -289,7 +289,7 @@ class Broker:
 
     def synced(self, event: Synced, now: Moment) -> None:
         """Complete a Sync; records written during it belong to the next one."""
-        self.flushes.ended(event, now)
+        self.flushes.on_synced(event, now)
         if self.flushes.held:
             self.moves.synced(event.flushes, now)
         self.cleaner.synced(event.flushes, now)
@@ -312,7 +312,7 @@ class Broker:
 
     def cleaned(self, event: Cleaned, now: Moment) -> None:
         """Complete a Clean."""
-        self.cleaner.ended(event, now)
+        self.cleaner.on_cleaned(event, now)
         self._reap_for_cleaner(now)
 
     def chores_ended(self, now: Moment) -> None:
@@ -327,7 +327,7 @@ class Broker:
 
     def looked_up(self, event: LookedUp) -> None:
         """Complete a Lookup."""
-        self.lookups.ended(event)
+        self.lookups.on_looked_up(event)
 
     def copied(self, event: Copying, now: Moment) -> None:
         """Complete a Copying: a partition moves to another data directory."""
@@ -335,14 +335,16 @@ class Broker:
 
     def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Complete a WriteStarts in slices: apply its log start offsets."""
-        return self.log_starts.ended(event, now)
+        return self.log_starts.on_starts_written(event, now)
 
     def shown(self, event: Changed) -> None:
         """Complete a change of topics that is visible here, or was refused, and wake its requests."""
-        self.changes.ended(event.token)
+        self.changes.on_change_completed(event.token)
         self.lot.happened(event.token, event)
 
-    def told(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, Errors]:
+    def apply_controller_request(
+        self, sent: ToBroker, overrides: Overrides, now: Moment
+    ) -> Generator[None, None, Errors]:
         """Apply a controller request in slices; no other controller request may run in between.
 
         Returns the partitions for which it failed.  Raises Refused for the whole request, before the first slice.
@@ -397,30 +399,30 @@ class Broker:
         """Return the effects for the shell to run now; the end of each comes back as an event."""
         effects: list[Effect] = []
         if self.changes.are_asked:
-            effects.extend(self.changes.take())
+            effects.extend(self.changes.take_changes())
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
         if self.coordinators.have_asked:
-            effects.extend(self.coordinators.take())
+            effects.extend(self.coordinators.take_effects())
         if self.works:
             effects.extend(self.works)
             self.works.clear()
-        effects.extend(self.lookups.take())
-        effects.extend(self.cleaner.take())
-        effects.extend(self.log_starts.take())
-        effects.extend(self.moves.take())
+        effects.extend(self.lookups.take_lookups())
+        effects.extend(self.cleaner.take_cleans())
+        effects.extend(self.log_starts.take_writes())
+        effects.extend(self.moves.take_copies())
         if self.flushes.may_begin:
-            effects.extend(self.flushes.take())
+            effects.extend(self.flushes.take_syncs())
         return effects
 
     def take_markers(self) -> list[WriteMarkers]:
         """Return the markers to send to other brokers now; each ends in one `markers_answered`."""
-        return self.transactions.markers.take()
+        return self.transactions.markers.take_markers()
 
     def take_additions(self) -> list[AddPartitions]:
         """Return the additions to send to other brokers' coordinators; each ends in one `additions_answered`."""
-        return self.transactions.additions.take()
+        return self.transactions.additions.take_additions()
 
     @property
     def is_writing(self) -> bool:
@@ -428,7 +430,7 @@ class Broker:
         is_asked = self.changes.are_asked or self.coordinators.asks_ids or self.log_starts.are_moving
         return self.flushes.are_open or is_asked
 
-    def keep_house(self, now: Moment) -> Iterator[None]:
+    def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks, about once a second: retention, due flushes, checkpoints, file deletion.
 
         Yields after each short step, where anything but another round may happen.  Raises NoDirectory when the last
@@ -442,13 +444,13 @@ class Broker:
         yield from self.replicas.take_broken_offline(now)
         yield from self.replicas.try_again(now)
         yield from self.alter_partition.shrink(now)
-        yield from self.cleaner.keep_house(now, self.partitions)
+        yield from self.cleaner.schedule_passes(now, self.partitions)
         self._chores.extend(self.cleaner.set_aside.notes())
         self._chores.extend(self.replicas.take_cuts())
-        self.moves.keep_house(now)
+        self.moves.advance_waiting_moves(now)
         yield
-        self._steps.keep_house(now)
-        yield from self.coordinators.keep_house(now)
+        self._steps.run_safe_steps(now)
+        yield from self.coordinators.run_housekeeping(now)
 
     def release_files(self, count: int, below: int) -> int:
         """Close the files of up to `count` logs with descriptors below `below`; return how many were closed.

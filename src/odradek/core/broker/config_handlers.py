@@ -64,7 +64,7 @@ def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[N
         if known is None:
             untold[name] = texts
         elif known.configs != texts:
-            config_log.tell(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
+            config_log.log_config_change(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
             news[name] = texts
             invalid = told_invalid(name, texts)
             if invalid is not None:

@@ -14,7 +14,7 @@ from odradek.core.configs.broker_keys import broker_key
 _LOG = logging.getLogger(__name__)
 
 
-def tell(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
+def log_config_change(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
     """Log the keys that were set, with their values, and the keys that were removed; hide secrets."""
     set_now = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
     unset = [f"{name} no longer set" for name in before if name not in after]

@@ -1,9 +1,9 @@
 """Queues of requests between brokers and the controller, from API handlers to the shell.
 
-    a handler ──> ask ──> take ──> the shell handles it ──> ended ──> the request is answered
+    a handler ──> submit_question ──> take_questions ──> the shell handles it ──> complete ──> the request is answered
 
 `ToldByController` queues the controller's requests to this broker, `AskedOfController` the brokers' requests to this
-broker as the controller.  A handler waits for the promise; each question taken must be ended.
+broker as the controller.  A handler waits for the promise; each question taken must be completed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Asked(Generic[Q, A]):
         self.promise = Promise[A]()
         self._lot = lot
 
-    def ended(self, answer: A) -> None:
+    def complete(self, answer: A) -> None:
         """Answer the waiting request; called once, on the loop."""
         self.promise.keep(self._lot, answer)
 
@@ -48,13 +48,13 @@ class Questions(Generic[Q, A]):
         self._lot = lot
         self._asked: list[Asked[Q, A]] = []
 
-    def ask(self, question: Q) -> Promise[A]:
+    def submit_question(self, question: Q) -> Promise[A]:
         """Append a question to the queue and return the promise of its answer."""
         asked = Asked[Q, A](question, self._lot)
         self._asked.append(asked)
         return asked.promise
 
-    def take(self) -> list[Asked[Q, A]]:
+    def take_questions(self) -> list[Asked[Q, A]]:
         """Return the queued questions, each once, in their order."""
         taken, self._asked = self._asked, []
         return taken
@@ -63,7 +63,7 @@ class Questions(Generic[Q, A]):
 class ToldByController(Questions[ToBroker, Errors | Refused]):
     """Controller requests to this broker, applied one after the other.
 
-    The answer is the failures by partition, or the Refused of `Broker.told`.
+    The answer is the failures by partition, or the Refused of `Broker.apply_controller_request`.
     """
 
 

@@ -36,7 +36,7 @@ class Coordinators:
     def _ask_ids(self) -> None:
         self.asks_ids = True
 
-    def begin(self, now: Moment) -> None:
+    def start_coordinating(self, now: Moment) -> None:
         """Start to coordinate the partitions led here."""
         self._have_begun = True
         for partition in list(self._partitions.values()):
@@ -47,7 +47,7 @@ class Coordinators:
         return topic in self.shards
 
     def adopt(self, partition: Partition, now: Moment) -> None:
-        """Serve the state in a partition led here, if it is a coordinator's; does nothing before `begin`."""
+        """Serve the state in a partition led here, if it is a coordinator's and coordination has started."""
         shards = self.shards.get(partition.topic_partition.topic) if self._have_begun else None
         if shards is not None and partition.leading is not None:
             shards.adopt(partition.leading, now)
@@ -64,10 +64,10 @@ class Coordinators:
 
     @property
     def have_asked(self) -> bool:
-        """Return whether `take` would return anything."""
+        """Return whether `take_effects` would return anything."""
         return self.asks_ids or bool(self._loads)
 
-    def take(self) -> list[Load | TakeProducerIds]:
+    def take_effects(self) -> list[Load | TakeProducerIds]:
         """Return the effects for the shell to run now."""
         effects: list[Load | TakeProducerIds] = []
         if self.asks_ids:
@@ -84,9 +84,9 @@ class Coordinators:
         used = (producer.id for log in logs for producer in log.producers)
         return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
 
-    def keep_house(self, now: Moment) -> Iterator[None]:
+    def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks, about once a second, in slices."""
-        yield from self.groups.keep_house(now)
-        yield from self.transactions.keep_house(now)
+        yield from self.groups.run_housekeeping(now)
+        yield from self.transactions.run_housekeeping(now)
         if self.transactions.may_hang:
             yield from self.transactions.end_hanging(self._partitions, now)

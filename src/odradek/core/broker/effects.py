@@ -113,7 +113,7 @@ class TakeProducerIds(NamedTuple):
 class Work:
     """Computation off the loop that a request needs to continue: checking records, parsing a huge body.
 
-    `run` may be called in any thread and never raises; `ended` is called on the loop afterwards.
+    `run` may be called in any thread and never raises; `on_finished` is called on the loop afterwards.
     """
 
     __slots__ = ("_run", "error", "then", "value")
@@ -130,7 +130,7 @@ class Work:
         except Exception as error:
             self.error = error
 
-    def ended(self) -> None:
+    def on_finished(self) -> None:
         if self.then is not None:
             self.then()
 

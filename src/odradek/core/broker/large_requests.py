@@ -2,8 +2,8 @@
 
 Ten such requests at once would all be in memory, although a thread and the loop finish them no sooner.
 
-    turn = large_requests.ask(size, now) ──> has_come? ──> read, handled, encoded ──> turn.end()
-                                      └── no: parked; the oldest of its kind comes when one ends
+    turn = large_requests.request_turn(size, now) ──> has_come? ──> read, handled, encoded ──> turn.end_turn()
+                                               └── no: parked; the oldest of its kind comes when one ends
 
 Smaller requests have turns of their own, and do not wait behind the largest.  A request that does not progress (its
 peer does not read, it is muted, it waits for an event) loses its turn, and continues without one.
@@ -26,7 +26,7 @@ from odradek.core.kernel.promise import Promise
 
 
 class Turn:
-    """Turn of one request.  `end` may be called more than once."""
+    """Turn of one request.  `end_turn` may be called more than once."""
 
     __slots__ = ("_lane", "_promise", "has_come", "is_at_work", "last_step")
 
@@ -45,7 +45,7 @@ class Turn:
         """Record the request's next wait; an event may take long, and ends the turn."""
         self.is_at_work = isinstance(wait, Work)
         if isinstance(wait, Parked):
-            self.end()
+            self.end_turn()
 
     def steps(self, now: Moment) -> None:
         """Record progress of the request; if it still waits for its turn, it passes over stuck requests."""
@@ -54,7 +54,7 @@ class Turn:
         if not self.has_come:
             self._lane.pass_over_stuck(now)
 
-    def end(self) -> None:
+    def end_turn(self) -> None:
         self._lane.leave(self)
 
     def comes(self, lot: ParkingLot) -> None:
@@ -71,7 +71,7 @@ class _Lane:
         self._under_way: dict[Turn, None] = {}
         self._waiting: deque[Turn] = deque()
 
-    def ask(self, now: Moment) -> Turn:
+    def request_turn(self, now: Moment) -> Turn:
         turn = Turn(self, now)
         self._waiting.append(turn)
         self._next(now.steady)
@@ -105,6 +105,6 @@ class LargeRequests:
         self._middling = _Lane(lot, MIDDLING_REQUESTS_AT_ONCE)
         self._large = _Lane(lot, LARGE_REQUESTS_AT_ONCE)
 
-    def ask(self, size: int, now: Moment) -> Turn:
+    def request_turn(self, size: int, now: Moment) -> Turn:
         """Return a turn for a request of `size` bytes."""
-        return (self._large if size > LARGE_REQUEST_BYTES else self._middling).ask(now)
+        return (self._large if size > LARGE_REQUEST_BYTES else self._middling).request_turn(now)

@@ -18,9 +18,9 @@ from odradek.log.segment.checkpoints import BadCheckpoint
 
 
 def make_replicas(broker: Broker, asked: BecomeLeaderOrFollower, overrides: Overrides, now: TimestampMs) -> None:
-    """Create the files of new replicas in a thread, before `Broker.told`.
+    """Create the files of new replicas in a thread, before `Broker.apply_controller_request`.
 
-    `Broker.told` retries failed creations and reports them.  This function only reads from the broker.
+    That call retries failed creations and reports them.  This function only reads from the broker.
     """
     topics = broker.view.topics
     for name, assigned in asked.partitions.items():

@@ -2,7 +2,7 @@
 
 Each change has a token of its own:
 
-    ask ──> Change, an effect ──> the metadata tree ──> Broker.shown: its requests are completed
+    request_change ──> Change, an effect ──> the metadata tree ──> Broker.shown: its requests are completed
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Changes:
         self._making: dict[TopicName, Change] = {}  # Requested state topics.
         self._tokens = 0
 
-    def ask(self, make: Callable[[int], SomeChange]) -> SomeChange:
+    def request_change(self, make: Callable[[int], SomeChange]) -> SomeChange:
         """Request a change; `make` receives the token of its end."""
         self._tokens += 1
         change = make(self._tokens)
@@ -51,7 +51,7 @@ class Changes:
         making = self._making.get(name)
         if making is None:
             topic = self._planned(name)
-            making = self._making[name] = self.ask(lambda token: CreateTopics(token, (topic,)))
+            making = self._making[name] = self.request_change(lambda token: CreateTopics(token, (topic,)))
         return making
 
     def _planned(self, name: TopicName) -> TopicInfo:
@@ -60,7 +60,7 @@ class Changes:
         except Refused as refused:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} can't be made: {refused.detail}") from refused
 
-    def ended(self, token: int) -> None:
+    def on_change_completed(self, token: int) -> None:
         """Complete a change: a state topic that it did not create may be requested again."""
         for name in [name for name, change in self._making.items() if change.token == token]:
             del self._making[name]
@@ -70,6 +70,6 @@ class Changes:
         """Return whether the shell has not taken all changes yet."""
         return bool(self._asked)
 
-    def take(self) -> list[Change | AlterConfigs]:
+    def take_changes(self) -> list[Change | AlterConfigs]:
         asked, self._asked = self._asked, []
         return asked

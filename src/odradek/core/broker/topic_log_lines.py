@@ -14,7 +14,7 @@ from odradek.core.kernel.cluster_view import TopicInfo
 _LOG = logging.getLogger(__name__)
 
 
-def tell(change: Change, changed: Changed) -> None:
+def log_topic_change(change: Change, changed: Changed) -> None:
     """Log the result of a change; refusals go only to the client."""
     for name, topic in changed.topics.items():
         if topic is None:

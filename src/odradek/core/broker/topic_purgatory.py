@@ -39,7 +39,7 @@ class AwaitedChanges:
         """Wait until the view contains the change; `now` is the steady clock, in ms."""
         self._awaited.append(Awaited(change, changed, now + AWAITED_MS_MAX, any_id))
 
-    def take(self, now: int) -> list[Changed]:
+    def take_completed(self, now: int) -> list[Changed]:
         """Return the changes that the view contains by now, with its topics, and those that timed out."""
         if not self._awaited:
             return []

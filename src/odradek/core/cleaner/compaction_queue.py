@@ -1,10 +1,10 @@
 """All requested compactions (core/cleaner/compaction_request.py), and the scheduler of their steps.
 
-    ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: its requests are completed
-                                      a Sync is requested ┘         │           └ Clean, and its files are renamed
-                                                 each ends, go_on ──┴── takes the next step
+    request_compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> finish_compaction
+                                            a Sync is requested ┘        │      └ Clean, and its files are renamed
+                                                      each ends, go_on ──┴── takes the next step
 
-No step waits for a round of the periodic tasks.  keep_house takes steps without an event (of followers that catch up,
+No step waits for a round of the periodic tasks.  advance_all takes steps without an event (of followers that catch up,
 for example), and retries steps that failed on the disk.
 
 A log has at most two compactions.  If records were written since the current one began, a request gets the next one.
@@ -51,7 +51,7 @@ class Compactions:
     def __len__(self) -> int:
         return len(self._present)
 
-    def ask(self, partition: Partition) -> Compaction:
+    def request_compaction(self, partition: Partition) -> Compaction:
         """Return a compaction of all current records of the log."""
         present = self._present.setdefault(partition, Compaction(partition))
         self._due[partition] = None
@@ -109,7 +109,7 @@ class Compactions:
                 return compaction.partition
         return None
 
-    def keep_house(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Iterator[None]:
+    def advance_all(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Iterator[None]:
         """Advance all compactions, once a second, in short steps."""
         self._drop_lost(partitions)
         for number, compaction in enumerate(list(self._present.values()), 1):
@@ -140,11 +140,11 @@ class Compactions:
             check_is_compacted(partition)
             if compaction.to is None:
                 log.roll(now.wall)
-                compaction.begin(log, now.steady)
-                self._flushes.ask(partition.topic_partition)
+                compaction.begin_compaction(log, now.steady)
+                self._flushes.request_flush(partition.topic_partition)
             seen = cleanable(log, now.wall, partition.positions.high_watermark)
         except Refused as refused:
-            self.end(partition, Refused(refused.code, refused.detail))
+            self.finish_compaction(partition, Refused(refused.code, refused.detail))
             return
         except DiskFailed as failed:
             self._failed(partition, failed, now)
@@ -155,12 +155,12 @@ class Compactions:
             return
         won = compaction.won(log, seen, now.steady)
         if won is not None:
-            self.end(partition, won)
+            self.finish_compaction(partition, won)
         else:
             compaction.is_queued = True
             self._queue.append(compaction)
 
-    def end(self, partition: Partition, outcome: Compacted | Refused) -> None:
+    def finish_compaction(self, partition: Partition, outcome: Compacted | Refused) -> None:
         """End the log's compaction, if there is one, and complete its requests; the next one may begin."""
         ended = self._present.pop(partition, None)
         if ended is None:
@@ -177,4 +177,4 @@ class Compactions:
     def _end_all(self, partition: Partition, refused: Refused) -> None:
         """End all requested compactions of a log that no longer exists."""
         while partition in self._present:
-            self.end(partition, refused)
+            self.finish_compaction(partition, refused)

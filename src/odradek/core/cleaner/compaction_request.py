@@ -46,7 +46,7 @@ class Compaction:
         self._began = 0  # On the steady clock.
         self._bytes_before = 0
 
-    def begin(self, log: Log, steady: int) -> None:
+    def begin_compaction(self, log: Log, steady: int) -> None:
         """Set its end to the log end offset; the active segment is empty."""
         self.to, self._began = log.end_offset, steady
         self._bytes_before = _bytes_below(log, log.end_offset)

@@ -57,7 +57,7 @@ class DirtyLogs:
         """Remove and return the dirtiest log; None if the queue is empty."""
         return self._queue.popleft() if self._queue else None
 
-    def look(self, now: Moment, partitions: Partitions) -> Iterator[None]:
+    def find_dirty_logs(self, now: Moment, partitions: Partitions) -> Iterator[None]:
         """Search for logs worth a pass, if a search is due and none is queued; in short steps."""
         if self._queue or now.steady < self._next_look:
             return

@@ -1,7 +1,7 @@
 """Log cleaner: chooses compacted logs, runs their passes step by step, and handles the results.
 
-    keep_house ──> the dirtiest log ──> Clean, an effect ──> ended ──> Clean again, until the pass is over
-                                              a thread builds the map, then cleans one group of segments at a time
+    schedule_passes ──> the dirtiest log ──> Clean, an effect ──> on_cleaned ──> Clean again, until the pass is over
+                                                   a thread builds the map, then cleans one group of segments at a time
 
 Requested compactions (core/cleaner/compaction_queue.py) have precedence over dirty logs (core/cleaner/dirty_logs.py).
 A log that cannot be cleaned is set aside (core/cleaner/uncleanable_logs.py) and reported; the others continue.
@@ -61,7 +61,7 @@ class LogCleaner:
         self._won = Won()
         self._is_stopped = False
 
-    def take(self) -> list[Clean]:
+    def take_cleans(self) -> list[Clean]:
         steps, self._steps = self._steps, []
         return steps
 
@@ -73,13 +73,13 @@ class LogCleaner:
     def won(self) -> Won:
         return self._won._replace(max_dirty_ratio=self._dirty.max_ratio)
 
-    def ask(self, partition: Partition) -> Compaction:
+    def request_compaction(self, partition: Partition) -> Compaction:
         """Request the compaction of a log up to its current end, also if it was set aside.
 
         `go_on` or the next round begins it.
         """
         self.set_aside.try_again(partition)
-        return self._asked.ask(partition)
+        return self._asked.request_compaction(partition)
 
     def synced(self, names: Collection[TopicPartition], now: Moment) -> None:
         """Advance requested compactions that waited for syncs of these logs."""
@@ -116,13 +116,13 @@ class LogCleaner:
 
     # ------------------------------------------------------------------ choosing
 
-    def keep_house(self, now: Moment, partitions: Partitions) -> Iterator[None]:
+    def schedule_passes(self, now: Moment, partitions: Partitions) -> Iterator[None]:
         """Begin passes if a log is dirty and a thread is free; called once a second, in short steps."""
         self._withdraw_lost(partitions)
         self.set_aside.forget_gone(partitions)
-        yield from self._asked.keep_house(now, partitions)
+        yield from self._asked.advance_all(now, partitions)
         if self._configs.bool("log.cleaner.enable") and self._has_free_thread:
-            yield from self._dirty.look(now, partitions)
+            yield from self._dirty.find_dirty_logs(now, partitions)
         while self._begin_next(now):
             yield
 
@@ -171,7 +171,7 @@ class LogCleaner:
 
     # ------------------------------------------------------------------ results
 
-    def ended(self, event: Cleaned, now: Moment) -> None:
+    def on_cleaned(self, event: Cleaned, now: Moment) -> None:
         """Complete a step: swap the group's segments into the log, and continue its pass or begin the next."""
         self._take_in(event, now)
         if event.step.partition.topic_partition not in self._running:
@@ -227,7 +227,9 @@ class LogCleaner:
         if text is not None:
             _LOG.log(logging.ERROR if partition in self.set_aside else logging.WARNING, text)
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, Uncleanable) else ErrorCode.KAFKA_STORAGE_ERROR
-        self._asked.end(partition, Refused(code, f"{partition.topic_partition} can't be compacted: {failure}"))
+        self._asked.finish_compaction(
+            partition, Refused(code, f"{partition.topic_partition} can't be compacted: {failure}")
+        )
 
 
 def _tell(partition: Partition, cleaning: Cleaning) -> None:

@@ -78,7 +78,7 @@ class ToBroker(NamedTuple):
 
 
 class RequestBatch:
-    """The requests that follow from one event; `take` reads their content from the context."""
+    """The requests that follow from one event; `take_requests` reads their content from the context."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -120,7 +120,7 @@ class RequestBatch:
         stops = self._stops.setdefault(broker, {})
         stops[partition] = deletes or stops.get(partition, False)
 
-    def take(self, controller: BrokerId, epoch: int) -> list[ToBroker]:
+    def take_requests(self, controller: BrokerId, epoch: int) -> list[ToBroker]:
         """Return the requests, in order for each broker, and reset the batch; dead brokers get none."""
         requests: list[ToBroker] = []
         everything = self._update(self._context.all_partitions(), is_full=True) if self._told_all else None

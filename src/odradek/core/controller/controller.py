@@ -92,7 +92,7 @@ class Controller:
 
     def take_requests(self) -> list[ToBroker]:
         """Return the requests to brokers that follow from the handled events."""
-        return self._batch.take(self._id, self.epoch) if self.is_active else []
+        return self._batch.take_requests(self._id, self.epoch) if self.is_active else []
 
     def handle(self, event: events.Event) -> Steps:
         """Handle one event; Deposed raised at a step ends it, because this broker lost the controllership."""
@@ -149,7 +149,7 @@ class Controller:
         everything = list(context.all_partitions())
         yield from self._leaders.read(everything)
         yield deletions
-        yield from self._deletion.begin(deletions.result)
+        yield from self._deletion.begin_deletion(deletions.result)
         self._batch.announce(to_know_all=context.brokers)
         yield from self._leaders.settle(everything, also_told=context.brokers)
         yield from self._handle(events.PreferredElectionsAsked())
@@ -237,7 +237,7 @@ class Controller:
     def _(self, event: events.DeletionsChanged) -> Steps:
         read = ReadDeletions()
         yield read
-        yield from self._deletion.begin(read.result)
+        yield from self._deletion.begin_deletion(read.result)
 
     @_handle.register
     def _(self, event: events.IsrsChanged) -> Steps:

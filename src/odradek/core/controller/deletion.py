@@ -21,7 +21,7 @@ class TopicDeletion:
         self._context = context
         self._batch = batch
 
-    def begin(self, names: Sequence[TopicName]) -> Steps:
+    def begin_deletion(self, names: Sequence[TopicName]) -> Steps:
         """Begin to delete marked topics, and remove the marks of topics that do not exist."""
         context = self._context
         unknown = [name for name in names if name not in context.topics]

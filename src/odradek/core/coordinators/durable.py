@@ -131,7 +131,7 @@ class NextSteps:
         for written, step, lost in self._waiting.pop(name, ()):
             self.when_safe(written, step, now, lost)
 
-    def keep_house(self, now: Moment) -> None:
+    def run_safe_steps(self, now: Moment) -> None:
         """Run steps that no other event triggers; called once a second.
 
         Calls `lost` for logs that ended before their sync began, which no completed sync includes. Also runs steps of

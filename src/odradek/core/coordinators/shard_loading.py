@@ -60,7 +60,7 @@ def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
     replaying = Replaying(state)
     for one in slices:
         for batch in _batches(one):
-            replaying.take(batch)
+            replaying.replay_batch(batch)
     replaying.finish()
     return replaying.count
 
@@ -79,7 +79,7 @@ class Replaying:
         self._producer = NOBODY  # The transaction's producer, for the records in the decoder.
         self._latest: dict[bytes, bytes] = {}  # Held records, in the order of the first with each key.
 
-    def take(self, batch: Batch) -> None:
+    def replay_batch(self, batch: Batch) -> None:
         if batch.is_control:
             self.finish()
             marker = end_marker(batch)

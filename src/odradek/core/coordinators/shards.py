@@ -35,10 +35,10 @@ COMPACTED_AT_TIMES = 4
 class Shard(loading.Replayed, Protocol):
     """The state of one partition of a state topic."""
 
-    def begin(self, now: Moment) -> None:
+    def on_loaded(self, now: Moment) -> None:
         """Start the loaded shard: set timers and finish work interrupted by a crash."""
 
-    def end(self) -> None:
+    def on_unloaded(self) -> None:
         """End the shard, which moved to another broker or lost its log.
 
         Cancels timers and answers waiting requests.
@@ -121,14 +121,14 @@ class Shards(Generic[SomeShard]):
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} yet")
         return partition_for(key, len(topic.partitions))
 
-    def find(self, key: str) -> SomeShard:
+    def find_shard(self, key: str) -> SomeShard:
         """Return the key's shard, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         if self._runtime.view().topics.get(self.topic) is None:
             raise Refused(ErrorCode.NOT_COORDINATOR)
         return self.shard(self.partition_of(key))
 
     def shard(self, index: int) -> SomeShard:
-        """Return the shard of a partition, or raise Refused as `find` does."""
+        """Return the shard of a partition, or raise Refused as `find_shard` does."""
         shard = self._shards.get(index)
         if shard is None:
             is_loading = index in self._loading
@@ -190,7 +190,7 @@ class Shards(Generic[SomeShard]):
             del self._led[index]
             return
         self._shards[index] = state
-        state.begin(now)
+        state.on_loaded(now)
 
     def resign(self, index: int) -> None:
         """End the shard of a partition that is deleted or now led by another broker."""
@@ -200,11 +200,11 @@ class Shards(Generic[SomeShard]):
         self._growths.pop(index, None)
         shard = self._shards.pop(index, None)
         if shard is not None:
-            shard.end()
+            shard.on_unloaded()
 
     # Periodic tasks.
 
-    def keep_house(self, now: Moment) -> None:
+    def run_housekeeping(self, now: Moment) -> None:
         """Load shards that found no free descriptor, and compact logs much larger than their state."""
         again, self._without_files = self._without_files, set()
         for index in again:

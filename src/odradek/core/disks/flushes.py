@@ -60,12 +60,12 @@ class Sync(NamedTuple):
             found += descriptors
         return found
 
-    def ended(self, errors: Sequence[int]) -> Synced:
+    def on_synced(self, errors: Sequence[int]) -> Synced:
         """Apply the results of syncs by the caller: an errno, or 0, for each descriptor."""
         synced, begin = {}, 0
         for name, flush in self.flushes.items():
             end = begin + flush.count
-            synced[name] = _how_ended(flush, partial(flush.ended, errors[begin:end]))
+            synced[name] = _how_ended(flush, partial(flush.on_synced, errors[begin:end]))
             begin = end
         return Synced(synced)
 
@@ -92,7 +92,7 @@ class Flushes:
         self._postponed: dict[TopicPartition, None] = {}
         self.held: set[TopicPartition] = set()  # No flush of these may begin: they are about to be replaced.
 
-    def ask(self, name: TopicPartition) -> None:
+    def request_flush(self, name: TopicPartition) -> None:
         """Request a flush of a log by the next sync that may begin."""
         self._due[name] = None
 
@@ -119,10 +119,10 @@ class Flushes:
 
     @property
     def may_begin(self) -> bool:
-        """Return whether `take` would return anything."""
+        """Return whether `take_syncs` would return anything."""
         return bool(self._due) and self._syncs < SYNCS_AT_ONCE
 
-    def take(self) -> list[Sync]:
+    def take_syncs(self) -> list[Sync]:
         """Distribute the due logs without a running sync over the syncs that may still begin."""
         flushes = {}
         free = SYNCS_AT_ONCE - self._syncs
@@ -142,7 +142,7 @@ class Flushes:
         self._syncs += len(syncs)
         return syncs
 
-    def ended(self, event: Synced, now: Moment) -> None:
+    def on_synced(self, event: Synced, now: Moment) -> None:
         """Complete a Sync."""
         self._syncs -= 1
         for name, flush in event.flushes.items():

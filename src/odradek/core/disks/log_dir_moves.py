@@ -111,7 +111,7 @@ class Moves:
     def __iter__(self) -> Iterator[Move]:
         return iter(list(self._moves.values()))
 
-    def take(self) -> list[Copying]:
+    def take_copies(self) -> list[Copying]:
         """Return the work for threads."""
         asked, self._asked = self._asked, []
         return asked
@@ -157,7 +157,7 @@ class Moves:
                     if origin is not target and name not in self._moves:
                         self._begin(Move(partition, origin, target), now)
 
-    def keep_house(self, now: Moment) -> None:
+    def advance_waiting_moves(self, now: Moment) -> None:
         """Advance moves that wait for their turn, or for another event."""
         for move in self:
             if not move.is_waiting or (self._is_over(move) and not move.is_busy):

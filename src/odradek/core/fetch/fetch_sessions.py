@@ -83,7 +83,7 @@ class Wanted:
     def is_news(self, high_watermark: int, log_start: int) -> bool:
         return high_watermark != self.told_high_watermark or log_start != self.told_log_start
 
-    def told(self, high_watermark: int, log_start: int) -> None:
+    def remember_sent(self, high_watermark: int, log_start: int) -> None:
         self.told_high_watermark, self.told_log_start = high_watermark, log_start
 
     def watch(self, watchers: Watchers) -> None:
@@ -151,7 +151,7 @@ class Session:
             del self.due[wanted]
             self.due[wanted] = None
 
-    def rest(self, wanted: Wanted, watchers: Watchers) -> None:
+    def await_change(self, wanted: Wanted, watchers: Watchers) -> None:
         """Remove a partition from the due ones until it changes, since it has no news."""
         assert wanted.session is self, "what was forgotten would be watched for ever"
         self.due.pop(wanted, None)
@@ -225,10 +225,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def find(self, session_id: int) -> Session | None:
+    def find_session(self, session_id: int) -> Session | None:
         return self._sessions.get(session_id)
 
-    def begin(
+    def begin_round(
         self,
         session_id: int,
         epoch: int,
@@ -253,7 +253,7 @@ class FetchSessions:
                 session = yield from self._open(wanted, uses_ids, steady, is_privileged)
             return FetchRound((yield from _listed(wanted)), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
-        self.goes_on(session, steady)
+        self.advance_epoch(session, steady)
         for key, one in wanted.items():
             if self._sessions.get(session_id) is not session:
                 raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session was ended meanwhile")
@@ -318,7 +318,7 @@ class FetchSessions:
             raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session goes by names or by ids, not by both")
         return session
 
-    def goes_on(self, session: Session, steady: int) -> None:
+    def advance_epoch(self, session: Session, steady: int) -> None:
         """Advance a session to its next epoch for its next request."""
         assert self._sessions.get(session.id) is session, "a session that has ended does not go on"
         assert INITIAL_EPOCH < session.epoch <= INT32_MAX, "after the greatest epoch comes 1"

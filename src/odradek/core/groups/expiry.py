@@ -83,7 +83,7 @@ def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> I
 
 
 def _has_expired(offsets: GroupOffsets, place: GroupTopicPartition, since: int, retention_ms: int, now: Moment) -> bool:
-    value = offsets.find(*place)
+    value = offsets.find_offset(*place)
     return value is not None and now.wall >= _due(value, since, retention_ms) and not offsets.is_pending(*place)
 
 

@@ -44,7 +44,7 @@ class GroupCoordinator:
         """
         if not group_id and not may_be_empty:
             raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
-        return self.shards.find(group_id)
+        return self.shards.find_shard(group_id)
 
     def group(self, group_id: str) -> Group:
         """Return the group, or raise Refused, also with GROUP_ID_NOT_FOUND."""
@@ -64,12 +64,12 @@ class GroupCoordinator:
                 yield
             yield
 
-    def ended(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
+    def on_transaction_completed(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """Commit or drop the offsets of a transaction after its marker is written to our state topic."""
         with suppress(Refused):  # A broker that loads the shard finds the marker in the log.
             self.shards.shard(index).replay_end(producer, is_commit=is_commit)
 
-    def keep_house(self, now: Moment) -> Iterator[None]:
+    def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks in slices, about once a second."""
-        self.shards.keep_house(now)
+        self.shards.run_housekeeping(now)
         yield from self._expiry.tick(self.shards, now)

@@ -57,7 +57,7 @@ class GroupReader:
         """Return the topics for which the group has committed offsets."""
         return (TopicName(topic) for topic in self._topics)
 
-    def find(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
+    def find_offset(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
         """Return the offset of one partition; `topic_id` is the topic's current id, zero matches any."""
         return self._fetched(topic, topic_id, partition, self._topics.get(topic, {}).get(partition))
 

@@ -48,7 +48,7 @@ class IsrCounts:
     def __init__(self) -> None:
         self.shrinks = self.expands = self.failures = 0
 
-    def ended(self, before: LeaderAndIsr, after: LeaderAndIsr, error: ErrorCode) -> None:
+    def count_answer(self, before: LeaderAndIsr, after: LeaderAndIsr, error: ErrorCode) -> None:
         """Count an answer to a proposal; `before` and `after` are the committed states around it."""
         if error is not ErrorCode.NONE:
             self.failures += 1
@@ -106,7 +106,7 @@ class AlterPartitionManager:
             return None
         return topic.partitions[name.partition]
 
-    def begin(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
+    def add_leader(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
         """Return a new leader's state of its followers; `end` is the leader's log end offset."""
         self._leading[leading] = None
         return InSync(self._broker, state_of(info), info.replicas, end, now.steady, lag_ms_max=self._lag_ms_max)
@@ -137,15 +137,17 @@ class AlterPartitionManager:
 
     @property
     def has_asked(self) -> bool:
-        """Return whether `take` may have proposals to return."""
+        """Return whether `take_proposals` may have proposals to return."""
         return bool(self._asked)
 
-    def take(self) -> list[ProposedIsr]:
-        """Return the proposals to send now, at most one request's worth; each one ends in `ended`."""
+    def take_proposals(self) -> list[ProposedIsr]:
+        """Return the proposals to send now, at most one request's worth; each one ends in `on_proposal_answered`."""
         asked, self._asked = self._asked[:ASKED_AT_ONCE], self._asked[ASKED_AT_ONCE:]
         return [one for one in asked if self._under_way.get(one.leading) is one]
 
-    def ended(self, asked: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment) -> None:
+    def on_proposal_answered(
+        self, asked: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment
+    ) -> None:
         """Apply the answer to a proposal; retry it after a transient error.
 
         `state` is the state of the partition if there is no error.
@@ -159,7 +161,7 @@ class AlterPartitionManager:
         if in_sync.altered(asked.proposal, error, state):
             self._timers.at(now.steady + RETRY_MS, lambda later: self.submit(leading, later))
         if is_awaited:
-            self.counts.ended(before, in_sync.committed, error)
+            self.counts.count_answer(before, in_sync.committed, error)
         self.sync_if_alone(leading)
         self._look_at(leading, now)
 

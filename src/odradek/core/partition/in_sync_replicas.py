@@ -220,7 +220,9 @@ class InSync:
             return False
         return error not in STATE_IS_OLD
 
-    def told(self, state: LeaderAndIsr, replicas: Sequence[BrokerId], leader_end: Offset, now: int) -> bool:
+    def apply_leader_and_isr(
+        self, state: LeaderAndIsr, replicas: Sequence[BrokerId], leader_end: Offset, now: int
+    ) -> bool:
         """Apply a LeaderAndIsr that keeps this broker as leader; return False if it is stale.
 
         If `pending` is still set afterwards, propose it again.

@@ -3,11 +3,12 @@
 The records stay opaque unless the topic requires otherwise: odradek.record.validation=records, compression.type other
 than `producer`, compaction (every record needs a key), or a bound on the age of records.
 
-    checked ──> look ──> fitting        `admitted` does all three
-    header      records  size
+    checked ──> validate_records ──> fitting        `admitted` does all three
+    header      records              size
 
-`look` depends on the bytes and the topic's configuration only, so it may run in a thread; needs_thread selects the
-batches that should.  A batch that is small before and after decompression is checked at once: a thread costs more.
+`validate_records` depends on the bytes and the topic's configuration only, so it may run in a thread; needs_thread
+selects the batches that should.  A batch that is small before and after decompression is checked at once: a thread
+costs more.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ def admitted(
             if _needs_thread(partition.configs, batch.view):
                 raise Refused(ErrorCode.NONE)
             bytes_max = UNPACKED_AT_ONCE_BYTES_MAX  # A larger batch is refused here and then checked in a thread.
-        batch = look(partition.topic_partition, partition.configs, batch, now, bytes_max)
+        batch = validate_records(partition.topic_partition, partition.configs, batch, now, bytes_max)
     return fitting(partition, batch)
 
 
 def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) -> bool:
-    """Return whether `look` may take long.
+    """Return whether `validate_records` may take long.
 
     It does if it reads or compresses a large batch, or decompresses a small batch to a large one.
     """
@@ -118,7 +119,7 @@ def checked(partition: Partition, records: memoryview | bytes | bytearray | None
     return batch
 
 
-def look(
+def validate_records(
     name: TopicPartition, configs: TopicConfigs, batch: Batch, now: Moment, unpacked_bytes_max: int = UNPACKED_BYTES_MAX
 ) -> Batch:
     """Check the records by the topic's rules and return the batch under the topic's codec.

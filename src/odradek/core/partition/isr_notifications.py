@@ -37,7 +37,7 @@ class IsrNotifications:
         self._last_change_ms = now.steady
         self._watch(now)
 
-    def take(self, now: Moment) -> list[TopicPartition]:
+    def take_changed_partitions(self, now: Moment) -> list[TopicPartition]:
         """Return the partitions to report to the controller, each once; call it when they `are_due`."""
         assert self.are_due, "not more often than Kafka does"
         taken = list(self._changed)

@@ -50,7 +50,7 @@ class Leadership:
         """Return whether the leader epoch has no records: the first write also updates the epoch file."""
         return self.ended is None and self.partition.log.epochs.latest != self.epoch
 
-    def goes_on(self, info: PartitionInfo, now: Moment) -> None:
+    def continue_leadership(self, info: PartitionInfo, now: Moment) -> None:
         """Continue to lead, in another epoch or with other replicas."""
         assert info.leader_epoch >= self.epoch, "leader epochs rise"
         self.epoch = info.leader_epoch
@@ -65,14 +65,14 @@ class Leadership:
                 manager.forget(self)
                 self.partition.advance_high_watermark(self.log.end_offset)  # There are no followers to wait for.
         elif self.in_sync is None:
-            self.in_sync = manager.begin(self, info, self.log.end_offset, now)
+            self.in_sync = manager.add_leader(self, info, self.log.end_offset, now)
         else:
-            self.in_sync.told(state_of(info), info.replicas, self.log.end_offset, now.steady)
+            self.in_sync.apply_leader_and_isr(state_of(info), info.replicas, self.log.end_offset, now.steady)
             manager.submit(self, now)
         manager.sync_if_alone(self)
         self.advance(now)
 
-    def end(self, code: ErrorCode) -> None:
+    def end_leadership(self, code: ErrorCode) -> None:
         """End the leadership; requests that wait for a write fail with `code`."""
         assert self.ended is None, "it ends once"
         if self.in_sync is not None:

@@ -43,9 +43,9 @@ class Leading(Leadership):
     def has_staged(self) -> bool:
         return self._staging is not None
 
-    def end(self, code: ErrorCode) -> None:
+    def end_leadership(self, code: ErrorCode) -> None:
         """End the leadership; refuse staged batches and fail requests that wait for a write with `code`."""
-        super().end(code)
+        super().end_leadership(code)
         staging, self._staging = self._staging, None
         if staging is not None:
             staging.refuse(Refused(code, f"{self.name} is not led here any more"))
@@ -107,7 +107,7 @@ class Leading(Leadership):
         producer_id = batch.producer_id
         if known is None:
             known = ProducerStateEntry(producer_id)
-        elif checks_sequence and (place := known.find(batch)) is not None:
+        elif checks_sequence and (place := known.find_duplicate_batch(batch)) is not None:
             return place
         # The first batch of the transaction may be staged in the same turn and not be written yet.
         is_begun = known.has_open_transaction and known.epoch == batch.producer_epoch

@@ -128,7 +128,7 @@ class LogStarts:
         self._asked: dict[LogDirectory, list[Advance]] = {}
         self._writing: set[LogDirectory] = set()
 
-    def ask(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
+    def request_advance(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
         """Request a new log start offset, at most the high watermark, and notify `waiting` when it is reached.
 
         For retention, without `waiting`, the segments below are deleted at once.  Raises Refused if the log is offline.
@@ -158,7 +158,7 @@ class LogStarts:
             if start is None:
                 return False
             if start > partition.log.start_offset:
-                self.ask(partition, start)
+                self.request_advance(partition, start)
             else:
                 partition.delete_below_start(now.wall)
         except DiskFailed as failed:
@@ -171,7 +171,7 @@ class LogStarts:
     def are_moving(self) -> bool:
         return bool(self._asked or self._writing)
 
-    def take(self) -> list[WriteStarts]:
+    def take_writes(self) -> list[WriteStarts]:
         """Return the writes that may begin now."""
         if not self._asked:
             return []
@@ -190,7 +190,7 @@ class LogStarts:
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
         return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
-    def ended(self, event: WroteStarts, now: Moment) -> Iterator[None]:
+    def on_starts_written(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Complete a write: apply its log start offsets.  Yields after each."""
         directory, write, advances = event.effect
         directory.checkpoints.end_starts(write)

@@ -131,7 +131,7 @@ class Lookups:
         self._small_lookups = 0
         self._has_large_lookup = False
 
-    def ask(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> Question:
+    def request_lookup(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> Question:
         """Return a question, answered already if it needs no file.  Raises Refused."""
         question = Question(partition, timestamp, read_committed=read_committed)
         same = self._newest.get(question.key)
@@ -153,7 +153,7 @@ class Lookups:
         is_current = end is None or end == partition.readable_end(read_committed=question.read_committed)
         return question.partition is partition and is_current
 
-    def take(self) -> list[Lookup]:
+    def take_lookups(self) -> list[Lookup]:
         """Return the lookups that may begin now."""
         lookups: list[Lookup] = []
         while self._small_lookups < LOOKUPS_AT_ONCE and (begun := self._begin(self._small, SEARCHES_PER_LOOKUP_MAX)):
@@ -182,7 +182,7 @@ class Lookups:
             begun.append(Begun(question, search))
         return begun
 
-    def ended(self, event: LookedUp) -> None:
+    def on_looked_up(self, event: LookedUp) -> None:
         """Complete a Lookup: answer its questions, or queue them for their next search."""
         if event.lookup.is_large:
             self._has_large_lookup = False

@@ -136,7 +136,7 @@ class Partition:
     def lead(self, info: PartitionInfo, now: Moment) -> None:
         """Become leader, or lead in another epoch; without a log the partition stays offline."""
         if self.leading is not None:
-            self.leading.goes_on(info, now)
+            self.leading.continue_leadership(info, now)
         elif self._log is not None:
             self.leading = Leading(self, info, now)
         self._take(info)
@@ -149,7 +149,7 @@ class Partition:
     def _end_leading(self, code: ErrorCode) -> None:
         leading, self.leading = self.leading, None
         if leading is not None:
-            leading.end(code)
+            leading.end_leadership(code)
 
     def _take(self, info: PartitionInfo) -> None:
         if info != self.info:

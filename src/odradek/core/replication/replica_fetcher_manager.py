@@ -123,7 +123,7 @@ class ReplicaFetchers:
     def _is_due(self, fetcher: ReplicaFetcher) -> None:
         self._due[fetcher] = None
 
-    def take(self) -> Sequence[tuple[ReplicaFetcher, Request]]:
+    def take_requests(self) -> Sequence[tuple[ReplicaFetcher, Request]]:
         """Return the requests to send to leaders now; each answer goes to its fetcher."""
         if not self._due:
             return ()

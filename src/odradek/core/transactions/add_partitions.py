@@ -60,7 +60,7 @@ class AddPartitionsToTxnManager:
         self._again_ms = configs.int("add.partitions.to.txn.retry.backoff.ms")
         self._again_ms_max = min(configs.int("add.partitions.to.txn.retry.backoff.max.ms"), self.timeout_ms)
 
-    def ask(
+    def add_or_verify(
         self, question: Question, names: Collection[TopicPartition], now: Moment, *, retries: bool
     ) -> Promise[Codes]:
         """Request an error code for each partition; the promise may be kept at once.
@@ -110,15 +110,15 @@ class AddPartitionsToTxnManager:
 
     # Requests.
 
-    def take(self) -> list[AddPartitions]:
+    def take_additions(self) -> list[AddPartitions]:
         """Return the requests to send now, at most one for each broker without a request in flight."""
-        return self._requests.take(self._runtime.view().brokers, self._request)
+        return self._requests.take_requests(self._runtime.view().brokers, self._request)
 
     def _request(self, broker: BrokerId) -> tuple[AddPartitions, Parts] | None:
         queue = self._queues.get(broker)
         if not queue:
             return None
-        transactions, parts = queue.take()
+        transactions, parts = queue.take_next_request()
         return AddPartitions(broker, transactions), parts
 
     def answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
@@ -139,7 +139,7 @@ class AddPartitionsToTxnManager:
         """Answer the waiting client, or send all its partitions again to the current coordinator."""
         is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in waiting.codes.values()
         if is_concurrent and now.steady < waiting.again_until:
-            waiting.begin()
+            waiting.reset_codes()
             self._runtime.timers.at(now.steady + self._again_ms, lambda later: self._send(waiting, later))
         else:
             self._keep(waiting)

@@ -25,9 +25,9 @@ class Waiting:
         self.again_until = again_until
         self.deadline = deadline
         self.promise: Promise[Codes] = Promise()
-        self.begin()
+        self.reset_codes()
 
-    def begin(self) -> None:
+    def reset_codes(self) -> None:
         """Discard the present codes before all partitions are asked about again."""
         self.unsent = list(self.names)
         self.codes: Codes = {}
@@ -72,7 +72,7 @@ class AdditionQueue:
         if not together:
             del self._waiting[waiting.question]
 
-    def take(self) -> tuple[list[tuple[Question, list[TopicPartition]]], Parts]:
+    def take_next_request(self) -> tuple[list[tuple[Question, list[TopicPartition]]], Parts]:
         """Remove and return the contents of one request: questions with partitions, and their clients.
 
         Questions about one transaction by producers of several epochs go into separate requests, because an answer

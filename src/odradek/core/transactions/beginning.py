@@ -51,12 +51,12 @@ class Beginning:
         self._coordinator = coordinator
         self._asked = asked
 
-    def go(self, now: Moment) -> None:
+    def advance(self, now: Moment) -> None:
         """Advance InitProducerId until it is answered or must wait; called again when that wait is over."""
         try:
             was = self._transaction()
             if was is None or was.is_exhausted:
-                self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))
+                self._coordinator.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
             else:
                 self._go_from(was, NO_ID, now)
         except Refused as refused:
@@ -73,12 +73,12 @@ class Beginning:
 
     def _transaction(self) -> Transaction | None:
         transactional_id = self._asked.transactional_id
-        return self._coordinator.shards.find(transactional_id).transactions.get(transactional_id)
+        return self._coordinator.shards.find_shard(transactional_id).transactions.get(transactional_id)
 
     def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
         asked = self._asked
         if was.is_decided:
-            self._coordinator.shards.find(was.id).after_completion(was.id, Completion(self.go, self._lost))
+            self._coordinator.shards.find_shard(was.id).after_completion(was.id, Completion(self.advance, self._lost))
         elif was.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
             self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)
@@ -86,11 +86,11 @@ class Beginning:
             self._begin(rules.keeps(was, asked.expected, new_id, now.wall), was.producer, now)
         else:
             rules.check_expected(was, asked.expected)
-            self._coordinator.abort(was.id, now, then=Completion(self.go, self._lost))
+            self._coordinator.abort(was.id, now, then=Completion(self.advance, self._lost))
 
     def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
         began = Began(ErrorCode.NONE, begun.client, ongoing)
-        written = self._coordinator.shards.find(begun.id).put(begun, now)
+        written = self._coordinator.shards.find_shard(begun.id).put(begun, now)
         steps = self._coordinator.runtime.steps
         steps.when_safe(written, lambda _: self._keep(began), now, lambda _: self._lost())
 

@@ -41,11 +41,11 @@ class Ending:
         self._coordinator = coordinator
         self._end = end
 
-    def go(self, now: Moment) -> None:
+    def advance(self, now: Moment) -> None:
         """Decide, with a new producer id if needed, or raise Refused for an unknown transactional id."""
-        _, was = self._coordinator.find(self._end.transactional_id)
+        _, was = self._coordinator.find_transaction(self._end.transactional_id)
         if was.is_exhausted and (was.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
-            self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))
+            self._coordinator.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
         else:
             self._go_with(NO_ID, now)
 
@@ -60,7 +60,7 @@ class Ending:
 
     def _decide(self, new_id: ProducerId, now: Moment) -> None:
         end = self._end
-        shard, was = self._coordinator.find(end.transactional_id)
+        shard, was = self._coordinator.find_transaction(end.transactional_id)
         try:
             decided = rules.ends(was, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
         except rules.Retried:

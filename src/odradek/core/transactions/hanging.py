@@ -130,7 +130,7 @@ class HangingTransactions:
         self._write_marker = write_marker
         self._kept: dict[ProducerId, tuple[TransactionShard, str]] = {}  # The shard and transactional id of a producer.
 
-    def end(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Generator[None, None, bool]:
+    def end_hanging(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Generator[None, None, bool]:
         """End hanging transactions in slices; return False if some must be checked again.
 
         Open transactions are found first, then their coordinators, because a partition joins its transaction before

@@ -54,9 +54,9 @@ class TransactionMarkerChannelManager:
         self._requests.wants(broker)
         self._watch(now)
 
-    def take(self) -> list[WriteMarkers]:
+    def take_markers(self) -> list[WriteMarkers]:
         """Return the requests to send now, at most one for each broker without a request in flight."""
-        return self._requests.take(self._runtime.view().brokers, self._request)
+        return self._requests.take_requests(self._runtime.view().brokers, self._request)
 
     def _request(self, broker: BrokerId) -> tuple[WriteMarkers, list[PendingCompletion]] | None:
         queue = self._queues.get(broker, {})

@@ -1,6 +1,6 @@
 """A coordinator's requests to other brokers: at most one in flight for each, one log line per failure.
 
-wants ──> the broker may have something to be sent ──take──> in flight ──answered──> it may again
+wants ──> the broker may have something to be sent ──take_requests──> in flight ──answered──> it may again
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class OneInFlight(Generic[E, K]):
 
     def __init__(self) -> None:
         self._in_flight: dict[BrokerId, tuple[E, K]] = {}
-        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find a request to send.
+        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take_requests` may find a request to send.
 
     def wants(self, broker: BrokerId) -> None:
         """Record that a request may be waiting for the broker."""
         self._ready[broker] = None
 
-    def take(self, alive: Container[BrokerId], request: Callable[[BrokerId], tuple[E, K] | None]) -> list[E]:
+    def take_requests(self, alive: Container[BrokerId], request: Callable[[BrokerId], tuple[E, K] | None]) -> list[E]:
         """Return the requests to send now; `request` creates a broker's next one, if any."""
         if not self._ready:
             return []

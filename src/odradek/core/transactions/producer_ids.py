@@ -31,7 +31,7 @@ class ProducerIds:
         self._then: ProducerIdBlock | None = None
         self._waiting: list[Callable[[ProducerId | None], None]] = []
 
-    def take(self, use: Callable[[ProducerId | None], None]) -> None:
+    def allocate_id(self, use: Callable[[ProducerId | None], None]) -> None:
         """Call `use` with an id, now or later, or with None if none is available."""
         if self._next == self._end and self._then is not None:
             self._begin(self._then)
@@ -57,7 +57,7 @@ class ProducerIds:
             if block is None:
                 use(None)
             else:
-                self.take(use)
+                self.allocate_id(use)
 
     def _begin(self, block: ProducerIdBlock) -> None:
         self._next, self._end, self._then = block.first, block.last + 1, None

@@ -79,14 +79,14 @@ class TransactionCoordinator:
         elif not inherited.is_safe:
             self.joins.wrote(transaction.id, inherited)
 
-    def find(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
+    def find_transaction(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
         """Return the transactional id's shard and transaction.
 
         Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
         """
         if not transactional_id:
             raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
-        shard = self.shards.find(transactional_id)
+        shard = self.shards.find_shard(transactional_id)
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
             raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} is not known here")
@@ -111,14 +111,14 @@ class TransactionCoordinator:
             )
             promise.keep(self.runtime.lot, began)
 
-        self.ids.take(use)
+        self.ids.allocate_id(use)
         return promise
 
-    def begin(self, asked: Asked, now: Moment) -> Promise[Began]:
+    def init_producer_id(self, asked: Asked, now: Moment) -> Promise[Began]:
         """Begin an InitProducerId, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
-        self.shards.find(asked.transactional_id)
+        self.shards.find_shard(asked.transactional_id)
         beginning = Beginning(self, asked)
-        beginning.go(now)
+        beginning.advance(now)
         return beginning.promise
 
     # The partitions of a transaction.
@@ -135,7 +135,7 @@ class TransactionCoordinator:
 
         Returns None if they had joined it safely before. Raises Refused.
         """
-        shard, was = self.find(transactional_id)
+        shard, was = self.find_transaction(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
         if touched is not was:
             self.joins.wrote(transactional_id, shard.put(touched, now))
@@ -183,7 +183,7 @@ class TransactionCoordinator:
 
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """Raise Refused if the partition is not part of the producer's open transaction (KIP-890)."""
-        _, transaction = self.find(transactional_id)
+        _, transaction = self.find_transaction(transactional_id)
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
@@ -219,15 +219,15 @@ class TransactionCoordinator:
 
     # EndTxn.
 
-    def end(self, end: End, now: Moment) -> Promise[Ended]:
-        """Begin an EndTxn, or raise Refused as `find` does."""
+    def end_transaction(self, end: End, now: Moment) -> Promise[Ended]:
+        """Begin an EndTxn, or raise Refused as `find_transaction` does."""
         ending = Ending(self, end)
-        ending.go(now)
+        ending.advance(now)
         return ending.promise
 
     def abort(self, transactional_id: str, now: Moment, then: Completion | None = None) -> None:
         """Abort an open transaction and fence its producer, or raise Refused."""
-        shard, was = self.find(transactional_id)
+        shard, was = self.find_transaction(transactional_id)
         self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
 
     # Periodic tasks.
@@ -246,13 +246,15 @@ class TransactionCoordinator:
         if shards is None:
             self.may_hang = False  # The coordinators of the other shards would have to be asked.
         else:
-            is_done = yield from HangingTransactions(shards, self.completions, self._write_marker).end(partitions, now)
+            is_done = yield from HangingTransactions(shards, self.completions, self._write_marker).end_hanging(
+                partitions, now
+            )
             self.may_hang = not is_done
 
-    def keep_house(self, now: Moment) -> Iterator[None]:
+    def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks in slices, about once a second: transaction timeouts, expiry of ids."""
-        self.shards.keep_house(now)
-        self.joins.keep_house(now)
+        self.shards.run_housekeeping(now)
+        self.joins.expire_lost_writes(now)
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady
             yield from self._each(lambda shard, transaction: self._abort_overdue(shard, transaction, now))

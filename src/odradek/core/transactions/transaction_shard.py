@@ -88,11 +88,11 @@ class TransactionShard:
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """Do nothing, because no record here is written in a transaction."""
 
-    def begin(self, now: Moment) -> None:
+    def on_loaded(self, now: Moment) -> None:
         for transaction in list(self.transactions.values()):
             self._resume(self, transaction, now)
 
-    def end(self) -> None:
+    def on_unloaded(self) -> None:
         self.is_over = True
         waiting, self._waiting = self._waiting, {}
         for one in [one for some in waiting.values() for one in some]:

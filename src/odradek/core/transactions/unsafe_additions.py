@@ -22,7 +22,7 @@ class Joins:
         self._forgotten_after_ms = forgotten_after_ms
         self._last: dict[str, Written] = {}
         self.lost: dict[str, set[TopicPartition]] = {}  # With the partitions confirmed since then.
-        self._lost_since: dict[str, int] = {}  # The time when `keep_house` first saw it (steady clock).
+        self._lost_since: dict[str, int] = {}  # The time when `expire_lost_writes` first saw it (steady clock).
 
     def wrote(self, transactional_id: str, written: Written) -> None:
         self._look(transactional_id)
@@ -48,7 +48,7 @@ class Joins:
         if confirmed is not None:
             confirmed.update(names)
 
-    def keep_house(self, now: Moment) -> None:
+    def expire_lost_writes(self, now: Moment) -> None:
         for transactional_id in list(self._last):
             self._look(transactional_id)
         self._last = {name: written for name, written in self._last.items() if not written.is_safe}

@@ -1,8 +1,8 @@
 """Checkpoint files of a data directory: recovery point, start, high watermark, compaction of each log.
 
-A checkpoint writes only changed files.  It runs in a thread (`begin`), or at once and durably before a change that must
-follow it (`write_now`).  A newer checkpoint makes an older one stale if that still waits for its thread.  Log starts
-have a durable write of their own, which precedes any response that reports them
+A checkpoint writes only changed files.  It runs in a thread (`begin_checkpoint`), or at once and durably before a
+change that must follow it (`write_now`).  A newer checkpoint makes an older one stale if that still waits for its
+thread.  Log starts have a durable write of their own, which precedes any response that reports them
 (log/directory/log_start_checkpoint.py).
 """
 
@@ -122,7 +122,7 @@ class Checkpointing:
         if self._last is not None:
             self._last.failure = failure
 
-    def begin(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
+    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
         """Return a checkpoint of the changes since the last one, to be run() in a thread; None without any."""
         if high_watermarks is not None:
             self.high_watermarks |= high_watermarks  # A replica without news from the controller keeps its own.
@@ -149,7 +149,7 @@ class Checkpointing:
             self._starts.is_stale = True
             self._starts = None
         self._written.clear()
-        checkpoint = self.begin()
+        checkpoint = self.begin_checkpoint()
         assert checkpoint is not None, "nothing counts as written"
         checkpoint.run()
         self._disk.sync_directory(self._directory)

@@ -97,7 +97,7 @@ class Damages:
         """The logs in which damage was found; some may have been cut since."""
         return self._damaged
 
-    def begin(
+    def begin_write(
         self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
     ) -> DamagesWrite | None:
         """Return the write of the current damages; None if nothing changed or the last write still runs."""
@@ -148,7 +148,7 @@ def _begins_there(segment: Segment, position: int) -> bool:
     end = max([border, *(damage.end for damage in segment.damages if damage.end <= position)])
     try:
         for place in walk(segment.file, end, position):
-            end = place.end
+            end = place.end_position
     except Damaged:
         return False
     return end == position

@@ -240,15 +240,15 @@ class LogDirectory:
 
     def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
         """Return the work on files that are due, to be run() in a thread; None if there is none."""
-        return self.reaper.begin(now_ms) if self.failure is None else None
+        return self.reaper.begin_reap(now_ms) if self.failure is None else None
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
         """Return a checkpoint of the changes since the last one, to be run() in a thread; None without any."""
-        return self.checkpoints.begin(high_watermarks) if self.failure is None else None
+        return self.checkpoints.begin_checkpoint(high_watermarks) if self.failure is None else None
 
     def begin_damages(self, now_ms: TimestampMs) -> DamagesWrite | None:
         """Return the write of the current damages, to be run() in a thread; None if nothing changed."""
-        return self.damages.begin(now_ms, self.logs, self.offline) if self.failure is None else None
+        return self.damages.begin_write(now_ms, self.logs, self.offline) if self.failure is None else None
 
     # ------------------------------------------------------------------ moving logs
 
@@ -374,7 +374,7 @@ class LogDirectory:
         failures += [closing.failure for closing in closings if closing.failure is not None]
         self.reaper.finish_all()
         try:
-            self.checkpoints.begin(high_watermarks)
+            self.checkpoints.begin_checkpoint(high_watermarks)
             self.checkpoints.write_now()
             self._note_segments()
             damages = self.begin_damages(now_ms)

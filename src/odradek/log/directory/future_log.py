@@ -39,7 +39,7 @@ def take_over(copy: Log, origin: Log) -> None:
     assert origin.end_offset == copy.end_offset, "a copy has all that its original has"
     withdraw_arrival(origin)
     origin.compaction.withdraw()
-    copy.epochs.take(origin.epochs.entries)
+    copy.epochs.replace_entries(origin.epochs.entries)
     copy.start_offset = max(copy.start_offset, origin.start_offset)
     copy.producers = origin.producers
     copy.config = origin.config

@@ -50,7 +50,7 @@ class Durability:
         """Forget segments that the log deleted at its start."""
         self.unsynced = [segment for segment in self.unsynced if segment not in gone]
 
-    def end(self, flush: Flush) -> None:
+    def on_flushed(self, flush: Flush) -> None:
         """Record the work of a completed flush."""
         assert flush in self.under_way, "a flush is reported once, to the log it came from"
         assert not flush.has_failed and not flush.was_put_off, "what failed covers nothing"
@@ -120,7 +120,7 @@ def end_flush(log: Log, flush: Flush, now_ms: TimestampMs | None = None) -> None
     """Record a completed flush and advance the recovery point to its end."""
     # A truncation during the flush has lowered flush.end_offset.
     assert flush.end_offset <= log.end_offset, "a flush covers no more than was written"
-    log.durability.end(flush)
+    log.durability.on_flushed(flush)
     if now_ms is not None:
         log.last_flush_ms = now_ms
     log.recovery_point = Offset(max(log.recovery_point, flush.end_offset))

@@ -3,7 +3,7 @@
 flush = begin_flush(log)       collects everything to sync so that all appended records are durable
 flush.run()                    takes milliseconds; runs in any thread; after DiskFailed the log must go offline, since
                                the kernel has dropped the pages it could not write
-flush.ended(errors)            replaces run if other code has synced its descriptors()
+flush.on_synced(errors)            replaces run if other code has synced its descriptors()
 end_flush(log, flush)          advances the recovery point to flush.end_offset
 """
 
@@ -99,7 +99,7 @@ class Flush:
         found = [file.fileno() for file in self._files]
         return None if -1 in found else found
 
-    def ended(self, errors: Sequence[int]) -> None:
+    def on_synced(self, errors: Sequence[int]) -> None:
         """Record the results of syncs run elsewhere: an errno, or 0, per descriptor.
 
         Raise DiskFailed for the first error.

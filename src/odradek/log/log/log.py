@@ -191,7 +191,7 @@ class Log:
             if not batch.attributes & CONTROL:
                 self.producers.note(batch)
             elif (marker := end_marker(batch)) is not None:
-                ended = self.producers.end(marker, batch)
+                ended = self.producers.apply_end_marker(marker, batch)
                 if ended is not None and not ended.is_commit:
                     self.aborted_transactions.add(self.active, ended)
 

@@ -100,7 +100,7 @@ class LeaderEpochs:
             if kept != self._entries:
                 self._replace(kept)
 
-    def take(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+    def replace_entries(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         """Replace the epochs by those of another log, including epochs without records, and write the file."""
         self._set(list(entries))
         self.write()

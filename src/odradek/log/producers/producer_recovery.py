@@ -32,10 +32,10 @@ class ProducerWalk:
     def passed(self, runs: Runs) -> None:
         """Process one run of batches; call this after each run."""
         if runs.control is not None:
-            self.take(runs)
+            self.apply_runs(runs)
             self._ended(Batch.trusted(runs.control))
 
-    def take(self, runs: Runs) -> None:
+    def apply_runs(self, runs: Runs) -> None:
         """Apply the tallies per producer that the runs have collected since the last call."""
         for tally in runs.tallies.values():
             known = self.producers.get(ProducerId(tally.producer_id)) or ProducerStateEntry(
@@ -61,7 +61,7 @@ class ProducerWalk:
 
     def _ended(self, batch: Batch) -> None:
         marker = end_marker(batch)
-        ended = None if marker is None else self.producers.end(marker, batch)
+        ended = None if marker is None else self.producers.apply_end_marker(marker, batch)
         if ended is not None and not ended.is_commit:
             self.aborted.append(ended.as_aborted())
 
@@ -96,8 +96,8 @@ def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: Pro
     with suppress(Damaged):
         for run in walk_runs(segment.file, place, upto, runs):
             walk.passed(runs)
-            place = run.end
-    walk.take(runs)
+            place = run.end_position
+    walk.apply_runs(runs)
     if not was_open:
         segment.release()
     return place == upto

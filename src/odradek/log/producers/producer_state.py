@@ -91,7 +91,7 @@ class ProducerStateEntry(NamedTuple):
         first_offset = base_offset if opens else self.first_offset
         return ProducerStateEntry(self.id, epoch, batches, self.coordinator_epoch, first_offset, timestamp)
 
-    def find(self, batch: BatchHeader) -> DuplicateBatch | None:
+    def find_duplicate_batch(self, batch: BatchHeader) -> DuplicateBatch | None:
         """Return the place of the same batch if it is among the producer's last five, else None."""
         if batch.producer_epoch != self.epoch:
             return None
@@ -186,7 +186,7 @@ class Producers:
         known = self._by_id.get(batch.producer_id) or ProducerStateEntry(batch.producer_id)
         self.put({batch.producer_id: known.after(batch, batch.base_offset, batch.max_timestamp)})
 
-    def end(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
+    def apply_end_marker(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
         """End the transaction whose marker is in the log as `batch`; return None if none was open."""
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         known = self._by_id.get(producer_id) or ProducerStateEntry(producer_id)

@@ -98,14 +98,14 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
                 break  # The batch is whole, but its offset does not follow the previous one.
             segment.index(place, config)
             segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
-            good, end = place.end, Offset(place.last_offset + 1)
+            good, end = place.end_position, Offset(place.last_offset + 1)
             scan.walk.passed(runs)
             if place.leader_epoch > latest:
                 latest = place.leader_epoch
                 scan.epochs.append((latest, place.base_offset))
     except Damaged as damage:
         why = f"byte {damage.position} of {segment.name}: {damage.why}"
-    scan.walk.take(runs)
+    scan.walk.apply_runs(runs)
     segment.transactions.replace(scan.walk.take_aborted())
     scan.end_offset = end
     return good, why

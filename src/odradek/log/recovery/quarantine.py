@@ -70,7 +70,7 @@ def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Off
     while position < end:
         try:
             for place in walk_checked(file, position, end):
-                position = place.end
+                position = place.end_position
                 if lowest <= place.base_offset and place.last_offset - base_offset <= INT32_MAX:
                     found.records += _records(file, place)
                     found.is_all &= place.magic == MAGIC  # A batch of an older format may hold many, compressed.

@@ -308,7 +308,7 @@ class Reaper:
 
     # ------------------------------------------------------------------ rounds
 
-    def begin(self, now_ms: TimestampMs) -> Reap | None:
+    def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
         """Return the work that is due; None if there is none, or if the last round still runs."""
         if self._reap is not None and not self._reap.is_ended:
             return None
@@ -342,7 +342,7 @@ class Reaper:
     def reap(self, now_ms: TimestampMs) -> int:
         """Run all work that is due; return the number of deleted files and directories."""
         gone = 0
-        while (work := self.begin(now_ms)) is not None:
+        while (work := self.begin_reap(now_ms)) is not None:
             work.run()
             gone += sum(done.count for done in work.done)
         return gone

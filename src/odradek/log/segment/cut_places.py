@@ -41,7 +41,7 @@ def cut_place(segment: Segment, offset: Offset) -> FileBatch | None:
     DiskFailed.
     """
     try:
-        return segment.find(offset)
+        return segment.find_batch(offset)
     except LogDamaged as damage:
         lost = offset_at(segment, damage.position)
         size = segment.size - damage.position

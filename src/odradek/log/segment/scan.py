@@ -57,7 +57,7 @@ class FileBatch(NamedTuple):
     magic: int
 
     @property
-    def end(self) -> int:
+    def end_position(self) -> int:
         return self.position + self.size
 
 
@@ -127,7 +127,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileB
             position += size
             continue
         for place in walk_checked(file, position, end):  # A batch outside any run is old, large, or damaged.
-            runs.take(place.size, place.last_offset, place.max_timestamp, place.leader_epoch)
+            runs.add_batch(place.size, place.last_offset, place.max_timestamp, place.leader_epoch)
             yield place
             position += place.size
             if place.magic == MAGIC:

@@ -135,28 +135,28 @@ class SearchedSegment:
                 near = max(start, self.offsets.offset_below(end))
         else:
             near = start
-        place = self.find(near)
+        place = self.find_batch(near)
         return known if place is None else _greatest_of(_below(self.places(place.position), end), known)
 
     def first_near(self, timestamp: TimestampMs, start: Offset) -> FileBatch | None:
         """Return a batch from which a walk finds the first record of that time at or after `start`."""
         before, offset = self.times.entry_before(timestamp)
         is_usable = self.disagreement is None and offset >= start and self._agrees(before, offset)
-        return self.find(offset if is_usable else Offset(max(start, self.base_offset)))
+        return self.find_batch(offset if is_usable else Offset(max(start, self.base_offset)))
 
     def _agrees(self, timestamp: TimestampMs, offset: Offset) -> bool:
         """Return whether the batch with `offset` has the time index's timestamp; record a mismatch."""
         if timestamp < 0:
             return True  # There is no entry.
         try:
-            is_right = has_time(self.find(offset), timestamp)
+            is_right = has_time(self.find_batch(offset), timestamp)
         except LogDamaged:
             return True  # The damage makes a comparison impossible.
         if not is_right:
             self.disagreement = f"the batch with offset {offset} is not of time {timestamp}"
         return is_right
 
-    def find(self, offset: Offset) -> FileBatch | None:
+    def find_batch(self, offset: Offset) -> FileBatch | None:
         """Return the first batch that reaches `offset`; None if none does."""
         try:
             return self._find_from(self.offsets.at_or_before(offset), offset)
@@ -238,7 +238,7 @@ class Search(NamedTuple):
             largest = segment.largest_between(self.start, self.end)
             if largest[0] > timestamp:
                 best, (timestamp, offset) = segment, largest
-        place = best.find(offset) if best else None
+        place = best.find_batch(offset) if best else None
         return self._in_batch(best, place, timestamp) if best and place else None
 
     def _in_segment(self, segment: SearchedSegment, timestamp: TimestampMs) -> TimedOffset | Later | None:

@@ -138,7 +138,7 @@ class Segment:
     def time_of_first(self) -> TimestampMs:
         """Return the first batch's greatest timestamp; -1 if there is none."""
         if self.first_timestamp < 0 and self.size:
-            first = self.find(self.base_offset)
+            first = self.find_batch(self.base_offset)
             self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
         return self.first_timestamp
 
@@ -222,7 +222,7 @@ class Segment:
             raise
         self._added(batches, config)
 
-    def begin(self, front: memoryview) -> int:
+    def write_front(self, front: memoryview) -> int:
         """Write the front of a batch that is valid only after `complete`, and return its position.
 
         Raise DiskFailed as `append` does.
@@ -314,10 +314,10 @@ class Segment:
             return position
         if offset <= self.base_offset:
             return 0 if self.size else None
-        place = self._indexed(offset, cached) or self.find(offset, cached=cached)
+        place = self._indexed(offset, cached) or self.find_batch(offset, cached=cached)
         if place is None:
             return None
-        self._first = place.position, place.end
+        self._first = place.position, place.end_position
         return place.position
 
     def _indexed(self, offset: Offset, cached: bool) -> FileBatch | None:
@@ -348,7 +348,7 @@ class Segment:
         is_of = header.is_control and header.producer_id == producer_id
         return is_of or header.base_offset > offset
 
-    def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
+    def find_batch(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
         """Return the batch that locate searches for, by the index and a walk.
 
         Rebuild a damaged index.  Raise DiskFailed for a damaged log.
@@ -451,7 +451,7 @@ class Segment:
                 place = batch_at(self._opened(cached), start, self.size)
             except Damaged:
                 return False  # The walk reports it.
-            self._first = start, place.end
+            self._first = start, place.end_position
         if border >= self._first[1]:
             return True
         self.make_indexes_again(f"byte {border} is within a batch")
@@ -461,9 +461,9 @@ class Segment:
         end = start
         try:
             for place in walk(self._opened(cached), start, limit):
-                if place.end > target and end > start:
+                if place.end_position > target and end > start:
                     break
-                end = place.end
+                end = place.end_position
                 self.hint(place.last_offset + 1, end)
                 if end >= target:
                     break
@@ -540,7 +540,7 @@ class Segment:
     def _take_largest(self, timestamp: TimestampMs, offset: Offset) -> None:
         """Use the time index's last entry if its batch agrees; a wrong one would mislead retention."""
         try:
-            is_right = has_time(self.find(offset), timestamp)
+            is_right = has_time(self.find_batch(offset), timestamp)
         except LogDamaged:
             is_right = True  # The damage makes a comparison impossible.
         if is_right:

@@ -46,7 +46,7 @@ class BrokerChannels:
         )
         self._channels: dict[BrokerId, tuple[Endpoint, Channel]] = {}
 
-    def ask(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
+    def send_request(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
         """Send a request and call `then` with the response, or with Refused if it failed.
 
         `then` runs on the loop, never within this call.
@@ -56,11 +56,11 @@ class BrokerChannels:
             self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not there"))
             return
 
-        def ended(outcome: T | Failed) -> None:
+        def on_response(outcome: T | Failed) -> None:
             then(_refused(outcome) if isinstance(outcome, Failed) else outcome)
 
         try:
-            channel.send(request, ended)
+            channel.send(request, on_response)
         except ChannelFull as full:
             self._loop.call_soon(then, Refused(ErrorCode.NETWORK_EXCEPTION, str(full)))
 

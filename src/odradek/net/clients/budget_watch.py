@@ -27,5 +27,5 @@ class BudgetWatch:
     def _look(self) -> None:
         # A late check means that this process was stopped or starved, and has not read what peers sent since.
         is_late = self._loop.time() - self._due > RECEIVE_LOOK_SECONDS / 10
-        self._budget.look(may_blame=not is_late)
+        self._budget.reclaim_buffers(may_blame=not is_late)
         self.start()

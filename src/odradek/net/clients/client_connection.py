@@ -100,7 +100,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._has_left = True
-        self._shell.heard.forget(self)
+        self._shell.active_connections.forget(self)
         self._drop_intake()
         if self._unmute is not None:
             self._unmute.cancel()
@@ -143,7 +143,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             busy_poll.answered()
 
     def _has_had_its_turn(self) -> bool:
-        return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.heard.is_one(self.last_active)
+        return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.active_connections.is_one(self.last_active)
 
     def eof_received(self) -> bool:
         return False  # The peer does not read any more responses.
@@ -183,9 +183,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
         shell, talk = self._shell, self._talk
-        shell.heard.hear(self, now.steady)
+        shell.active_connections.hear(self, now.steady)
         if self._is_behind:
-            self._outbox.look()
+            self._outbox.check_transfer()
         if not self._is_behind:
             while talk.step(now, began):
                 spent = time.monotonic() - began
@@ -317,7 +317,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         large = self._talk.begin_large(self._shell.now())
         if large is not None:
             descriptor = self._transport.get_extra_info("socket").fileno()
-            self._intake = Intake.begin(self._shell, self._talk, large, descriptor, self)
+            self._intake = Intake.start_intake(self._shell, self._talk, large, descriptor, self)
             self._balance()
 
     def intake_done(self, request: Request, outcome: Staged) -> None:

@@ -35,7 +35,7 @@ ALONE_BYTES_MAX = 2 * 1024 * 1024  # A larger request is never held in memory, e
 
 def is_for_mover(shell: Shell, left_bytes: int, steady: int) -> bool:
     """Return whether a mover should receive the remaining bytes for the connection that sent last."""
-    return shell.movers.can_store and (left_bytes > ALONE_BYTES_MAX or not shell.heard.is_one(steady))
+    return shell.movers.can_store and (left_bytes > ALONE_BYTES_MAX or not shell.active_connections.is_one(steady))
 
 
 class Owner(Protocol):
@@ -51,7 +51,7 @@ class Owner(Protocol):
 
 
 class Intake:
-    """Intake of one request; created by `begin`."""
+    """Intake of one request; created by `start_intake`."""
 
     def __init__(self, shell: Shell, talk: Conversation, owner: Owner, large: LargeProduce) -> None:
         self._shell = shell
@@ -63,7 +63,9 @@ class Intake:
         self._transfer: Transfer | None = None
 
     @classmethod
-    def begin(cls, shell: Shell, talk: Conversation, large: LargeProduce, socket: int, owner: Owner) -> Intake | None:
+    def start_intake(
+        cls, shell: Shell, talk: Conversation, large: LargeProduce, socket: int, owner: Owner
+    ) -> Intake | None:
         """Start an intake, or return None if the loop must continue to receive the request."""
         intake = cls(shell, talk, owner, large)
         if not intake._start(socket):

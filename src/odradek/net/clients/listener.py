@@ -144,7 +144,7 @@ class Listener:
             self._turn_away(address[0], reason)
             return
         self.shell.traffic.connections_accepted += 1
-        Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).begin()
+        Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).start_receiving()
 
     @contextmanager
     def _around_entries(self) -> Iterator[None]:

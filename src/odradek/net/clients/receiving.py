@@ -1,7 +1,7 @@
 """Transport of a plaintext connection: reads into its protocol's buffer.
 
 net/shell/outbox.py does the writing. uvloop creates its own transports in one turn of the loop and reports them in the
-next. This transport is ready, and has read the data that came with the connection, when `begin` returns.
+next. This transport is ready, and has read the data that came with the connection, when `start_receiving` returns.
 net/loop/readers.py watches it.
 """
 
@@ -43,7 +43,7 @@ class Receiving:
         self._is_watched = False
         self._is_new = True  # Not watched by the readers yet.
 
-    def begin(self) -> None:
+    def start_receiving(self) -> None:
         """Notify the protocol of the connection, then deliver the bytes that the peer has sent already."""
         self._protocol.connection_made(cast(asyncio.Transport, self))
         if not self._is_new or not self.is_reading():

@@ -287,7 +287,7 @@ class SecureTransport(TransportWithOutbox):
         self._is_paused = False
 
     def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
-        self._outbox.tell(drained)
+        self._outbox.call_when_drained(drained)
         return self._outbox
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -45,7 +45,7 @@ class BrokerAsks:
         self._channels = channels
         self._is_silence_told = False  # For the controller, which receives many requests a second.
 
-    def take(self) -> None:
+    def send_queued_requests(self) -> None:
         """Send the requests that the broker has queued."""
         for markers in self._broker.take_markers():
             self._write_markers(markers)
@@ -53,17 +53,19 @@ class BrokerAsks:
             self._add_partitions(additions)
 
     def _write_markers(self, effect: WriteMarkers) -> None:
-        def ended(response: WriteTxnMarkersResponse | Refused) -> None:
+        def on_response(response: WriteTxnMarkersResponse | Refused) -> None:
             outcome = response if isinstance(response, Refused) else markers_ask.outcome(response)
             self._broker.markers_answered(effect, outcome, self._shell.now())
             self._shell.settle()
 
         message = markers_ask.to_message(effect)
         version = self._protocol.write_txn_markers
-        self._channels.ask(effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, version), ended)
+        self._channels.send_request(
+            effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, version), on_response
+        )
 
     def _add_partitions(self, effect: AddPartitions) -> None:
-        def ended(response: AddPartitionsToTxnResponse | Refused) -> None:
+        def on_response(response: AddPartitionsToTxnResponse | Refused) -> None:
             outcome = response if isinstance(response, Refused) else add_partitions_ask.errors(effect, response)
             self._broker.additions_answered(effect, outcome, self._shell.now())
             self._shell.settle()
@@ -72,12 +74,12 @@ class BrokerAsks:
         assert version is not None, "brokers that can't be asked are not"
         message = add_partitions_ask.to_message(effect, version)
         request = RequestBuilder.of(message, AddPartitionsToTxnResponse, version)
-        self._channels.ask(effect.broker, request, ended)
+        self._channels.send_request(effect.broker, request, on_response)
 
     def create_topics(self, controller: BrokerId, change: CreateTopics, then: Callable[[Changed], None]) -> None:
         """Request topics from the controller; `then` gets created or existing topics, and the refusals."""
 
-        def ended(response: CreateTopicsResponse | Refused) -> None:
+        def on_response(response: CreateTopicsResponse | Refused) -> None:
             if isinstance(response, Refused):
                 self._tell_of_silence(controller, response)
                 then(all_refused(change))
@@ -88,7 +90,7 @@ class BrokerAsks:
             then(Changed(change.token, made, refused))
 
         message, version = create_topics_ask.to_message(change), self._protocol.create_topics
-        self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
+        self._channels.send_request(controller, RequestBuilder.of(message, CreateTopicsResponse, version), on_response)
 
     def _tell_of_silence(self, controller: BrokerId, refused: Refused) -> None:
         # A starting broker knows no topic and no controller; a client that needs a coordinator retries.
@@ -108,7 +110,7 @@ class BrokerAsks:
         topic_ids = alter_partition_ask.topic_ids_of(proposed)
         version = alter_partition_ask.version_for(proposed, topic_ids, newest)
 
-        def ended(response: AlterPartitionResponse | Refused) -> None:
+        def on_response(response: AlterPartitionResponse | Refused) -> None:
             if isinstance(response, Refused):
                 then([alter_partition_ask.Altered(response.code)] * len(proposed))
             else:
@@ -116,12 +118,14 @@ class BrokerAsks:
 
         epoch = self._broker.controlled.broker_epoch
         message = alter_partition_ask.to_message(proposed, self._broker.id, epoch, topic_ids, version)
-        self._channels.ask(controller, RequestBuilder.of(message, AlterPartitionResponse, version), ended)
+        self._channels.send_request(
+            controller, RequestBuilder.of(message, AlterPartitionResponse, version), on_response
+        )
 
     def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:
         """Request controlled shutdown from the controller; `then` gets the remaining partitions or an error."""
 
-        def ended(response: ControlledShutdownResponse | Refused) -> None:
+        def on_response(response: ControlledShutdownResponse | Refused) -> None:
             if isinstance(response, Refused):
                 then(response)
                 return
@@ -134,4 +138,4 @@ class BrokerAsks:
 
         message, version = controlled_shutdown.to_message(ask), self._protocol.controlled_shutdown
         request = RequestBuilder.of(message, ControlledShutdownResponse, version)
-        self._channels.ask(controller, request, ended)
+        self._channels.send_request(controller, request, on_response)

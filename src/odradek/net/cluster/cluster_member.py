@@ -103,7 +103,7 @@ class ClusterMember:
             rebalance_seconds=None if reaches is None else _rebalance_seconds(broker),
         )
         tree.renewed = self._renewed
-        self._peers = None if reaches is None else reaches(shell, broker, self._thread.tell)
+        self._peers = None if reaches is None else reaches(shell, broker, self._thread.put_event)
         self._isr_changes = None if self._peers is None else self._changes_of_isrs(self._peers)
         self._removals = Removals(shell, metadata, self._unless_closed, broker.shown)
         self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
@@ -129,7 +129,7 @@ class ClusterMember:
         epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
         log.warning("the session of the metadata tree had ended: broker %d is registered anew", self._broker.id)
         self._on_loop(self._enrolled, epoch)
-        self._thread.tell(events.ControllerChanged())
+        self._thread.put_event(events.ControllerChanged())
         self._configs.renewed()
 
     def _enrolled(self, epoch: int) -> None:
@@ -147,15 +147,15 @@ class ClusterMember:
             self._others.asks.shut_down(controller, ask, then)
             return
 
-        def ended(_: events.Ask[Any]) -> None:
+        def on_answered(_: events.Ask[Any]) -> None:
             then(Refused(ask.error, "it is the controller no more") if ask.error else ask.answer or ())
 
-        self._ask_ourselves(ask, ended)
+        self._ask_ourselves(ask, on_answered)
 
     def _ask_ourselves(self, ask: Asked, ended: Callable[[events.Ask[Any]], None]) -> None:
         """Send a request to our own controller, without a socket."""
         self._asked[ask] = ended
-        self._thread.tell(ask)
+        self._thread.put_event(ask)
 
     def _changes_of_isrs(self, peers: Peers) -> IsrChanges:
         from odradek.net.cluster.isr_changes import IsrChanges
@@ -197,31 +197,31 @@ class ClusterMember:
 
     # Calls from the shell.
 
-    def take(self) -> None:
+    def start_requested_work(self) -> None:
         """Start the work that the broker requests; called after every event, mostly with nothing to do."""
         if self._is_closed:
             return
         if self._peers is not None:
             self._take_questions()
-            self._peers.asks.take()
-            self._peers.fetchers.take()
+            self._peers.asks.send_queued_requests()
+            self._peers.fetchers.send_due_requests()
         if self._isr_changes is not None:
-            self._isr_changes.take()
+            self._isr_changes.send_proposals()
         if self._broker.unclean_enabled:
             self._tell_of_unclean()
         if self._awaited.has_any:
-            for changed in self._awaited.take(self._shell.now().steady):
+            for changed in self._awaited.take_completed(self._shell.now().steady):
                 self._removals.add(changed)
         self._tell_of_directories()
         self._hearing.go_on()
 
     def _take_questions(self) -> None:
         """Take requests from other brokers; a lone broker receives none."""
-        for told in self._asks.told.take():
-            self._hearing.add(told.question, told.ended)
-        for asked in self._asks.asked.take():
+        for told in self._asks.told.take_questions():
+            self._hearing.add(told.question, told.complete)
+        for asked in self._asks.asked.take_questions():
             assert isinstance(asked.question, Asked)
-            self._ask_ourselves(asked.question, asked.ended)
+            self._ask_ourselves(asked.question, asked.complete)
 
     def forwards(self, change: Change) -> bool:
         """Forward a topic creation to the controller; return False if this broker applies the change.
@@ -249,7 +249,7 @@ class ClusterMember:
         """Start elections that a configuration change has enabled, if this broker is the controller."""
         enabled, self._broker.unclean_enabled = self._broker.unclean_enabled, {}
         for name in enabled:
-            self._thread.tell(events.UncleanElectionEnabled(name))
+            self._thread.put_event(events.UncleanElectionEnabled(name))
 
     def _tell_of_directories(self) -> None:
         """Notify the controller when a directory or log has failed, or when replicas have returned.
@@ -297,7 +297,7 @@ class ClusterMember:
         if isinstance(answer, Refused):
             log.info("what our controller said is over: %s", answer)
         else:
-            self._thread.tell(events.Answered(request, answer))
+            self._thread.put_event(events.Answered(request, answer))
 
     def _answered(self, event: events.Ask[Any]) -> None:
         ended = self._asked.pop(event, None)

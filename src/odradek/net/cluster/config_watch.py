@@ -63,8 +63,8 @@ class Named(NamedTuple):
 class ConfigWatch:
     """Watch of one broker on configuration notices.
 
-    `read` is called in the thread that changes the tree; `begin` is called before the first `read`. The tree's watches
-    report news on their own thread.
+    `read` is called in the thread that changes the tree; `skip_existing_notices` is called before the first
+    `read`. The tree's watches report news on their own thread.
     """
 
     def __init__(self, tree: Tree, broker_id: BrokerId, changes: ConfigChanges) -> None:
@@ -79,7 +79,7 @@ class ConfigWatch:
         self._is_failing = False  # The last reading failed, and this was logged.
         tree.on_session(self._session_is)
 
-    def begin(self) -> None:
+    def skip_existing_notices(self) -> None:
         """Treat existing notices as read; the caller reads the configurations afterwards.
 
         Without this call, the first reading reads everything. Raises TreeFailed.

@@ -77,7 +77,7 @@ class ConfigChanges:
         self._prepare = prepare
         self._problems = Problems()
 
-    def begin(self) -> tuple[BrokerConfigs, Callable[[], None]]:
+    def read_starting_configs(self) -> tuple[BrokerConfigs, Callable[[], None]]:
         """Return a starting broker's configuration including the tree's values, and a function to apply it.
 
         Unusable values and unreadable certificates are logged and skipped. Raises TreeFailed.
@@ -89,7 +89,7 @@ class ConfigChanges:
         return prepared.configs, prepared.in_force
 
     def reread(self) -> tuple[BrokerConfigs, Callable[[], None]] | None:
-        """Return a running broker's new values from the tree, as `begin`; None if they have not changed.
+        """Return a running broker's new values from the tree as at its start; None if they have not changed.
 
         Unreadable certificates are logged, and the earlier ones stay. Raises TreeFailed without changing anything.
         """
@@ -102,7 +102,7 @@ class ConfigChanges:
         self._configs, self._dynamic = prepared.configs, prepared.dynamic
         owners = ConfigOwner(is_topic=False, name=str(self._broker_id)), ConfigOwner(is_topic=False, name="")
         for owner, old, new in zip(owners, before.usable(), prepared.dynamic.usable(), strict=True):
-            config_log.tell(owner, old, new, NOBODY)
+            config_log.log_config_change(owner, old, new, NOBODY)
         return prepared.configs, prepared.in_force
 
     def _prepared(self, wanted: Iterable[Dynamic]) -> Prepared | None:
@@ -120,7 +120,7 @@ class ConfigChanges:
             else:
                 prepared = Prepared(configs, self._dynamic if configs is self._configs else dynamic, in_force)
                 break
-        self._problems.tell(problems)
+        self._problems.log_new_problems(problems)
         return prepared
 
     def _read_dynamic(self) -> Dynamic:
@@ -226,7 +226,7 @@ class _Result:
     def written(self, write: Write) -> None:
         if self.change.is_dry:
             return
-        config_log.tell(write.owner, write.before, write.after, self.change.asker)
+        config_log.log_config_change(write.owner, write.before, write.after, self.change.asker)
         if write.owner.is_topic:
             self._topics[TopicName(write.owner.name)] = write.after
             return

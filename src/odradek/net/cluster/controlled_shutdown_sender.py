@@ -75,11 +75,11 @@ async def _answer(ask: AskController) -> Answer:
     """Return the response, or Refused if there is none in time."""
     done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-    def ended(answer: Answer) -> None:
+    def on_answered(answer: Answer) -> None:
         if not done.done():
             done.set_result(answer)
 
-    ask(ended)
+    ask(on_answered)
     await asyncio.wait([done], timeout=ANSWER_SECONDS_MAX)
     if not done.done():
         done.set_result(Refused(ErrorCode.REQUEST_TIMED_OUT, f"no answer in {ANSWER_SECONDS_MAX} s"))

@@ -1,6 +1,6 @@
 """Queue of requests from the controller (this broker or another), applied in order.
 
-ToBroker ──> a thread reads overrides of topics that are new here and creates files ──> Broker.told, in slices
+ToBroker ──> a thread reads overrides of topics that are new here and creates files ──> the broker applies it in slices
         └──> for a controller epoch that is new here: the tree must contain it
 
 A failed request is answered, and the next one starts. If the queue stopped instead, the broker would ignore its
@@ -117,7 +117,7 @@ class FromController:
         is_new = sent.controller_epoch > controlled.controller_epoch
         if names or is_new or isinstance(sent.request, BecomeLeaderOrFollower):
             self._shell.in_order(partial(self._read, sent, names, is_new=is_new), partial(self._prepared, told))
-        else:  # Not within `take`, which every slice calls.
+        else:  # Not within `start_requested_work`, which every slice calls.
             self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
 
     def _read(self, sent: ToBroker, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
@@ -155,7 +155,7 @@ class FromController:
         try:
             if isinstance(read, BaseException):
                 raise read
-            return (yield from self._broker.told(sent, read, self._shell.now()))
+            return (yield from self._broker.apply_controller_request(sent, read, self._shell.now()))
         except Refused as refused:
             return Refused(refused.code, refused.detail)
         except (AssertionError, NoDirectory):

@@ -25,7 +25,7 @@ class Problems:
     def __init__(self) -> None:
         self._told: frozenset[str] = frozenset()
 
-    def tell(self, problems: Iterable[str]) -> None:
+    def log_new_problems(self, problems: Iterable[str]) -> None:
         """Log new problems, given all problems that exist now."""
         present = list(dict.fromkeys(problems))
         for problem in present:
@@ -52,7 +52,7 @@ class DynamicConfigs:
         """
         problems: list[str] = []
         parts = [self._part(path, before, problems) for path, before in zip(self._paths, known, strict=True)]
-        self._problems.tell(problems)
+        self._problems.log_new_problems(problems)
         return Dynamic(*parts)
 
     def _part(self, path: str, known: Mapping[str, str], problems: list[str]) -> Mapping[str, str]:

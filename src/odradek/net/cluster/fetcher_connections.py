@@ -1,6 +1,6 @@
 """Requests of followers to their leaders, over separate connections: a fetch waits at the leader.
 
-broker.fetchers.take ──> a request on the channel to the leader ──> the response, processed in slices
+broker.fetchers.take_requests ──> a request on the channel to the leader ──> the response, processed in slices
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class FetcherConnections:
         )
         self._channels: dict[int, BrokerChannels] = {}  # By fetcher number.
 
-    def take(self) -> None:
+    def send_due_requests(self) -> None:
         """Send the requests that are due."""
-        for fetcher, request in self._broker.fetchers.take():
+        for fetcher, request in self._broker.fetchers.take_requests():
             if isinstance(request, FetchRequested):
                 self._fetch(fetcher, request)
             elif isinstance(request, EpochsRequested):
@@ -109,25 +109,25 @@ class FetcherConnections:
         """
         version = self._broker.protocol.list_offsets
 
-        def ended(response: ListOffsetsResponse) -> None:
+        def on_latest_offsets(response: ListOffsetsResponse) -> None:
             ends = {name: (error, end) for name, error, end in follower_ask.offsets(response)}
 
             def answered(response: ListOffsetsResponse) -> None:
                 both = follower_ask.both_offsets(response, ends)
                 self._take_in(fetcher, asked, fetcher.offsets(asked, both, self._shell.now()))
 
-            ask(EARLIEST, answered)
+            send_list_offsets(EARLIEST, answered)
 
-        def ask(timestamp: int, then: Callable[[ListOffsetsResponse], None]) -> None:
+        def send_list_offsets(timestamp: int, then: Callable[[ListOffsetsResponse], None]) -> None:
             message = follower_ask.offsets_message(asked, self._broker.id, timestamp)
             self._ask(fetcher, asked, RequestBuilder.of(message, ListOffsetsResponse, version), then)
 
-        ask(LATEST, ended)
+        send_list_offsets(LATEST, on_latest_offsets)
 
     def _ask(
         self, fetcher: ReplicaFetcher, asked: Request, builder: RequestBuilder[T], answered: Callable[[T], None]
     ) -> None:
-        def ended(response: T | Refused) -> None:
+        def on_response(response: T | Refused) -> None:
             if isinstance(response, Refused):
                 self._failed(fetcher, asked, response.code)
             else:
@@ -136,7 +136,7 @@ class FetcherConnections:
                 self._close_unused()
             self._shell.settle()
 
-        self._channels_of(fetcher.number).ask(fetcher.leader, builder, ended)
+        self._channels_of(fetcher.number).send_request(fetcher.leader, builder, on_response)
 
     def _channels_of(self, number: int) -> BrokerChannels:
         known = self._channels.get(number)

@@ -65,15 +65,15 @@ class IsrChanges:
         self._in_tree = _InTree(shell, broker, tree, unless_closed) if broker.protocol.alter_partition is None else None
         self._is_under_way = False
 
-    def take(self) -> None:
+    def send_proposals(self) -> None:
         """Send proposals of leaders; called after every event, mostly with nothing to do."""
         while self._manager.has_asked and not self._is_under_way:
-            proposed = self._manager.take()
+            proposed = self._manager.take_proposals()
             if proposed:
                 self._is_under_way = True
                 (self._ask if self._in_tree is None else self._in_tree.write)(proposed, partial(self._ended, proposed))
         if self._in_tree is not None:
-            self._in_tree.take()
+            self._in_tree.notify_controller_if_due()
 
     def _ask(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
         """Send the proposals to the current controller."""
@@ -88,7 +88,7 @@ class IsrChanges:
         self._is_under_way = False
         now = self._shell.now()
         for one, answer in zip(proposed, answers, strict=True):
-            self._manager.ended(one, answer.error, answer.state, now)
+            self._manager.on_proposal_answered(one, answer.error, answer.state, now)
         _tell(proposed, answers)
         self._shell.settle()
 
@@ -124,10 +124,10 @@ class _InTree:
         stale = Altered(ErrorCode.INVALID_UPDATE_VERSION)
         then([Altered(ErrorCode.NONE, written[one]) if one in written else stale for one in partitions])
 
-    def take(self) -> None:
+    def notify_controller_if_due(self) -> None:
         """Notify the controller if a notification is due."""
         if self._notifications.are_due:
-            partitions = self._notifications.take(self._shell.now())
+            partitions = self._notifications.take_changed_partitions(self._shell.now())
             self._shell.in_order(partial(notify, self._tree, partitions), partial(self._notified, partitions))
 
     def _notified(self, partitions: Sequence[TopicPartition], done: Future[None]) -> None:

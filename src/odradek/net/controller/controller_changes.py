@@ -52,7 +52,7 @@ class ControllerChanges:
         self._epoch = 0
         self._epoch_version = -1  # Version of /controller_epoch.
 
-    def begin(self, epoch: int, version: int) -> None:
+    def begin_epoch(self, epoch: int, version: int) -> None:
         """Use the epoch of an election, and the version of the znode that contains it."""
         self._epoch, self._epoch_version = epoch, version
 

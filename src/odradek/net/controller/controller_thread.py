@@ -70,7 +70,7 @@ class ControllerThread:
         self._rebalance_seconds = rebalance_seconds
         self._rebalance_at: float | None = None  # On the monotonic clock; None while this broker is not the controller.
         self._events: SimpleQueue[events.Event | None] = SimpleQueue()
-        self._door = ControllerTree(tree, broker, now, may_be_unclean, self.tell)
+        self._door = ControllerTree(tree, broker, now, may_be_unclean, self.put_event)
         self._may_go_on = threading.Event()
         self._is_suspended = self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="odradek-controller", daemon=True)
@@ -78,9 +78,9 @@ class ControllerThread:
 
     def start(self) -> None:
         self._thread.start()
-        self.tell(events.ControllerChanged())
+        self.put_event(events.ControllerChanged())
 
-    def tell(self, event: events.Event) -> None:
+    def put_event(self, event: events.Event) -> None:
         """Queue an event for handling; may be called in any thread."""
         self._events.put(event)
 
@@ -96,9 +96,9 @@ class ControllerThread:
             self._is_suspended = True
             return
         if state is SessionState.EXPIRED:
-            self.tell(events.SessionEnded())
+            self.put_event(events.SessionEnded())
         elif self._is_suspended:
-            self.tell(events.Reconnected())
+            self.put_event(events.Reconnected())
         self._is_suspended = False
         self._may_go_on.set()
 

@@ -146,7 +146,7 @@ class ControllerTree:
             self._session = self._tree.session_id
             data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
             self._epoch = layout.decode_controller_epoch(data)
-            self._changes.begin(self._epoch, stat.version)
+            self._changes.begin_epoch(self._epoch, stat.version)
         return self._epoch
 
     def _be_elected(self) -> None:

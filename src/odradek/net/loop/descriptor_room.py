@@ -43,7 +43,7 @@ class Room:
             self._is_asked = True
             self._loop.call_soon_threadsafe(self._make)
 
-    def look(self) -> None:
+    def make_room_if_short(self) -> None:
         if descriptors.are_short():
             self._make()
 

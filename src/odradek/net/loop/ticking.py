@@ -32,18 +32,18 @@ class Ticking:
         now: Callable[[], Moment],
         settle: Callable[[], None],
         *,
-        keep_house: Callable[[Moment], None],
+        start_housekeeping: Callable[[Moment], None],
         housekeeping_ms: int,
     ) -> None:
         """Create a timer that is not running yet.
 
-        `keep_house` starts a round of the periodic tasks; `settle` is called after each tick.
+        `start_housekeeping` starts a round of the periodic tasks; `settle` is called after each tick.
         """
         self._timers = timers
         self._broker = broker
         self._now = now
         self._settle = settle
-        self._keep_house = keep_house
+        self._start_housekeeping = start_housekeeping
         self._housekeeping_ms = housekeeping_ms
         self._timer: Timer | None = None
         self._due = 0
@@ -78,5 +78,5 @@ class Ticking:
         self._broker.tick(now)
         if now.steady >= self._next_housekeeping:
             self._next_housekeeping = now.steady + self._housekeeping_ms
-            self._keep_house(now)
+            self._start_housekeeping(now)
         self._settle()

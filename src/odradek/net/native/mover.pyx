@@ -306,7 +306,7 @@ cdef class Mover:
 
         The transfer keeps the file; the socket must not be closed before the transfer has ended or is cancelled. The
         end of a quiet transfer wakes no one unless it failed: `finished` returns it with the next one that is not
-        quiet, or `ask` reports it earlier.
+        quiet, or `check_ended` reports it earlier.
         """
         cdef Slot *slot
         transfer = self._begin(self._sender(socket), socket, file, position, size, done)
@@ -406,7 +406,7 @@ cdef class Mover:
         """Return the bytes of the file moved so far; a transfer that does not progress waits for its peer."""
         return self._slots[transfer.index].moved if self._transfers[transfer.index] is transfer else transfer.moved
 
-    def ask(self, Transfer transfer not None):
+    def check_ended(self, Transfer transfer not None):
         """Return whether a transfer has ended, without calling `done`; if not, it is no longer quiet.
 
         Does not wait for a thread that works on it, which may have been preempted by the peer that received the last
@@ -535,7 +535,7 @@ cdef class Mover:
                     self._end(slot, event.data.u64)
             is_ended, has_failed = slot.is_ended, slot.error != 0
             pthread_mutex_unlock(&slot.lock)
-            FENCE()  # As in `ask`.
+            FENCE()  # As in `check_ended`.
             if is_ended and (has_failed or not LOAD(&slot.is_quiet)):
                 write(self._bell, &one, sizeof(one))
 

@@ -81,7 +81,7 @@ class Movers:
     ) -> Transfer | None:
         """Send `head`, `size` bytes of a file, and `after`; return None if no mover can do it now.
 
-        A quiet transfer wakes no one when it succeeds. Its owner can `ask`, and is notified within a second.
+        A quiet transfer wakes no one when it succeeds. Its owner is notified within a second, or calls `check_ended`.
         """
         mover = self._mover or self._begin()
         if mover is None:
@@ -112,9 +112,9 @@ class Movers:
         """Return how many bytes of the file were moved so far."""
         return max((mover.moved(transfer) for mover in self._movers()), default=transfer.moved)
 
-    def ask(self, transfer: Transfer) -> bool:
+    def check_ended(self, transfer: Transfer) -> bool:
         """Return whether the transfer has ended, without calling `done`; if not, `done` is called at its end."""
-        return any(mover.ask(transfer) for mover in self._movers())
+        return any(mover.check_ended(transfer) for mover in self._movers())
 
     def cancel(self, transfer: Transfer) -> int:
         """Cancel the transfer and return how many bytes of the file were moved.

@@ -40,7 +40,7 @@ class Syncs:
         self._under_way: dict[int, Sync] = {}  # Keeps the files open.
         self._begun = 0
 
-    def begin(self, sync: Sync) -> bool:
+    def start_sync(self, sync: Sync) -> bool:
         """Start the sync; return False if only `sync.run` in a thread can do it."""
         if sync.is_instant:
             self._loop.call_soon(self._end_instantly, sync)
@@ -93,6 +93,6 @@ class Syncs:
     def _some_ended(self) -> None:
         for number, seconds, errors in self._syncer.finished() if self._syncer else ():
             try:
-                self._ended(self._under_way.pop(number).ended(errors), seconds)
+                self._ended(self._under_way.pop(number).on_synced(errors), seconds)
             except Exception:
                 log.exception("the end of a sync failed here")

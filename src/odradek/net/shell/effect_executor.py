@@ -161,7 +161,7 @@ class Effects:
 
     def _change(self, change: Change) -> Changed:
         changed = self.writers.change(change)
-        topic_log.tell(change, changed)
+        topic_log.log_topic_change(change, changed)
         return changed
 
     def _alter(self, change: AlterConfigs) -> Altered:
@@ -187,7 +187,7 @@ class Effects:
         self._shell.settle()
 
     def _worked(self, work: Work) -> None:
-        work.ended()
+        work.on_finished()
         self._shell.settle()
 
     def _load_ended(self, done: Future[Loaded]) -> None:

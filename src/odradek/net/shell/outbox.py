@@ -115,7 +115,7 @@ class Loop(Protocol):
     def copies(self) -> Copies: ...
 
     @property
-    def heard(self) -> Heard: ...
+    def active_connections(self) -> Heard: ...
 
     def now(self) -> Moment: ...
 
@@ -154,7 +154,7 @@ class Outbox:
         self._is_dropped = False
         self._has_moved = False
 
-    def tell(self, drained: Callable[[], None]) -> None:
+    def call_when_drained(self, drained: Callable[[], None]) -> None:
         """Set the function to call when there may be room."""
         self._drained = drained
 
@@ -173,13 +173,13 @@ class Outbox:
     def put(self, chunks: Iterable[Chunk]) -> None:
         if not self._is_dropped:
             self._chunks.extend(chunks)
-            self.look()
+            self.check_transfer()
             self.send()
 
-    def look(self) -> None:
+    def check_transfer(self) -> None:
         """Check for the end of a quiet transfer: a mover does not report that it has sent the last chunk."""
         transfer = self._transfer
-        if transfer is not None and self._loop.movers.ask(transfer):
+        if transfer is not None and self._loop.movers.check_ended(transfer):
             self._was_moved(transfer)
 
     def drop(self) -> None:
@@ -196,7 +196,7 @@ class Outbox:
 
     def close_when_empty(self) -> None:
         self._closes_when_empty = True
-        self.look()
+        self.check_transfer()
         self.send()
 
     def send(self) -> None:
@@ -287,7 +287,11 @@ class Outbox:
         records = cast(FileBytes, self._chunks[0])
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
-        if self.makes_way and not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
+        if (
+            self.makes_way
+            and not self._has_made_way
+            and not self._loop.active_connections.is_one(self._loop.now().steady)
+        ):
             self._make_way(head)
             return True
         # A Fetch response of a flexible version ends with three bytes. If a mover sent only the records, it would have

@@ -85,7 +85,7 @@ class Shell:
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
         self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
-        self.heard = Heard()
+        self.active_connections = Heard()
         self.traffic = Traffic()
         self.answered = self.traffic.answered
         self.copies = Copies()
@@ -110,10 +110,15 @@ class Shell:
         writers = Writers(change_metadata, take_ids, alter_configs)
         self.effects = Effects(self, broker, self.member, writers, clean=self._clean, syncs=self.traffic.syncs)
         self._syncs = Syncs(self.loop, self.effects.synced)
-        self.effects.begin_sync = self._syncs.begin
+        self.effects.begin_sync = self._syncs.start_sync
         self._answering = Answering(broker.lot, self.now, self.settle, soon=self.soon, around=self.copies)
         self._ticking = Ticking(
-            self.loop, broker, self.now, self.settle, keep_house=self._keep_house, housekeeping_ms=HOUSEKEEPING_MS
+            self.loop,
+            broker,
+            self.now,
+            self.settle,
+            start_housekeeping=self._start_housekeeping,
+            housekeeping_ms=HOUSEKEEPING_MS,
         )
         self._is_running = True
         self.settle()
@@ -133,7 +138,7 @@ class Shell:
             self.gathered.flush_if_many()
             return  # Called again when the gathered connections are answered.
         if not self._is_stopped:
-            self.member.take()
+            self.member.start_requested_work()
         completed = self.broker.lot.take_completed()
         if completed:
             self._answering.answer(completed)
@@ -260,10 +265,10 @@ class Shell:
     def _clean(self, step: Clean) -> Cleaned:
         return step.run(self._cleaner_throttle)
 
-    def _keep_house(self, now: Moment) -> None:
-        self.room.look()
+    def _start_housekeeping(self, now: Moment) -> None:
+        self.room.make_room_if_short()
         if not self._housekeeping.is_under_way:
-            self._housekeeping.add(self.broker.keep_house(now))
+            self._housekeeping.add(self.broker.run_housekeeping(now))
 
 
 def _wants_none(api_key: int) -> bool:

@@ -26,7 +26,7 @@ cdef class Reader:
     cdef unsigned long long lows[16]
     cdef unsigned long long highs[16]
 
-    cdef inline void begin(
+    cdef inline void begin_records(
         self, Py_ssize_t start, Py_ssize_t limit, Py_ssize_t count, long long base_offset, long long base_timestamp
     ) noexcept nogil
     cdef inline void rewind(self) noexcept nogil
@@ -82,7 +82,7 @@ cdef class OffsetMap:
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t)
     cdef long long put_all(self, Reader reader, long long start, Py_ssize_t limit) noexcept nogil
     @cython.locals(at=Py_ssize_t)
-    cdef inline bint take(
+    cdef inline bint put_key(
         self, unsigned long long low, unsigned long long high, long long offset, Py_ssize_t limit
     ) noexcept nogil
     @cython.locals(at=Py_ssize_t)

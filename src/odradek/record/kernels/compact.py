@@ -68,7 +68,7 @@ class Reader:
 
     def __init__(self, data: Bytes, count: int, base_offset: int, base_timestamp: int) -> None:
         self.data = data if len(data) else bytes(1)  # Cython's views require an element to point at.
-        self.begin(0, len(data), count, base_offset, base_timestamp)
+        self.begin_records(0, len(data), count, base_offset, base_timestamp)
         self.key_at = 0
         self.low = 0
         self.high = 0
@@ -81,7 +81,7 @@ class Reader:
         self.lows = [0] * 16
         self.highs = [0] * 16
 
-    def begin(self, start: int, limit: int, count: int, base_offset: int, base_timestamp: int) -> None:
+    def begin_records(self, start: int, limit: int, count: int, base_offset: int, base_timestamp: int) -> None:
         """Start reading the records in the bytes from `start` to limit - 1."""
         self.start = start
         self.limit = limit
@@ -282,7 +282,7 @@ class OffsetMap:
             raise ValueError(f"{offset} is no offset")
         reader = Reader(key, 0, 0, 0)
         reader.digest(0, reader.limit, self.seed_low, self.seed_high)
-        if not self.take(reader.low, reader.high, offset, self.slots):
+        if not self.put_key(reader.low, reader.high, offset, self.slots):
             raise ValueError(f"all {self.slots} slots of the offset map are taken")
 
     def get(self, key: Bytes) -> int:
@@ -313,12 +313,14 @@ class OffsetMap:
         size = reader.more(self, start, INT64_MAX)
         while size > 0:
             for at in range(size):
-                if reader.lows[at] != 0 and not self.take(reader.lows[at], reader.highs[at], reader.offsets[at], limit):
+                if reader.lows[at] != 0 and not self.put_key(
+                    reader.lows[at], reader.highs[at], reader.offsets[at], limit
+                ):
                     return reader.offsets[at]
             size = reader.more(self, start, INT64_MAX)
         return _ALL if size == 0 else BAD
 
-    def take(self, low: int, high: int, offset: int, limit: int) -> bool:
+    def put_key(self, low: int, high: int, offset: int, limit: int) -> bool:
         """Put one key; return False if it is new and there are already `limit` keys."""
         at = self.locate(low, high)
         if at >= 0:

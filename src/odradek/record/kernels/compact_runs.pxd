@@ -33,7 +33,7 @@ cdef class KeyRuns:
     cdef long long first, upper
     cdef readonly long long next_offset
 
-    cpdef begin(self, chunk, long long highest)
+    cpdef begin_chunk(self, chunk, long long highest)
     @cython.locals(limit=Py_ssize_t, end=Py_ssize_t)
     cpdef run(self, Py_ssize_t start, long long next_offset, Py_ssize_t room)
     @cython.locals(at=Py_ssize_t)
@@ -51,7 +51,7 @@ cdef class FilterRuns:
     cdef Py_ssize_t special_count, kept_from
     cdef readonly long long next_offset, base_offset, last_offset, dropped
 
-    cpdef begin(self, chunk, long long highest)
+    cpdef begin_chunk(self, chunk, long long highest)
     cdef inline void reset(self, long long next_offset) noexcept nogil
     @cython.locals(room=Py_ssize_t, end=Py_ssize_t)
     cpdef run(
@@ -69,7 +69,7 @@ cdef class FilterRuns:
         self, Header header, Py_ssize_t start, long long now, bint keeps_last, Py_ssize_t room, long long offset_max
     ) noexcept nogil
     @cython.locals(base_timestamp=cython.longlong, has_horizon=cython.bint, end=Py_ssize_t)
-    cdef inline bint take(self, Header header, Filter found, Py_ssize_t at, long long now, bint keeps_last) noexcept nogil
+    cdef inline bint filter_batch(self, Header header, Filter found, Py_ssize_t at, long long now, bint keeps_last) noexcept nogil
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
     cdef bint is_special(self) noexcept nogil
     cdef inline void keep(self, Py_ssize_t at) noexcept nogil

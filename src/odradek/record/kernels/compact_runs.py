@@ -107,9 +107,9 @@ class KeyRuns:
         self.first = first
         self.upper = upper
         self.next_offset = 0
-        self.begin(b"", 0)
+        self.begin_chunk(b"", 0)
 
-    def begin(self, chunk: Bytes, highest: int) -> None:
+    def begin_chunk(self, chunk: Bytes, highest: int) -> None:
         """Start the next chunk, whose offsets are below `highest`."""
         self.header = Header(chunk, highest)
         self.reader = Reader(chunk, 0, 0, 0)
@@ -132,7 +132,7 @@ class KeyRuns:
         at = start
         while header.read(at) and header.base_offset < self.upper:
             if header.next_offset > self.first:
-                reader.begin(at + HEADER_BYTES, at + header.size, header.records_count, header.base_offset, 0)
+                reader.begin_records(at + HEADER_BYTES, at + header.size, header.records_count, header.base_offset, 0)
                 if self.offsets.put_all(reader, self.first, limit) != _ALL:
                     break
             header.lowest = header.next_offset
@@ -154,9 +154,9 @@ class FilterRuns:
         self.end = end
         self.special_count = len(special)
         self.special = special if len(special) else memoryview(bytes(8)).cast("q")
-        self.begin(b"", 0)
+        self.begin_chunk(b"", 0)
 
-    def begin(self, chunk: Bytes, highest: int) -> None:
+    def begin_chunk(self, chunk: Bytes, highest: int) -> None:
         """Start the next chunk, whose offsets are below `highest`.
 
         The retained bytes are copied together so that there are few pieces to write.
@@ -207,20 +207,20 @@ class FilterRuns:
                 break
             if header.base_offset >= self.end:
                 self.keep(at)
-            elif not self.take(header, self.filter, at, now, keeps_last):
+            elif not self.filter_batch(header, self.filter, at, now, keeps_last):
                 break
             header.lowest = header.next_offset
             at += header.size
         return at
 
-    def take(self, header: Header, found: Filter, at: int, now: int, keeps_last: bool) -> bool:
+    def filter_batch(self, header: Header, found: Filter, at: int, now: int, keeps_last: bool) -> bool:
         """Filter a batch that the map covers at least in part; return False if it ends the run."""
         if header.records_count > (header.size - HEADER_BYTES) // RECORD_BYTES_MIN:
             return False
         base_timestamp = header.int64(at + 27)
         has_horizon = header.attributes & DELETE_HORIZON
         end = at + header.size
-        self.reader.begin(at + HEADER_BYTES, end, header.records_count, header.base_offset, base_timestamp)
+        self.reader.begin_records(at + HEADER_BYTES, end, header.records_count, header.base_offset, base_timestamp)
         found.reset()
         if found.decide_all(self.reader, self.end, not has_horizon or now < base_timestamp) < 0:
             return False

@@ -65,7 +65,7 @@ cdef class Runs:
         long long timestamp,
         bint is_transactional,
     )
-    cpdef take(self, long long size, long long last_offset, long long max_timestamp, long long epoch)
+    cpdef add_batch(self, long long size, long long last_offset, long long max_timestamp, long long epoch)
 
 
 @cython.locals(value=cython.longlong, index=Py_ssize_t)

@@ -75,7 +75,7 @@ class Tally:
 
 
 class Runs:
-    """Walk of a segment from its start; `take` adds batches that were walked by other code.
+    """Walk of a segment from its start; `add_batch` adds batches that were walked by other code.
 
     A run ends before a batch with a new leader epoch. It has only one batch if an index entry is due, and at the start
     of the segment. A run can therefore be indexed like a single batch. A run ends after a control batch, which is then
@@ -125,7 +125,7 @@ class Runs:
                 self.first_epoch = epoch
                 self.run_max_timestamp = timestamp
             self.run_max_timestamp = max(self.run_max_timestamp, timestamp)
-            self.take(size, offset + delta, timestamp, epoch)
+            self.add_batch(size, offset + delta, timestamp, epoch)
             producer_id = int64(data, at + 43)
             if producer_id >= 0:
                 attributes = data[at + 22]
@@ -162,7 +162,7 @@ class Runs:
             tally = self.tallies[producer_id] = Tally(producer_id, epoch)
         tally.add(epoch, sequence, base_offset, delta, timestamp, is_transactional)
 
-    def take(self, size: int, last_offset: int, max_timestamp: int, epoch: int) -> None:
+    def add_batch(self, size: int, last_offset: int, max_timestamp: int, epoch: int) -> None:
         """Add a batch, in file order."""
         if self.since_index > self.index_interval_bytes:
             self.since_index = 0

@@ -68,7 +68,7 @@ class _ReaderSource(Source):
             self.emit(f'raise Malformed("{layout.cls.__name__} is cut short") from None')
         self.emit("return m, at")
 
-    def take(self, code: str, target: str) -> None:
+    def add_read(self, code: str, target: str) -> None:
         self._run.append((code, target))
 
     def flush(self) -> None:
@@ -99,7 +99,7 @@ class _ReaderSource(Source):
         elif isinstance(field.type, StructLayout):
             self.nested(field, field.type, target)
         elif field.type.is_fixed:
-            self.take(field.type.code, target)
+            self.add_read(field.type.code, target)
         else:
             self.sized(field, field.type, target)
 
@@ -109,7 +109,7 @@ class _ReaderSource(Source):
             self.struct(layout, variable)
             self.emit(f"{target} = {variable}")
             return
-        self.take("b", "n")
+        self.add_read("b", "n")
         self.flush()
         with self.block(f"if n < {1 if field.is_tagged else 0}:"):
             self.emit(f"{target} = None")
@@ -121,7 +121,7 @@ class _ReaderSource(Source):
 
     def length(self, name: str, code: str, is_compact: bool) -> None:
         """Generate reading a length into n, negative for null; `code` is the letter of a non-compact length."""
-        self.take("B" if is_compact else code, "n")
+        self.add_read("B" if is_compact else code, "n")
         self.flush()
         if not is_compact:
             return
@@ -201,7 +201,7 @@ class _ReaderSource(Source):
         self.emit(f"{items}.append(item)")
 
     def tags(self, layout: StructLayout, variable: str) -> None:
-        self.take("B", "n")
+        self.add_read("B", "n")
         self.flush()
         for each in layout.tagged:
             self.emit(f"{variable}.{each.name} = {self.default_of(each.field, layout.cls)}")

@@ -175,7 +175,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_written_to(harness: Harness) -
     harness.broker.works.clear()
     harness.ask(DeleteTopicsRequest(topic_names=["z"], timeout_ms=1_000), 3, DeleteTopicsResponse)
     work.run()
-    work.ended()
+    work.on_finished()
     harness.go_on(talk)
     data = b"".join(map(bytes, talk.data_to_send()))  # type: ignore[arg-type]
     (part,) = decode_response(ProduceResponse, VERSION, data[4:])[1].responses[0].partition_responses

@@ -57,7 +57,7 @@ def test_what_kafka_has_compacted_once_it_need_not_compact_any_more(tmp_path: Pa
 def test_a_damaged_checkpoint_of_the_cleaner_tells_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n9\nt 0 77\n")
     adoption, there = read(tmp_path), {T: found(0)}
-    adoption.tell(adoption.topics(there, US, lambda: NEW), there)
+    adoption.log_adopted(adoption.topics(there, US, lambda: NEW), there)
     assert "the configuration of these topics is unknown" in caplog.text
     assert "compacted" not in caplog.text
 
@@ -80,7 +80,7 @@ def test_partitions_that_are_elsewhere_begin_empty(tmp_path: Path, caplog: pytes
     adoption, there = read(tmp_path), {T: found(1, first=2)}
     topics = adoption.topics(there, US, lambda: NEW)
     assert topics[0].partitions == (leader(0), leader(0), leader(1))
-    adoption.tell(topics, there)
+    adoption.log_adopted(topics, there)
     assert "topic t: partitions without a log in the data directories start empty: 0, 1" in caplog.text
 
 
@@ -95,7 +95,7 @@ def test_what_was_guessed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     there = {T: found(0), CONSUMER_OFFSETS: found(0)} | {TopicName(f"k{n:02d}"): found(0) for n in range(30)}
     adoption = read(tmp_path)
     with caplog.at_level(logging.INFO):
-        adoption.tell(adoption.topics(there, US, lambda: NEW), there)
+        adoption.log_adopted(adoption.topics(there, US, lambda: NEW), there)
     told, kept, compacted = (record.getMessage() for record in caplog.records)
     assert "k00, k01" in told and told.endswith(f"and {32 - NAMED_MAX} more")
     assert "(retention.ms=-1)" in kept and ": k00, k01" in kept
@@ -104,7 +104,7 @@ def test_what_was_guessed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 def test_what_is_known_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     adoption, there = Adoption({T: known({}, 0)}, [], lambda _: {}), {T: found(0)}
-    adoption.tell(adoption.topics(there, US, lambda: NEW), there)
+    adoption.log_adopted(adoption.topics(there, US, lambda: NEW), there)
     assert not caplog.records
 
 

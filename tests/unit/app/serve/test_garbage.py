@@ -33,7 +33,7 @@ def note(phase, info):
 
 loop, traffic = asyncio.new_event_loop(), Traffic()
 garbage = Garbage(loop, traffic)
-garbage.begin()
+garbage.start_collecting()
 """
 
 

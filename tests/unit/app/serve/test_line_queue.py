@@ -16,8 +16,8 @@ def test_lines_however_they_come(size: int) -> None:
     text, buffer = b"one\n\ntwo\nthr", LineBuffer()
     lines = [line for at in range(0, len(text), size) for line in buffer.feed(text[at : at + size])]
     assert lines == [b"one\n", b"\n", b"two\n"]
-    assert buffer.rest() == [b"thr\n"]
-    assert buffer.rest() == []
+    assert buffer.take_unfinished_line() == [b"thr\n"]
+    assert buffer.take_unfinished_line() == []
 
 
 def test_a_long_line_is_cut_and_the_next_one_is_whole() -> None:

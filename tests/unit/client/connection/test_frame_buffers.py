@@ -8,20 +8,20 @@ from odradek.client.connection.frame_buffers import KEPT_BUFFERS_MAX, SMALLEST_B
 
 def test_a_frame_nobody_looks_at_is_used_again() -> None:
     frames = Frames()
-    first = frames.take(100)
+    first = frames.claim_buffer(100)
     buffer = first.obj
     del first
-    assert frames.take(200).obj is buffer
+    assert frames.claim_buffer(200).obj is buffer
 
 
 def test_a_frame_somebody_looks_at_is_left_alone() -> None:
     frames = Frames()
-    first = frames.take(4)
+    first = frames.claim_buffer(4)
     first[:] = b"kept"
     part = first[1:3]
     del first
     for _ in range(10):
-        frames.take(4)[:] = b"xxxx"
+        frames.claim_buffer(4)[:] = b"xxxx"
     assert bytes(part) == b"ep"
 
 
@@ -31,7 +31,7 @@ def test_whatever_is_kept_keeps_its_bytes(takes: list[tuple[int, bool]]) -> None
     frames = Frames()
     held: list[tuple[int, memoryview]] = []
     for number, (size, is_held) in enumerate(takes):
-        view = frames.take(size)
+        view = frames.claim_buffer(size)
         assert len(view) == size
         view[0] = view[-1] = number
         if is_held:

@@ -286,11 +286,11 @@ def test_an_exception_aborts(coordinator: Coordinator, cluster: Cluster) -> None
 )
 def test_what_was_refused_has_to_be_aborted(coordinator: Coordinator, cluster: Cluster, code: ErrorCode) -> None:
     producer = TransactionalProducer(cluster, "x")
-    producer.begin()
+    producer.begin_transaction()
     coordinator.errors[ProduceRequest] = [code]
     with pytest.raises(ErrorAnswer, match=code.name):
         send(producer)
-    for call in (producer.commit, producer.flush, producer.begin, producer.prepare):
+    for call in (producer.commit, producer.flush, producer.begin_transaction, producer.prepare):
         with pytest.raises(WrongState, match="transactional id x is in a transaction that has to be aborted"):
             call()
     producer.abort()
@@ -330,7 +330,7 @@ def test_what_passes_is_repeated(
 def test_of_many_partitions_the_one_at_fault_is_told(older: Coordinator, cluster: Cluster) -> None:
     older.errors[AddPartitionsToTxnRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     producer = TransactionalProducer(cluster, "x")
-    producer.begin()
+    producer.begin_transaction()
     with pytest.raises(ErrorAnswer, match="TOPIC_AUTHORIZATION_FAILED"):
         send(producer, 0, 1)
 
@@ -344,7 +344,7 @@ def test_who_is_fenced_stays_so(coordinator: Coordinator, cluster: Cluster, code
     with pytest.raises(ErrorAnswer, match=words), producer.transaction():
         send(producer)
     with pytest.raises(WrongState, match="transactional id x is fenced by another producer"):
-        producer.begin()
+        producer.begin_transaction()
     with pytest.raises(WrongState):
         producer.abort()
 
@@ -352,7 +352,7 @@ def test_who_is_fenced_stays_so(coordinator: Coordinator, cluster: Cluster, code
 def test_a_transaction_that_ran_out_of_time(coordinator: Coordinator, cluster: Cluster) -> None:
     """The coordinator aborted it and went on to the next epoch: that is no other producer (KIP-588)."""
     producer = TransactionalProducer(cluster, "x")
-    producer.begin()
+    producer.begin_transaction()
     send(producer)
     coordinator.errors[EndTxnRequest] = [ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED]
     with pytest.raises(ErrorAnswer, match="its time may have been over"):
@@ -384,9 +384,9 @@ def test_calls_out_of_place(modern: Coordinator, cluster: Cluster) -> None:
             call()
     with pytest.raises(WrongState):
         producer.send("t", b"x")
-    producer.begin()
+    producer.begin_transaction()
     with pytest.raises(WrongState, match="is in a transaction"):
-        producer.begin()
+        producer.begin_transaction()
 
 
 def test_two_phases(modern: Coordinator, cluster: Cluster) -> None:
@@ -394,7 +394,7 @@ def test_two_phases(modern: Coordinator, cluster: Cluster) -> None:
     (init,) = modern.seen(InitProducerIdRequest)
     assert (init.enable2_pc, init.keep_prepared_txn, init.transaction_timeout_ms) == (True, False, 2**31 - 1)
     assert not producer.complete(Identity(7, 0)), "nothing is prepared"
-    producer.begin()
+    producer.begin_transaction()
     producer.send("t", b"x", partition=0)
     decided = producer.prepare()
     assert decided == (7, 0)
@@ -413,7 +413,7 @@ def test_what_an_earlier_process_had_prepared(
     producer = TransactionalProducer(cluster, "x", two_phase=True, keep_prepared=True)
     assert (producer.prepared, producer.state) == ((7, 4), State.PREPARED)
     with pytest.raises(WrongState):
-        producer.begin()
+        producer.begin_transaction()
     assert producer.complete(Identity(*decided) if decided else None) == is_committed
     (end,) = modern.seen(EndTxnRequest)
     assert (end.committed, end.producer_epoch) == (is_committed, 5), "under the epoch that was just given out"
@@ -455,7 +455,7 @@ def test_on_an_old_broker_an_abort_keeps_epoch_and_numbers(ancient: Coordinator,
 
 def test_on_an_old_broker_who_is_fenced_does_not_come_back(ancient: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
-    producer.begin()
+    producer.begin_transaction()
     send(producer)
     ancient.errors[EndTxnRequest] = [ErrorCode.INVALID_PRODUCER_EPOCH]
     with pytest.raises(ErrorAnswer, match="a newer producer has taken over"):
@@ -466,13 +466,13 @@ def test_on_an_old_broker_who_is_fenced_does_not_come_back(ancient: Coordinator,
 
 def test_on_an_old_broker_numbers_with_a_gap_end_it(ancient: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
-    producer.begin()
+    producer.begin_transaction()
     ancient.errors[ProduceRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     with pytest.raises(ErrorAnswer):
         send(producer)
     producer.abort()
     with pytest.raises(WrongState, match=r"older than Kafka 2\.5: a new producer may go on"):
-        producer.begin()
+        producer.begin_transaction()
 
 
 def test_on_an_old_broker_no_lost_member_would_be_fenced(ancient: Coordinator, cluster: Cluster) -> None:
@@ -499,7 +499,7 @@ def test_a_transactional_id_that_was_idle_for_too_long(
 
 def test_a_record_that_cannot_be_written_is_not_left_out(modern: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
-    producer.begin()
+    producer.begin_transaction()
     producer.send("t", b"x", partition=0, timestamp="now")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         producer.flush()

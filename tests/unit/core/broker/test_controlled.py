@@ -229,14 +229,14 @@ def test_who_is_to_follow_asks_who_leads(harness: Harness, controller: Controlli
     assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert controller.leads("u", leader=OTHER, replicas=both) == {}
-    ((fetcher, asked),) = harness.broker.fetchers.take()
+    ((fetcher, asked),) = harness.broker.fetchers.take_requests()
     assert fetcher.leader == OTHER
     assert isinstance(asked, FetchRequested)
     assert [one.name for one in asked.named] == [name_of("t"), name_of("u")]
     assert controller.leads("t", epoch=2, replicas=both) == {}
     fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
     harness.pass_time(60_000)
-    ((_, asked),) = harness.broker.fetchers.take()
+    ((_, asked),) = harness.broker.fetchers.take_requests()
     assert isinstance(asked, FetchRequested)
     assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
 
@@ -374,15 +374,15 @@ def test_a_coordinator_that_moves_sends_its_members_away_and_comes_back_with_the
     waiting = harness.send(joining(), OLD)  # Until the first member joins again.
     controller, shards = Controlling(harness), harness.broker.groups.shards
     topic = harness.broker.view.topics[CONSUMER_OFFSETS]
-    shard, all_of_it = shards.find("g"), range(len(topic.partitions))
+    shard, all_of_it = shards.find_shard("g"), range(len(topic.partitions))
     assert controller.leads(topic.name, *all_of_it, epoch=1, of=topic.id) == {}
-    assert shards.find("g") is shard, "the epoch rises, and nothing is loaded again"
+    assert shards.find_shard("g") is shard, "the epoch rises, and nothing is loaded again"
     assert controller.leads(topic.name, *all_of_it, leader=NO_BROKER, epoch=2, of=topic.id) == {}
     with pytest.raises(Refused, match="NOT_COORDINATOR"):
-        shards.find("g")
+        shards.find_shard("g")
     answer = harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse)
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
     assert controller.leads(topic.name, *all_of_it, epoch=3, of=topic.id) == {}
-    assert shards.find("g") is not shard
+    assert shards.find_shard("g") is not shard
     assert joined.member_id in {member.id for member in group_of(harness).members}
     check(harness.broker)

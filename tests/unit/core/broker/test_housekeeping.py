@@ -31,7 +31,7 @@ def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
         partition.log.roll(harness.now.wall)
         partition.positions.advance_high_watermark(partition.log.end_offset)
     later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
-    for _ in harness.broker.keep_house(later):
+    for _ in harness.broker.run_housekeeping(later):
         assert not any(log.start_offset for log in logs), "nobody is told before it is on the disk"
     writes = [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
     assert len(writes) == 1, "one write is for all of them"
@@ -59,7 +59,7 @@ def test_the_cleaner_looks_at_one_after_the_other_that_goes(tmp_path: Path) -> N
         partition.positions.advance_high_watermark(partition.log.end_offset)
     later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
     asked = 0
-    for _ in harness.broker.cleaner.keep_house(later, harness.broker.partitions):
+    for _ in harness.broker.cleaner.schedule_passes(later, harness.broker.partitions):
         before, asked = asked, sum(map(len, harness.broker.log_starts._asked.values()))
         assert asked - before <= 1
     assert asked == PARTITIONS

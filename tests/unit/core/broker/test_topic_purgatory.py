@@ -33,7 +33,7 @@ class Awaiting:
         self.changes.add(CreateTopics(token, topics), changed, NOW, any_id=any_id)
 
     def ended(self, now: int = NOW) -> list[int]:
-        return [changed.token for changed in self.changes.take(now)]
+        return [changed.token for changed in self.changes.take_completed(now)]
 
 
 def test_a_topic_is_made_when_it_is_seen_with_all_its_leaders() -> None:
@@ -55,7 +55,7 @@ def test_the_end_has_what_is_seen_and_what_was_refused() -> None:
     awaiting.made(topic(), refused=refused)
     seen = topic(T, LED, LED._replace(leader=BrokerId(2)))
     awaiting.view.put(seen)
-    (changed,) = awaiting.changes.take(NOW)
+    (changed,) = awaiting.changes.take_completed(NOW)
     assert changed.topics == {T: seen}
     assert changed.refused == {OTHER: refused}
 
@@ -91,7 +91,7 @@ def test_a_topic_is_deleted_when_it_is_not_seen_any_more() -> None:
     awaiting.changes.add(deletion, Changed(3, {T: None}, {}), NOW)
     assert awaiting.ended() == []
     awaiting.view.remove(T)
-    (changed,) = awaiting.changes.take(NOW)
+    (changed,) = awaiting.changes.take_completed(NOW)
     assert changed.topics == {T: None}
 
 
@@ -117,7 +117,7 @@ def test_what_does_not_come_is_over_in_time() -> None:
     awaiting = Awaiting()
     awaiting.made(topic())
     assert awaiting.ended(NOW + AWAITED_MS_MAX - 1) == []
-    (changed,) = awaiting.changes.take(NOW + AWAITED_MS_MAX)
+    (changed,) = awaiting.changes.take_completed(NOW + AWAITED_MS_MAX)
     assert changed.topics == {T: None}, "as it is seen: not at all"
 
 

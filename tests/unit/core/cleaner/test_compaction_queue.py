@@ -60,7 +60,7 @@ def write(harness: Harness, partition: Partition, times: int = 5, *, rolls: bool
 
 
 def asked(harness: Harness, *partitions: Partition) -> list[Compaction]:
-    compactions = [harness.broker.cleaner.ask(partition) for partition in partitions]
+    compactions = [harness.broker.cleaner.request_compaction(partition) for partition in partitions]
     harness.broker.cleaner.go_on(harness.now)
     return compactions
 

@@ -201,7 +201,7 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     (found,) = uncleanable(str(tmp_path))
     assert found.says == f"1 log in {tmp_path} cannot be compacted: bad-0"
     assert found.advice is not None and reason in found.advice
-    harness.broker.cleaner.ask(bad)
+    harness.broker.cleaner.request_compaction(bad)
     keep_house(harness)
     assert len(harness.broker.cleaner.set_aside.reasons) == 1, "who asks has it tried again"
     harness.restart()
@@ -279,7 +279,7 @@ def test_a_log_is_compacted_up_to_its_end_on_demand(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_cleaner_enable="false")
     partition = create(harness, "table", min_cleanable_dirty_ratio="1")
     write(harness, partition, keys=10, times=3, rolls=False)
-    harness.broker.cleaner.ask(partition)
+    harness.broker.cleaner.request_compaction(partition)
     keep_house(harness)
     assert partition.log.compaction.cleaned_to == 30
     assert partition.log.segments[-1].base_offset == 30

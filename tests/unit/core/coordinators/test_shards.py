@@ -419,7 +419,7 @@ def test_the_log_of_a_state_that_is_empty_by_now_is_compacted_too(harness: Harne
     harness.pass_time(DAY_MS + 1)
     Transactional(harness, "t").begin()
     harness.broker.transactions.shards.shard(0).remove("t", harness.now)
-    harness.broker.cleaner.ask(state_partition(harness))
+    harness.broker.cleaner.request_compaction(state_partition(harness))
     keep_house_a_while(harness)
     assert sum(batch.records_count for batch in batches_of(log)) == 1
     harness.kill()

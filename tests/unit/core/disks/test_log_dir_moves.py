@@ -102,7 +102,7 @@ class Server:
             pass
 
     def keep_house(self, steady: int = 2_000_000) -> None:
-        for _ in self.broker.keep_house(Moment(T0, steady)):
+        for _ in self.broker.run_housekeeping(Moment(T0, steady)):
             self.finish()
 
     def produce(self, value: bytes) -> Offset:

@@ -42,7 +42,7 @@ def begin(
     uses_ids: bool = False,
 ) -> FetchRound:
     by_key = {one.key: one for one in asked}
-    return whole(cache.begin(session_id, epoch, by_key, forgotten, uses_ids=uses_ids, steady=steady))
+    return whole(cache.begin_round(session_id, epoch, by_key, forgotten, uses_ids=uses_ids, steady=steady))
 
 
 def partitions(fetch: FetchRound) -> list[int]:
@@ -113,7 +113,7 @@ def test_the_cache_is_bounded_and_gives_up_who_was_idle_longest() -> None:
 def test_a_session_that_ends_while_a_request_is_merged_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = sessions()
     begin(cache, 0, INITIAL_EPOCH, wanted(1))
-    merging = cache.begin(100, 1, {one.key: one for one in wanted(1, 2, 3)}, (), uses_ids=False, steady=0)
+    merging = cache.begin_round(100, 1, {one.key: one for one in wanted(1, 2, 3)}, (), uses_ids=False, steady=0)
     next(merging)
     begin(cache, 100, FINAL_EPOCH, wanted(1))
     with pytest.raises(Refused) as refused:
@@ -148,6 +148,6 @@ def test_who_was_served_goes_to_the_end() -> None:
 def test_news_are_told_once() -> None:
     one = wanted(1)[0]
     assert one.is_news(5, 0)
-    one.told(5, 0)
+    one.remember_sent(5, 0)
     assert not one.is_news(5, 0)
     assert one.is_news(6, 0) and one.is_news(5, 1)

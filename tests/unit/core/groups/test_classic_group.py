@@ -241,7 +241,7 @@ def replayed(harness: Harness, *values: GroupMetadataValue | None, version: int 
     for one in values:
         key, encoded = encode(GroupMetadataKey(group="g"), one, version)
         here.replay(key, encoded, NOBODY)
-    here.begin(harness.now)
+    here.on_loaded(harness.now)
     return here
 
 

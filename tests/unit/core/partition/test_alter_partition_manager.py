@@ -45,7 +45,7 @@ def test_who_falls_behind_goes_soon(tmp_path: Path, lag_ms_max: int) -> None:
         harness.keep_house()
         assert passed <= lag_ms_max + lag_ms_max // LOOKS_PER_LAG + 2 * SECOND_MS
     assert passed > lag_ms_max
-    assert [one.proposal.isr for one in manager.take()] == [(US,)] * PARTITIONS
+    assert [one.proposal.isr for one in manager.take_proposals()] == [(US,)] * PARTITIONS
 
 
 def test_who_would_be_alone_syncs_before_it_asks(tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ def test_who_would_be_alone_syncs_before_it_asks(tmp_path: Path) -> None:
     harness.pass_time(5000)
     manager = harness.broker.alter_partition
     whole(manager.shrink(harness.now))
-    assert [one.leading.name.partition for one in manager.take()] == [1, 2, 3, 4]
+    assert [one.leading.name.partition for one in manager.take_proposals()] == [1, 2, 3, 4]
     harness.pass_time(SYNCED_MS)
     assert not manager.has_asked, "nothing was synced"
     harness.settle()
     assert leading.positions.durable_end == leading.log.end_offset
     harness.pass_time(SYNCED_MS)
-    assert [one.leading for one in manager.take()] == [leading]
+    assert [one.leading for one in manager.take_proposals()] == [leading]
 
 
 def test_one_request_has_so_many_and_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_one_request_has_so_many_and_each_once(tmp_path: Path, monkeypatch: pyte
     whole(manager.shrink(harness.now))
     taken: list[list[int]] = []
     while manager.has_asked:
-        taken.append([one.leading.name.partition for one in manager.take()])
+        taken.append([one.leading.name.partition for one in manager.take_proposals()])
     assert taken == [[0, 1], [2, 3], [4]]
 
 
@@ -86,7 +86,7 @@ def test_who_leads_no_more_is_not_asked_for(tmp_path: Path) -> None:
     manager = harness.broker.alter_partition
     whole(manager.shrink(harness.now))
     assert Controlling(harness).leads(T, 0, leader=BrokerId(-1), epoch=1, replicas=(US, OTHER)) == {}
-    assert [one.leading.name.partition for one in manager.take()] == [1, 2, 3, 4]
+    assert [one.leading.name.partition for one in manager.take_proposals()] == [1, 2, 3, 4]
     assert not manager.has_asked
 
 
@@ -96,15 +96,15 @@ def test_answers_are_counted(tmp_path: Path) -> None:
     harness.pass_time(5000)
     manager, counts = harness.broker.alter_partition, harness.broker.alter_partition.counts
     whole(manager.shrink(harness.now))
-    first, second, *_ = manager.take()
-    manager.ended(first, ErrorCode.UNKNOWN_SERVER_ERROR, None, harness.now)
+    first, second, *_ = manager.take_proposals()
+    manager.on_proposal_answered(first, ErrorCode.UNKNOWN_SERVER_ERROR, None, harness.now)
     assert (counts.shrinks, counts.expands, counts.failures) == (0, 0, 1)
     for _ in range(2):  # The answer that comes again changes nothing.
         shrunk = second.proposal._replace(partition_epoch=second.proposal.partition_epoch + 1)
-        manager.ended(second, ErrorCode.NONE, shrunk, harness.now)
+        manager.on_proposal_answered(second, ErrorCode.NONE, shrunk, harness.now)
         assert (counts.shrinks, counts.expands, counts.failures) == (1, 0, 1)
     second.leading.fetched(OTHER, second.leading.log.end_offset, Offset(0), harness.now)
-    grows = next(one for one in manager.take() if one.leading is second.leading)
+    grows = next(one for one in manager.take_proposals() if one.leading is second.leading)
     grown = grows.proposal._replace(partition_epoch=grows.proposal.partition_epoch + 1)
-    manager.ended(grows, ErrorCode.NONE, grown, harness.now)
+    manager.on_proposal_answered(grows, ErrorCode.NONE, grown, harness.now)
     assert (counts.shrinks, counts.expands, counts.failures) == (1, 1, 1)

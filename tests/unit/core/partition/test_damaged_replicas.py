@@ -56,7 +56,7 @@ def partition_of(led: Led) -> Partition:
 def damage(led: Led, offset: int, byte: int = LENGTH, *, is_noticed: bool = True) -> None:
     """Flip bits of the batch at an offset; `is_noticed`: and read it."""
     log = partition_of(led).log
-    place = log.active.find(offset)
+    place = log.active.find_batch(offset)
     assert place is not None
     path = Path(log.active.path)
     data = bytearray(path.read_bytes())
@@ -184,7 +184,7 @@ def test_a_damage_that_a_follower_is_stuck_at_is_found(led: Led, offset: int, by
     state = LeaderAndIsr(US, led.leading.epoch, (US, OTHER), partition_epoch=1)
     in_sync = led.leading.in_sync
     assert in_sync is not None
-    in_sync.told(state, ALL_THREE, log.end_offset, led.harness.now.steady)
+    in_sync.apply_leader_and_isr(state, ALL_THREE, log.end_offset, led.harness.now.steady)
     led.fetches(THIRD, offset=0)
     assert rounds(led, 5) == 1
     assert log.damaged_places == 1
@@ -202,10 +202,10 @@ class Stored:
             raw = encode_batch([(None, b"%d" % number, (), NOW_MS)])
             self.log.append(Batch.checked(memoryview(bytearray(raw))), LeaderEpoch(0), NOW_MS)
         flush_now(self.log, NOW_MS)
-        self.directory.checkpoints.begin({T0: Offset(STORED)})
+        self.directory.checkpoints.begin_checkpoint({T0: Offset(STORED)})
         self.directory.checkpoints.write_now()
         segment = [one for one in self.log.segments if one.base_offset <= DAMAGED][-1]
-        place = segment.find(Offset(DAMAGED))
+        place = segment.find_batch(Offset(DAMAGED))
         assert place is not None
         assert segment is not self.log.active
         file = self.disk.open(segment.path)
@@ -216,7 +216,7 @@ class Stored:
     @staticmethod
     def note(log: Log) -> None:
         segment = [one for one in log.segments if one.base_offset <= DAMAGED][-1]
-        place = segment.find(Offset(DAMAGED))
+        place = segment.find_batch(Offset(DAMAGED))
         assert place is not None
         segment.note_damage(place.position, "it was flipped")
 

@@ -55,7 +55,7 @@ class Leader:
         return self.in_sync.shrink(Offset(self.end), self.now)
 
     def told(self, new: LeaderAndIsr, replicas: tuple[BrokerId, ...] = REPLICAS) -> bool:
-        return self.in_sync.told(new, replicas, Offset(self.end), self.now)
+        return self.in_sync.apply_leader_and_isr(new, replicas, Offset(self.end), self.now)
 
 
 def joining() -> tuple[Leader, LeaderAndIsr]:

@@ -76,7 +76,7 @@ def test_a_look_keeps_the_records() -> None:
     configs = configs_of(compression_type="lz4", cleanup_policy="compact")
     for codec in Codec:
         raw = batch(LARGE, codec)
-        looked = ingress.look(NAME, configs, Batch.checked(bytearray(raw)), NOW)
+        looked = ingress.validate_records(NAME, configs, Batch.checked(bytearray(raw)), NOW)
         assert looked.codec is Codec.LZ4
         assert decode(Batch.verified(looked.view)) == decode(Batch.verified(raw))
 
@@ -87,7 +87,7 @@ def test_a_bomb_is_refused_before_it_is_packed_again(compression: str) -> None:
     payload = compress(Codec.ZSTD, bytes(UNPACKED_BYTES_MAX + 1))
     raw = bytearray(batch(codec=Codec.ZSTD)[:61]) + payload
     with pytest.raises(Refused) as refused:
-        ingress.look(NAME, configs, Batch.trusted(raw), NOW)
+        ingress.validate_records(NAME, configs, Batch.trusted(raw), NOW)
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
@@ -95,7 +95,7 @@ def test_what_is_too_large_without_a_codec_is_told_so() -> None:
     configs = configs_of(compression_type="uncompressed")
     raw = batch(bytes(configs.max_message_bytes), Codec.ZSTD)
     with pytest.raises(Refused, match="exceeds the maximum") as refused:
-        ingress.look(NAME, configs, Batch.checked(bytearray(raw)), NOW)
+        ingress.validate_records(NAME, configs, Batch.checked(bytearray(raw)), NOW)
     assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -116,15 +116,17 @@ def test_a_small_packed_batch_that_proves_large_is_left_to_a_thread(codec: Codec
 def test_a_wrong_greatest_time_is_mended(codec: Codec) -> None:
     for wrong in (T0 - 9, T0 + 9, T0 + 10**12):  # The last is out of bounds, and none of the records is.
         raw = headed(batch(codec=codec), max_timestamp=wrong)
-        looked = ingress.look(NAME, VALIDATED, ingress.checked(partition_of(VALIDATED), bytearray(raw), NOW), NOW)
+        looked = ingress.validate_records(
+            NAME, VALIDATED, ingress.checked(partition_of(VALIDATED), bytearray(raw), NOW), NOW
+        )
         assert Batch.verified(looked.view).max_timestamp == T0
 
 
 def test_a_record_larger_than_its_bound_is_refused_if_it_was_packed() -> None:
     configs = configs_of(odradek_record_validation="records", max_decompressed_message_bytes="100")
-    ingress.look(NAME, configs, Batch.checked(bytearray(batch(LARGE))), NOW)
+    ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(LARGE))), NOW)
     with pytest.raises(Refused, match="a record unpacks to more than") as refused:
-        ingress.look(NAME, configs, Batch.checked(bytearray(batch(b"v" * 200, Codec.ZSTD))), NOW)
+        ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(b"v" * 200, Codec.ZSTD))), NOW)
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 

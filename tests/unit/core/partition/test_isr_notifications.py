@@ -35,7 +35,7 @@ class Told:
             self.now += 100
             self.timers.tick(at(self.now))
             if self.notifications.are_due:
-                self.told.append((self.now - BEGIN, self.notifications.take(at(self.now))))
+                self.told.append((self.now - BEGIN, self.notifications.take_changed_partitions(at(self.now))))
 
 
 def test_changes_are_gathered_until_it_is_quiet() -> None:

@@ -57,7 +57,7 @@ def test_who_falls_behind_goes_and_is_waited_for_until_it_is_gone(led: Led) -> N
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
     led.time_passes(LAG_MS_MAX - 2000, OTHER)
-    assert led.harness.broker.alter_partition.take() == []
+    assert led.harness.broker.alter_partition.take_proposals() == []
     led.time_passes(4000, OTHER)
     asked = led.proposed()
     assert asked.proposal.isr == (US, OTHER)
@@ -79,7 +79,7 @@ def test_who_has_caught_up_joins_and_is_waited_for_at_once(led: Led) -> None:
     led.fetches(OTHER)
     assert led.high_watermark == 1
     led.fetches(THIRD, offset=0)
-    assert led.harness.broker.alter_partition.take() == [], "it is not there yet"
+    assert led.harness.broker.alter_partition.take_proposals() == [], "it is not there yet"
     led.fetches(THIRD)
     asked = led.proposed()
     assert set(asked.proposal.isr) == set(ALL_THREE)
@@ -98,7 +98,7 @@ def test_a_proposal_that_nobody_answers_is_made_again(led: Led) -> None:
     asked = led.proposed()
     for error in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR):
         led.answers(asked, error)
-        assert led.harness.broker.alter_partition.take() == []
+        assert led.harness.broker.alter_partition.take_proposals() == []
         led.harness.pass_time(RETRY_MS)
         asked = led.proposed()
     led.answers(asked)
@@ -112,7 +112,7 @@ def test_who_leads_no_more_proposes_nothing_again(led: Led) -> None:
     led.answers(led.proposed(), ErrorCode.NOT_CONTROLLER)
     assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
     led.harness.pass_time(RETRY_MS)
-    assert led.harness.broker.alter_partition.take() == []
+    assert led.harness.broker.alter_partition.take_proposals() == []
 
 
 def test_what_the_controller_says_replaces_what_was_proposed(led: Led) -> None:

@@ -90,7 +90,9 @@ def test_retention_on_a_disk_that_fails_is_done_by_the_next_round(harness: Harne
 
 def test_who_asks_for_it_is_refused_on_a_full_disk(harness: Harness) -> None:
     waiting = AllAdvanced()
-    advance = harness.broker.log_starts.ask(partition_of(harness), partition_of(harness).log.end_offset, waiting)
+    advance = harness.broker.log_starts.request_advance(
+        partition_of(harness), partition_of(harness).log.end_offset, waiting
+    )
     (write,) = writes(harness)
     write.write.disk = Failing(errno.ENOSPC)
     end(harness, write)
@@ -106,7 +108,7 @@ def test_a_segment_that_lies_below_goes_without_a_write(harness: Harness) -> Non
     """Nobody is told anything new by that."""
     partition = partition_of(harness)
     partition.log.config = type(partition.log.config)(retention_ms=-1)
-    advance = harness.broker.log_starts.ask(partition, partition.log.end_offset, AllAdvanced())
+    advance = harness.broker.log_starts.request_advance(partition, partition.log.end_offset, AllAdvanced())
     harness.settle()
     assert advance.is_ended and len(partition.log.segments) == SEGMENTS + 1
     harness.pass_time(1_000_000)

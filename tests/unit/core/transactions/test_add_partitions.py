@@ -33,7 +33,7 @@ def ask(
     elsewhere: CoordinatedElsewhere, about: Question, *partitions: TopicPartition, retries: bool = False
 ) -> Promise[Codes]:
     additions = elsewhere.leader.broker.transactions.additions
-    return additions.ask(about, partitions or (T0,), elsewhere.leader.now, retries=retries)
+    return additions.add_or_verify(about, partitions or (T0,), elsewhere.leader.now, retries=retries)
 
 
 def test_coordinators_that_may_not_know_the_question_are_not_asked(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def end(producers: Producers, producer: int, at: int, *, commit: bool = False, e
     marker = EndMarker(commit, 4)
     one = end_marker_batch(marker, ProducerId(producer), ProducerEpoch(epoch), T)
     one.base_offset = Offset(at)
-    return producers.end(marker, one)
+    return producers.apply_end_marker(marker, one)
 
 
 def test_the_first_unstable_offset() -> None:

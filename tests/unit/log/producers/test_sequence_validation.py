@@ -42,7 +42,7 @@ def known(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> Produ
 def outcome(
     before: ProducerStateEntry, one: Batch, awaited: Awaited | None = None
 ) -> str | ProducerStateEntry | DuplicateBatch:
-    place = before.find(one)
+    place = before.find_duplicate_batch(one)
     if place is not None:
         return AGAIN
     try:
@@ -155,8 +155,8 @@ def test_only_five_batches_are_kept() -> None:
     for sequence in range(8):
         producer = producer.after(batch(sequence), Offset(sequence), T)
     assert [sent[0] for sent in producer.batches] == [3, 4, 5, 6, 7]
-    assert producer.find(batch(3)) == DuplicateBatch(Offset(3), Offset(4), T)
-    assert producer.find(batch(2)) is None
+    assert producer.find_duplicate_batch(batch(3)) == DuplicateBatch(Offset(3), Offset(4), T)
+    assert producer.find_duplicate_batch(batch(2)) is None
     assert producer.after(batch(0, epoch=4), Offset(8), T).batches == ((0, 8, 0, T),)
 
 
@@ -164,5 +164,5 @@ def test_the_place_of_a_batch_across_the_greatest_sequence() -> None:
     one = batch(INT32_MAX - 1, count=4)
     producer = known(INT32_MAX - 2).after(one, Offset(20), T)
     assert producer.last_sequence == 1
-    assert producer.find(one) == DuplicateBatch(Offset(20), Offset(24), T)
+    assert producer.find_duplicate_batch(one) == DuplicateBatch(Offset(20), Offset(24), T)
     assert outcome(producer, batch(2)) == FINE

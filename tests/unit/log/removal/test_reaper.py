@@ -26,19 +26,19 @@ def test_a_removal_that_failed_is_done_again_after_a_pause_and_told_once() -> No
     reaper.add_file("/gone", T0)
     reaper.add_file("/other", T0)
     disk.fail_call(0)
-    first = reaper.begin(T0)
+    first = reaper.begin_reap(T0)
     assert first is not None
-    assert reaper.begin(T0) is None, "one round at a time"
+    assert reaper.begin_reap(T0) is None, "one round at a time"
     with pytest.raises(DiskFailed):
         first.run()
     assert [entry.name for entry in disk.entries("")] == ["gone"], "what can be done is done"
-    assert reaper.begin(at(1)) is None
+    assert reaper.begin_reap(at(1)) is None
     disk.fail_call(0)
-    second = reaper.begin(at(1 + RETRY_MS))
+    second = reaper.begin_reap(at(1 + RETRY_MS))
     assert second is not None
     second.run()
-    assert reaper.begin(at(2 + 2 * RETRY_MS)) is None
-    third = reaper.begin(at(2 + 4 * RETRY_MS))
+    assert reaper.begin_reap(at(2 + 2 * RETRY_MS)) is None
+    third = reaper.begin_reap(at(2 + 4 * RETRY_MS))
     assert third is not None
     third.run()
     assert disk.entries("") == []

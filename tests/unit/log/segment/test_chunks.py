@@ -50,7 +50,7 @@ def test_it_tells_what_comes_next(kind: str) -> None:
     data, is_plain = KINDS[kind]
     assert chunk_of(data).has_plain_next == is_plain
     runs = KeyRuns(OffsetMap(24 * 100), 0, 100)
-    runs.begin(memoryview(data), 100)
+    runs.begin_chunk(memoryview(data), 100)
     assert (runs.run(0, 0, 100) > 0) == is_plain, "as the kernel does"
 
 

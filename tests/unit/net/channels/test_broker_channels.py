@@ -46,7 +46,7 @@ class Asking:
 
     def ask(self, broker: BrokerId, number: int) -> None:
         before = len(self.outcomes)
-        self.channels.ask(broker, request(number), self._ended)
+        self.channels.send_request(broker, request(number), self._ended)
         assert len(self.outcomes) == before, "never at once"
 
     async def answered(self, count: int) -> list[int | ErrorCode]:

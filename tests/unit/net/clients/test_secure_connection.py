@@ -40,7 +40,7 @@ class Shell:
         self.loop = asyncio.get_running_loop()
         self.traffic = Traffic()
         self.movers: Any = None
-        self.heard = Heard()
+        self.active_connections = Heard()
         self._pool = ThreadPoolExecutor(1)
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:

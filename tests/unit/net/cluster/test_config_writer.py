@@ -194,7 +194,7 @@ def test_a_password_under_a_lost_secret_stays_and_does_not_count(tmp_path: Path)
     kept = world.stored("/config/brokers/1")
     world.tree.close()
     later = World(tmp_path, secret="another")
-    configs, _ = later.changes.begin()
+    configs, _ = later.changes.read_starting_configs()
     assert configs.secret(PASSWORD) is None
     later.alter({BROKER: [(LOCATION, SET, "/x")]})
     assert later.stored("/config/brokers/1") == {**kept, LOCATION: "/x"}
@@ -213,7 +213,7 @@ def test_what_is_not_to_be_made_ready_is_refused(world: World) -> None:
 def test_a_start_without_the_store_keeps_the_rest(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.alter({BROKER: [(LOCATION, SET, "/x"), ("log.retention.ms", SET, "7")]})
     world.bad_location = "the store is gone"
-    configs, _ = world.changes.begin()
+    configs, _ = world.changes.read_starting_configs()
     assert (configs.int("log.retention.ms"), configs.is_set(LOCATION)) == (7, False)
     assert "certificates of the dynamic configuration are not used: the store is gone" in caplog.text
 
@@ -235,7 +235,7 @@ def test_whatever_is_in_the_tree_a_broker_starts_and_a_change_is_made_or_refused
         if world.tree.exists(path) is None:
             world.tree.create(path)
         world.tree.set(path, data)
-    configs, _ = world.changes.begin()
+    configs, _ = world.changes.read_starting_configs()
     assert configs.for_topic({}).retention_ms >= -1
     altered = world.alter({BROKER: [("log.retention.ms", SET, "7")], T: [("retention.ms", SET, "5")]})
     try:

@@ -40,13 +40,13 @@ class Following:
         both = (OTHER, US)
         told = Controlling(self.harness).leads("t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True)
         assert told == {}
-        self.lines.take()
+        self.lines.send_due_requests()
 
     def now(self) -> Moment:
         return self.harness.now
 
     def settle(self) -> None:
-        self.lines.take()
+        self.lines.send_due_requests()
 
     def pass_time(self, ms: int) -> None:
         self.harness.pass_time(ms)

@@ -114,7 +114,7 @@ class World:
 
     def settle(self) -> None:
         self.harness.settle()
-        self.changes.take()
+        self.changes.send_proposals()
 
     def add_slices(self, work: object) -> None:
         raise AssertionError("nothing is long here")
@@ -130,8 +130,12 @@ class World:
 
     def _sent(self, requests: Sequence[ToBroker]) -> None:
         for request in requests:
-            errors = whole(self.broker.told(request, {T: {}}, self.now())) if request.broker == US else {}
-            self._thread.tell(events.Answered(request, errors))
+            errors = (
+                whole(self.broker.apply_controller_request(request, {T: {}}, self.now()))
+                if request.broker == US
+                else {}
+            )
+            self._thread.put_event(events.Answered(request, errors))
         self.settle()
 
     def ask_ourselves(self, ask: events.AlterPartitions, ended: Callable[[object], None]) -> None:
@@ -141,7 +145,7 @@ class World:
             self.loop.call_soon(ended, ask)
             return
         self.asked[ask] = ended
-        self._thread.tell(ask)
+        self._thread.put_event(ask)
 
     def _answered(self, ask: events.Ask[Any]) -> None:
         self.asked.pop(ask)(ask)
@@ -166,7 +170,7 @@ class World:
             await self.may_answer.wait()
             done: asyncio.Future[object] = self.loop.create_future()
             self.asked[ask] = done.set_result
-            self._thread.tell(ask)
+            self._thread.put_event(ask)
             await done
             fault, answers = ask.error, ask.answer or {}
             parts = [_part(one.partition, told) for one, told in answers.items()]
@@ -330,7 +334,7 @@ def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Pa
 
     async def story(world: World) -> None:
         newer = UpdateMetadata({}, {}, tuple(world.broker.view.brokers.values()), is_full=False)
-        whole(world.broker.told(ToBroker(US, -1, OTHER, 7, newer), {}, world.now()))
+        whole(world.broker.apply_controller_request(ToBroker(US, -1, OTHER, 7, newer), {}, world.now()))
         world.follower_falls_behind()
         await world.becomes(US)
         assert (world.state().isr, world.state().controller_epoch) == ((US,), 1)

@@ -136,7 +136,7 @@ def test_a_session_that_ends_deposes(running: Running) -> None:
     running.network.is_over = True
     running.network.say(SessionState.EXPIRED)
     ask = events.ShutDown(ME, -1)
-    running.thread.tell(ask)
+    running.thread.put_event(ask)
     assert running.answered.get(timeout=SECONDS_MAX) is ask
     assert (ask.answer, ask.error) == (None, ErrorCode.NOT_CONTROLLER)
     assert not running.controller.is_active
@@ -145,14 +145,14 @@ def test_a_session_that_ends_deposes(running: Running) -> None:
 def test_questions_are_answered_in_their_order(running: Running) -> None:
     asks = [events.ShutDown(ME, epoch) for epoch in (-1, 0, -1)]
     for ask in asks:
-        running.thread.tell(ask)
+        running.thread.put_event(ask)
     assert [running.answered.get(timeout=SECONDS_MAX) for _ in asks] == asks
     assert [ask.error for ask in asks] == [ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 
 
 def test_it_can_be_closed_while_it_waits(running: Running) -> None:
     running.network.is_down = True
-    running.thread.tell(events.TopicsChanged())
+    running.thread.put_event(events.TopicsChanged())
     running.network.asked.get(timeout=SECONDS_MAX)
     running.thread.close()
     assert running.sent.empty()
@@ -163,7 +163,7 @@ def test_an_error_of_our_own_is_told(running: Running, monkeypatch: pytest.Monke
         raise KeyError("a bug")
 
     monkeypatch.setattr(ControllerTree, "carry_out", broken)
-    running.thread.tell(events.TopicsChanged())
+    running.thread.put_event(events.TopicsChanged())
     assert isinstance(running.failures.get(timeout=SECONDS_MAX), KeyError)
 
 
@@ -180,7 +180,7 @@ def test_preferred_replicas_come_to_lead_by_themselves(
     def noted(event: events.Event) -> Steps:
         if isinstance(event, events.RebalanceDue):
             due.put(event)
-        running.thread.tell(events.DeletionsChanged())  # There is always something to do.
+        running.thread.put_event(events.DeletionsChanged())  # There is always something to do.
         return handle(event)
 
     monkeypatch.setattr(running.controller, "handle", noted)
@@ -192,7 +192,7 @@ def test_preferred_replicas_come_to_lead_by_themselves(
     running.network.is_over = True
     running.network.say(SessionState.EXPIRED)
     ask = events.ShutDown(ME, -1)
-    running.thread.tell(ask)
+    running.thread.put_event(ask)
     assert running.answered.get(timeout=SECONDS_MAX) is ask
     assert not running.controller.is_active and running.thread._rebalance_at is None
     running.thread.close()

@@ -99,10 +99,10 @@ def test_a_file_that_is_to_stay_leaves_some_to_those_that_are_not(tmp_path: Path
 def test_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
     room = Room(loop, logs.release)
-    room.look()
+    room.make_room_if_short()
     assert not logs.asked
     with limited_to(3):
-        room.look()
+        room.make_room_if_short()
         assert len(logs.asked) == 1
 
 

@@ -271,14 +271,14 @@ def pair(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> Ite
 
 def test_what_came_with_the_connection_is_read_at_once(pair: Pair) -> None:
     pair.peer.sendall(b"first")
-    pair.transport.begin()
+    pair.transport.start_receiving()
     assert pair.protocol.heard == ["made", b"first"]
 
 
 @pytest.mark.waits
 def test_who_has_sent_nothing_yet_is_a_newcomer_until_it_does(loop: asyncio.AbstractEventLoop) -> None:
     with closing(Pair(loop, direct_max=0)) as pair:
-        pair.transport.begin()
+        pair.transport.start_receiving()
         assert pair.turn() == ["made"]
         assert pair.readers._sets is not None
         busy, newcomers = pair.readers._sets
@@ -292,12 +292,12 @@ def test_who_has_sent_nothing_yet_is_a_newcomer_until_it_does(loop: asyncio.Abst
 
 def test_a_full_buffer_is_read_again_in_the_same_turn(pair: Pair) -> None:
     pair.peer.sendall(b"12345678rest")
-    pair.transport.begin()
+    pair.transport.start_receiving()
     assert pair.protocol.heard == ["made", b"12345678", b"rest"]
 
 
 def test_nothing_is_read_while_reading_is_paused(pair: Pair) -> None:
-    pair.transport.begin()
+    pair.transport.start_receiving()
     for _ in range(2):
         pair.turn()
         pair.transport.pause_reading()
@@ -309,7 +309,7 @@ def test_nothing_is_read_while_reading_is_paused(pair: Pair) -> None:
 
 
 def test_the_end_of_the_peer(pair: Pair) -> None:
-    pair.transport.begin()
+    pair.transport.start_receiving()
     pair.peer.shutdown(socket.SHUT_WR)
     assert pair.turn() == ["made", "eof", None]
     assert pair.transport.is_closing()
@@ -317,7 +317,7 @@ def test_the_end_of_the_peer(pair: Pair) -> None:
 
 
 def test_a_reset(pair: Pair) -> None:
-    pair.transport.begin()
+    pair.transport.start_receiving()
     pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     pair.peer.close()
     made, error = pair.turn()
@@ -326,7 +326,7 @@ def test_a_reset(pair: Pair) -> None:
 
 
 def test_the_end_is_told_in_another_turn_and_once(pair: Pair) -> None:
-    pair.transport.begin()
+    pair.transport.start_receiving()
     pair.transport.abort()
     pair.transport.close()
     assert pair.protocol.heard == ["made"]
@@ -338,7 +338,7 @@ def test_the_end_is_told_in_another_turn_and_once(pair: Pair) -> None:
 def test_what_escapes_the_protocol_costs_the_connection(pair: Pair) -> None:
     contexts = []
     pair.loop.set_exception_handler(lambda _, context: contexts.append(context))
-    pair.transport.begin()
+    pair.transport.start_receiving()
     pair.protocol.error = ValueError("a bug")
     pair.peer.sendall(b"x")
     assert pair.turn() == ["made", b"x", pair.protocol.error]
@@ -348,7 +348,7 @@ def test_what_escapes_the_protocol_costs_the_connection(pair: Pair) -> None:
 
 
 def test_what_a_transport_knows(pair: Pair) -> None:
-    pair.transport.begin()
+    pair.transport.start_receiving()
     assert pair.transport.get_extra_info("socket") is pair.accepted
     assert pair.transport.get_extra_info("sockname") == pair.peer.getpeername()
     assert pair.transport.get_extra_info("sslcontext", "none") == "none"

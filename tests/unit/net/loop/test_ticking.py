@@ -30,7 +30,7 @@ class Ticked:
             self.broker,
             self.node.now,
             self._settle,
-            keep_house=lambda now: self.rounds.append(now.steady),
+            start_housekeeping=lambda now: self.rounds.append(now.steady),
             housekeeping_ms=HOUSEKEEPING_MS,
         )
 

@@ -107,7 +107,7 @@ async def test_each_sync_ends_once(tmp_path: Path) -> None:
     async with running() as (syncs, ended):
         flushes = [flush_of(file_in(tmp_path, str(number))) for number in range(100)]
         for number, flush in enumerate(flushes):
-            assert syncs.begin(Sync({partition(number): flush}))
+            assert syncs.start_sync(Sync({partition(number): flush}))
         await ended.wait_for(100)
         await asyncio.sleep(0.01)
 
@@ -122,11 +122,11 @@ async def test_there_are_as_many_threads_as_are_needed(tmp_path: Path) -> None:
     async with running() as (syncs, ended):
         assert not of_us()
         for count in range(1, 4):
-            assert syncs.begin(Sync({partition(0): flush_of(file_in(tmp_path))}))
+            assert syncs.start_sync(Sync({partition(0): flush_of(file_in(tmp_path))}))
             await ended.wait_for(count)
         assert len(of_us()) == 1
         for number in range(20):
-            assert syncs.begin(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
+            assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
         assert len(of_us()) <= THREADS_MAX
         await ended.wait_for(23)
     assert not of_us()
@@ -142,7 +142,7 @@ async def test_a_failed_sync_is_told_of_its_log_alone(tmp_path: Path) -> None:
         partition(3): flush_of(file_in(tmp_path, "4")),
     }
     async with running() as (syncs, ended):
-        assert syncs.begin(Sync(flushes))
+        assert syncs.start_sync(Sync(flushes))
         await ended.wait_for(1)
 
     found = dict(ended.synced[0].flushes)
@@ -160,7 +160,7 @@ async def test_it_ends_as_a_sync_in_a_thread_of_the_interpreter_does(tmp_path: P
         return Sync({partition(0): flush_of(file_in(tmp_path)), partition(1): flush_of(no_file())})
 
     async with running() as (syncs, ended):
-        assert syncs.begin(sync())
+        assert syncs.start_sync(sync())
         await ended.wait_for(1)
 
     ours, theirs = ended.synced[0].flushes, sync().run().flushes
@@ -180,7 +180,7 @@ async def test_more_than_open_files_is_for_an_ordinary_thread(tmp_path: Path) ->
     ]
     async with running() as (syncs, ended):
         for flush in flushes:
-            assert not syncs.begin(Sync({partition(0): flush_of(file), partition(1): flush}))
+            assert not syncs.start_sync(Sync({partition(0): flush_of(file), partition(1): flush}))
         await asyncio.sleep(0.01)
     assert not ended.synced
 
@@ -193,12 +193,12 @@ async def test_where_nothing_is_synced_nobody_waits_for_a_thread(tmp_path: Path)
         for number in range(3):
             file = file_in(tmp_path, disk=unsynced)
             flush = Flush(unsynced, Offset(1), files=[file], paths=[file.path, gone], directories=[str(tmp_path)])
-            assert syncs.begin(Sync({partition(number): flush}))
+            assert syncs.start_sync(Sync({partition(number): flush}))
         assert not ended.synced, "not before whoever began it is done"
         await ended.wait_for(3)
         assert not of_us()
         assert all(isinstance(flush, Flush) for synced in ended.synced for flush in synced.flushes.values())
-        assert syncs.begin(Sync({partition(0): flush}))
+        assert syncs.start_sync(Sync({partition(0): flush}))
         syncs.stop()
         await asyncio.sleep(0.01)
         assert len(ended.synced) == 3
@@ -210,7 +210,7 @@ async def test_a_file_stays_open_until_it_is_synced(tmp_path: Path) -> None:
     before = descriptors()
     async with running() as (syncs, ended):
         for number in range(50):
-            assert syncs.begin(Sync({partition(0): flush_of(file_in(tmp_path, str(number)))}))
+            assert syncs.start_sync(Sync({partition(0): flush_of(file_in(tmp_path, str(number)))}))
         await ended.wait_for(50)
         assert all(isinstance(synced.flushes[partition(0)], Flush) for synced in ended.synced)
     ended.synced.clear()
@@ -221,11 +221,11 @@ async def test_a_file_stays_open_until_it_is_synced(tmp_path: Path) -> None:
 async def test_a_stop_waits_for_what_has_begun_and_tells_nobody(tmp_path: Path) -> None:
     async with running() as (syncs, ended):
         for number in range(50):
-            assert syncs.begin(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
+            assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
         syncs.stop()
         assert not of_us()
         told = len(ended.synced)
-        assert not syncs.begin(Sync({partition(0): flush_of(file_in(tmp_path))}))
+        assert not syncs.start_sync(Sync({partition(0): flush_of(file_in(tmp_path))}))
         await asyncio.sleep(0.01)
         assert len(ended.synced) == told
 
@@ -242,7 +242,7 @@ async def test_one_that_goes_wrong_where_it_is_told_does_not_keep_others_back(tm
     syncs = Syncs(asyncio.get_running_loop(), ended)
     try:
         for number in range(5):
-            assert syncs.begin(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
+            assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
         async with asyncio.timeout(SECONDS_MAX):
             while len(told) < 5:
                 await asyncio.sleep(0.001)

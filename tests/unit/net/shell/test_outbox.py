@@ -35,7 +35,7 @@ class Loop:
         self.loop = asyncio.get_running_loop()
         self.movers = Movers(self.loop, 2)
         self.copies = Copies()
-        self.heard = Heard()
+        self.active_connections = Heard()
         self._threads = ThreadPoolExecutor(2)
         self.unreadable: list[str] = []
 
@@ -54,7 +54,7 @@ class Loop:
     def hear_others(self) -> None:
         """Has as many others heard as end that one is alone."""
         for one in [object() for _ in range(CHANGES_MAX)]:
-            self.heard.hear(one, self.now().steady)
+            self.active_connections.hear(one, self.now().steady)
 
 
 class Protocol(asyncio.Protocol):

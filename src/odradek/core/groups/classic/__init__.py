@@ -18,7 +18,7 @@ def _replay(shard: GroupShard, key: object, value: object | None) -> None:
     group = shard.groups.get(key.group)
     if value is None:
         if isinstance(group, ClassicGroup):
-            group.end()
+            group.on_unloaded()
             del shard.groups[key.group]
         return
     if not isinstance(group, ClassicGroup):

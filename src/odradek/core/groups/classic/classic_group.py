@@ -145,13 +145,13 @@ class ClassicGroup(Rebalancing):
 
     # Start and end of the shard.
 
-    def begin(self, now: Moment) -> None:
+    def on_loaded(self, now: Moment) -> None:
         for member in self.members:
             member.renew_session(now)
         if len(self.members) > self.shard.runtime.configs.int("group.max.size"):
             self.rebalance("it has more members than group.max.size allows now", now)
 
-    def end(self) -> None:
+    def on_unloaded(self) -> None:
         self._cancel_timer()
         self.telling.drop()
         for member_id in list(self.members.pending):

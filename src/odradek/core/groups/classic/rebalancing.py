@@ -190,7 +190,7 @@ class Rebalancing:
         members.unsynced = {member.id for member in members}
         everybody, told = self.everybody(), self.joined("")
 
-        def tell(member: Member, later: Moment) -> None:
+        def answer_member(member: Member, later: Moment) -> None:
             if members.get(member.id) is member:
                 shown = everybody if member.id == told.leader else ()
                 members.answer_join(member, told._replace(member_id=member.id, members=shown))
@@ -201,7 +201,9 @@ class Rebalancing:
         leader = members.get(told.leader)
         assert leader is not None, "a generation has a leader"
         # The leader first, because it has to assign.
-        self.telling.begin([leader, *(member for member in members if member is not leader)], tell, now)
+        self.telling.answer_members(
+            [leader, *(member for member in members if member is not leader)], answer_member, now
+        )
 
     def _become_empty(self, now: Moment) -> None:
         self.move(Event.ALL_LEFT, now)

@@ -76,10 +76,10 @@ def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment
     for member in group.members:
         member.assignment = assignments.get(member.id, b"")
 
-    def tell(member: Member, later: Moment) -> None:
+    def answer_member(member: Member, later: Moment) -> None:
         group.answer_sync(member, _share(group, member), later)
 
-    group.telling.begin(group.members, tell, now)
+    group.telling.answer_members(group.members, answer_member, now)
 
 
 def _share(group: ClassicGroup, member: Member) -> SyncGroupResult:

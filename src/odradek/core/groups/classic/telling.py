@@ -28,7 +28,7 @@ class Telling:
         self._tell: Tell | None = None
         self._timer: Timer | None = None
 
-    def begin(self, members: Iterable[Member], tell: Tell, now: Moment) -> None:
+    def answer_members(self, members: Iterable[Member], tell: Tell, now: Moment) -> None:
         """Call `tell` with each member, including members that leave during the round."""
         self.finish(now)
         self.left.extend(members)

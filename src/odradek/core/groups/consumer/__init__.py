@@ -41,7 +41,7 @@ def _replay(shard: GroupShard, key: object, value: object | None) -> None:
         # A group with only offsets has no record whose tombstone would end it.
         group = shard.groups[key.group_id] = ConsumerGroup(key.group_id, shard, rang)
     if value is None and isinstance(key, ConsumerGroupMetadataKey):
-        group.end()
+        group.on_unloaded()
         del shard.groups[key.group_id]
         return
     group.apply(key, value)

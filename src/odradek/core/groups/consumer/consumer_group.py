@@ -202,12 +202,12 @@ class ConsumerGroup:
 
     # Start and end of the shard.
 
-    def begin(self, now: Moment) -> None:
+    def on_loaded(self, now: Moment) -> None:
         for member in self.kept.members.values():
             self.renew_session(member, now)
             self.await_revocation(member, now)
 
-    def end(self) -> None:
+    def on_unloaded(self) -> None:
         for session in self._alarms.values():
             session.cancel()
         self._alarms.clear()

@@ -91,7 +91,7 @@ def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[Co
         upgraded.members.answer_join(member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
         upgraded.members.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
     group, written = draft.commit(now, upgraded.rebalances)
-    group.begin(now)
+    group.on_loaded(now)
     _LOG.info("group %r is a group of the consumer protocol now", group.id)
     return group, written
 
@@ -205,7 +205,7 @@ def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> 
     assert isinstance(classic, ClassicGroup), "its record makes it one"
     classic.rebalances.extend(history)
     _LOG.info("group %r is a group of the classic protocol now", group.id)
-    classic.begin(now)
+    classic.on_loaded(now)
     if reason is not None:
         classic.rebalance(f"{reason}; none of the consumer protocol is left", now)
     return written

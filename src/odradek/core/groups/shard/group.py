@@ -68,10 +68,10 @@ class Group(Protocol):
     def tombstones(self) -> list[StateRecord]:
         """Return the records that delete the group from the log."""
 
-    def begin(self, now: Moment) -> None:
+    def on_loaded(self, now: Moment) -> None:
         """Start a group loaded from the log; the sessions of its members begin now."""
 
-    def end(self) -> None:
+    def on_unloaded(self) -> None:
         """End a group whose shard moves to another broker.
 
         Cancels timers and answers waiting requests with NOT_COORDINATOR.

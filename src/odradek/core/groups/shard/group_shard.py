@@ -100,12 +100,12 @@ class GroupShard:
 
     # The methods of a Shard.
 
-    def begin(self, now: Moment) -> None:
+    def on_loaded(self, now: Moment) -> None:
         for group_id in [one for one in self.offsets.groups() if one not in self.groups]:
             self.groups[group_id] = self.simple_group(group_id)
         for group in list(self.groups.values()):
-            group.begin(now)
+            group.on_loaded(now)
 
-    def end(self) -> None:
+    def on_unloaded(self) -> None:
         for group in self.groups.values():
-            group.end()
+            group.on_unloaded()

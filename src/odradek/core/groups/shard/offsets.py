@@ -173,12 +173,12 @@ class GroupOffsets:
         """Return a group's committed offsets by topic and partition; callers must not change them."""
         return self._groups.get(group, _NOTHING)
 
-    def find(self, group: str, topic: str, partition: int) -> OffsetCommitValue | None:
+    def find_offset(self, group: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self.of_group(group).get(topic, {}).get(partition)
 
     def has(self, group: str, topic: str, partition: int) -> bool:
         """Return whether the partition has a committed or pending offset."""
-        return self.find(group, topic, partition) is not None or self.is_pending(group, topic, partition)
+        return self.find_offset(group, topic, partition) is not None or self.is_pending(group, topic, partition)
 
     def has_pending_of(self, group: str) -> bool:
         """Return whether the group has pending offsets in an open transaction."""

@@ -99,7 +99,7 @@ def is_open(log: Log, place: GroupTopicPartition) -> bool:
 
 
 def held(offsets: GroupOffsets) -> dict[GroupTopicPartition, int]:
-    found = {place: offsets.find(*place) for place in PLACES}
+    found = {place: offsets.find_offset(*place) for place in PLACES}
     return {place: value.offset for place, value in found.items() if value is not None}
 
 
@@ -146,7 +146,9 @@ def test_what_compaction_leaves_comes_to_the_same(log: Log, later: Log, data: st
     """Transactions that are open then may end as they like."""
     end = data.draw(st.integers(0, first_open(log)))
     offsets, again = replayed(log), replayed(compacted(log, end))
-    assert {place: again.find(*place) for place in PLACES} == {place: offsets.find(*place) for place in PLACES}
+    assert {place: again.find_offset(*place) for place in PLACES} == {
+        place: offsets.find_offset(*place) for place in PLACES
+    }
     assert pending(again) == pending(offsets)
     assert held(go_on(again, later)) == held(go_on(offsets, later))
 
@@ -246,7 +248,7 @@ def test_a_start_reads_the_same_from_batches(log: Log, data: st.DataObject) -> N
     with mock.patch.multiple(loading, DECODED_ROWS_MAX=data.draw(bounds), LATEST_MAX=data.draw(bounds)):
         replaying = loading.Replaying(loaded)
         for batch in batches_of(log, iter(lambda: data.draw(st.integers(1, 4)), 0)):
-            replaying.take(batch)
+            replaying.replay_batch(batch)
         replaying.finish()
     assert replaying.count == sum(isinstance(one, Record) for one in log)
     assert committed_offsets(loaded.offsets) == committed_offsets(offsets)
@@ -262,7 +264,7 @@ def test_a_start_decodes_the_last_of_many_commits_alone() -> None:
     loaded = Loaded()
     replaying = loading.Replaying(loaded)
     for batch in batches_of([Record(place, offset) for offset in range(500) for place in PLACES], repeat(30)):
-        replaying.take(batch)
+        replaying.replay_batch(batch)
     replaying.finish()
     assert replaying.count == 500 * len(PLACES)
     assert loaded.decoded == len(PLACES)
