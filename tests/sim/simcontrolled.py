@@ -79,7 +79,7 @@ class SimControlled(SimMember):
         if self.epoch < 0:
             return None
         if self.broker.controlled.broker_epoch != self.epoch:
-            self.broker.registered(self.epoch)
+            self.broker.on_registered(self.epoch)
         try:
             errors = whole(self.broker.apply_controller_request(sent, {}, self.node.now()))
         except Refused:
@@ -126,7 +126,7 @@ class SimControlled(SimMember):
         self.broker.commit(self.node.now())
         for effect in self.broker.take_effects():
             if isinstance(effect, Sync):
-                self.broker.synced(effect.run(), self.node.now())
+                self.broker.on_event(effect.run(), self.node.now())
         return append.is_safe
 
     def values(self, partition: TopicPartition) -> list[bytes | None]:

@@ -164,7 +164,9 @@ class SimShell:
         self.threads.submit(CHANGES, partial(done, work), then)
 
     def _begin_sync(self, sync: Sync) -> bool:
-        self.threads.submit(Pool.SYNCS, lambda: self.run_sync(sync), lambda synced: self._effects.synced(synced, 0.0))
+        self.threads.submit(
+            Pool.SYNCS, lambda: self.run_sync(sync), lambda synced: self._effects.on_synced(synced, 0.0)
+        )
         return True
 
     def _clean(self, step: Clean) -> Cleaned:

@@ -63,7 +63,7 @@ class SimTelling:
             return
         while not self._telling:
             if self._under_way is not None:
-                self._broker.shown(self._under_way)
+                self._broker.on_event(self._under_way, self._now())
                 self._under_way = None
             if not self._changes:
                 return

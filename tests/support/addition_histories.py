@@ -222,7 +222,7 @@ class AdditionHistory:
                 except Refused as refused:
                     outcome[marker.producer.id, name] = refused.code
         leader.settle()
-        coordinator.broker.markers_answered(effect, outcome, coordinator.now)
+        coordinator.broker.transactions.markers.on_answered(effect, outcome, coordinator.now)
         coordinator.settle()
 
     # The cluster.

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from odradek.coordination.tree import TreeFailed
+from odradek.core.kernel.chores import ChoresRun
 from odradek.core.kernel.moment import Moment
 from odradek.net.loop.pools import Pool
 from odradek.net.loop.threads import done_here
@@ -40,7 +41,7 @@ class AtOnce:
     def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
         future = done(work)
         if pool is Pool.CHORES:
-            assert future.result() == [], "no chore fails here"
+            assert future.result() == ChoresRun([]), "no chore fails here"
         self._tell(future, then)
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:

@@ -187,7 +187,7 @@ class CoordinatedElsewhere:
         """The end of a request: an answer, one error code for all, or none."""
         if isinstance(outcome, ErrorCode):
             outcome = {(one.transactional_id, name): outcome for one, names in effect.transactions for name in names}
-        self.leader.broker.additions_answered(effect, outcome, self.leader.now)
+        self.leader.broker.transactions.additions.on_answered(effect, outcome, self.leader.now)
         self.wake()
 
     def wake(self) -> bool:
@@ -230,7 +230,7 @@ class CoordinatedElsewhere:
                     assert written is not None
                     outcome[marker.producer.id, name] = ErrorCode.NONE
             self.leader.settle()
-            self.coordinator.broker.markers_answered(effect, outcome, self.coordinator.now)
+            self.coordinator.broker.transactions.markers.on_answered(effect, outcome, self.coordinator.now)
             self.coordinator.settle()
 
     def next_epoch(self, producer: Transactional) -> None:

@@ -199,7 +199,7 @@ class MarkerHistory:
         effect, _ = self.random.choice(self.answers)
         index = next(index for index, one in enumerate(self.answers) if one[0] is effect)
         _, outcome = self.answers.pop(index)
-        self.harness.broker.markers_answered(effect, outcome, self.harness.now)
+        self.harness.broker.transactions.markers.on_answered(effect, outcome, self.harness.now)
         self.harness.settle()
 
     # The cluster.

@@ -96,7 +96,7 @@ class Elsewhere:
             each = {} if isinstance(codes, ErrorCode) else codes
             default = codes if isinstance(codes, ErrorCode) else ErrorCode.NONE
             outcome = {(one.producer.id, name): each.get(name, default) for one, name in pairs(effect)}
-        self.harness.broker.markers_answered(effect, outcome, self.harness.now)
+        self.harness.broker.transactions.markers.on_answered(effect, outcome, self.harness.now)
         self.harness.settle()
 
     # The coordinator moves.

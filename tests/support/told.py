@@ -132,7 +132,7 @@ class OneController:
     def changing(self, changed: Changed, now: Moment) -> Generator[None, None, None]:
         """Tells of a change, in slices; then who waits for it hears of its end."""
         yield from self._tell(self.change(changed.topics), now)
-        self._broker.shown(changed)
+        self._broker.on_event(changed, now)
 
     def _tell(self, all_of_it: Iterable[Telling], now: Moment) -> Generator[None, None, None]:
         for one in all_of_it:

@@ -33,9 +33,9 @@ from odradek.api.request.call import Peer
 from odradek.api.request.gate import Gate
 from odradek.api.request.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.effects import Work
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.work import Work
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
 from odradek.wire.schema.api_keys import ApiKey

@@ -40,10 +40,10 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.effects import Work
 from odradek.core.broker.large_requests import Turn
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.work import Work
 from odradek.wire.kafka_0_7 import explain_request
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest

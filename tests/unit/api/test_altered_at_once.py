@@ -147,7 +147,7 @@ def passes(harness: Harness) -> list[Options]:
     harness.keep_house_in_pieces()
     begun = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     for one in begun:
-        harness.broker.cleaned(one.run(lambda _: None), harness.now)
+        harness.broker.on_event(one.run(lambda _: None), harness.now)
     harness.settle()
     return [one.cleaning._options for one in begun]
 
@@ -164,7 +164,7 @@ def syncs(harness: Harness) -> int:
     harness.keep_house_in_pieces()
     found += [one for one in harness.broker.take_effects() if isinstance(one, Sync)]
     for one in found:
-        harness.broker.synced(one.run(), harness.now)
+        harness.broker.on_event(one.run(), harness.now)
     assert partition.is_online
     return len(found)
 

@@ -17,9 +17,9 @@ from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId, TopicName, TopicPartition
-from odradek.core.broker.effects import Work
 from odradek.core.kernel.access import Principal
 from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.work import Work
 from odradek.log.files.disk import FileSlice
 from odradek.record.builder import encode_batch
 from odradek.wire.catalog import APIS

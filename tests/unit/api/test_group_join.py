@@ -10,7 +10,7 @@ import pytest
 from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import ANSWER_BYTES_INLINE_MAX
-from odradek.core.broker.effects import Work
+from odradek.core.kernel.work import Work
 from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from support.in_memory import CLIENT, Harness, frame_of

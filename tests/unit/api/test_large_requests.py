@@ -12,7 +12,7 @@ import pytest
 from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import LARGE_REQUEST_BYTES, REQUEST_ELEMENTS_MAX
-from odradek.core.broker.effects import Work
+from odradek.core.kernel.work import Work
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic

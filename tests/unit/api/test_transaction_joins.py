@@ -46,7 +46,7 @@ class Syncs:
         """Who is answered by it."""
         (sync,) = [effect for effect in self._waiting if name in effect.flushes]
         assert list(sync.flushes) == [name]
-        self._harness.broker.synced(sync.run(), self._harness.now)
+        self._harness.broker.on_event(sync.run(), self._harness.now)
         return [*self._harness.broker.lot.take_completed()]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from odradek.base.limits import LARGE_REQUEST_BYTES, MIDDLING_REQUESTS_AT_ONCE, TURN_STUCK_MS
 from odradek.base.units import TimestampMs
-from odradek.core.broker.effects import Work
 from odradek.core.broker.large_requests import LargeRequests, Turn
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked, ParkingLot
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.work import Work
 
 LARGE = LARGE_REQUEST_BYTES + 1
 

@@ -18,8 +18,7 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.broker.effects import DiskWait
-from odradek.core.fetch.disk_waits import Cold, Place
+from odradek.core.fetch.disk_waits import Cold, DiskWait, Place
 from odradek.core.fetch.fetch_sessions import FetchKey, FetchRound, Session, Wanted
 from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData

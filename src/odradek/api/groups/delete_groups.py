@@ -17,10 +17,10 @@ from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices, Wait
 from odradek.api.request.sliced_answer import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.broker.effects import Work
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.group_offset_delete import AT_ONCE_MAX, LongDelete, delete_group
 from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.work import Work
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.schema.schema import maker

@@ -25,11 +25,11 @@ from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE_MAX
-from odradek.core.broker.effects import Work
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.parked import NEVER, Parked
+from odradek.core.kernel.work import Work
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 # With these errors the response has no member id: the member lost it, or will not get one.

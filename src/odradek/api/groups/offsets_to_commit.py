@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from odradek.api.request.known_partitions import HasIndex, Partitions
 from odradek.api.request.outcome import PAUSE, Wait
-from odradek.core.broker.effects import Work
 from odradek.core.groups.group_offset_commit import OffsetAndMetadata
 from odradek.core.groups.long_commit import LongCommit
+from odradek.core.kernel.work import Work
 
 
 class HasOffset(HasIndex, Protocol):

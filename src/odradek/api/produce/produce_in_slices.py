@@ -21,7 +21,7 @@ from odradek.base.errors import Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.broker.effects import Work
+from odradek.core.kernel.work import Work
 from odradek.core.partition import ingress
 from odradek.core.partition.partition import Partition
 from odradek.core.transactions.verification import Verification

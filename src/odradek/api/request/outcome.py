@@ -13,9 +13,9 @@ from types import GeneratorType
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from odradek.base.limits import SLICE_ELEMENTS
-from odradek.core.broker.effects import Work
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.work import Work
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 from odradek.wire.schema.primitives import Chunk

@@ -13,7 +13,7 @@ from odradek.api.request.inter_broker import checked_asks
 from odradek.api.request.outcome import Short, Slices
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import BrokerId, ProducerId
-from odradek.core.broker.effects import Work
+from odradek.core.kernel.work import Work
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

@@ -100,7 +100,7 @@ async def open_broker(
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))
-        broker.registered(epoch)
+        broker.on_registered(epoch)
         broker.start(shell.now())
         report(storage)
         reaches = _reaches(settings, shell) if settings.is_member else None

@@ -1,7 +1,7 @@
 """The broker: owns every partition, session and parked request, and turns events into decisions.
 
     requests ──> api/* ──> Broker ──> take_effects()   work for the shell
-    events   ──> told, synced, tick ──> lot.take_completed()   requests that can be answered now
+    events   ──> on_event, tick ──> lot.take_completed()   requests that can be answered now
 
 Each concern with its own state is an object: the logs of partitions (core/broker/replicas.py), their flushes
 (core/disks/flushes.py), both coordinators (core/broker/coordinators.py), metadata changes
@@ -11,15 +11,15 @@ or draws a random number.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.broker.controlled import Controlled
 from odradek.core.broker.coordinators import Coordinators
-from odradek.core.broker.effects import Changed, Chore, Chores, Effect, Work
+from odradek.core.broker.effects import Changed, Effect, Event
 from odradek.core.broker.housekeeping import Housekeeping, high_watermarks
 from odradek.core.broker.large_requests import LargeRequests
 from odradek.core.broker.metadata_change_requests import Changes
@@ -38,14 +38,16 @@ from odradek.core.disks.flushes import Flushes, Synced
 from odradek.core.disks.log_dir_moves import Copying, Moves
 from odradek.core.disks.open_files import OpenFiles
 from odradek.core.fetch.fetch_sessions import FetchSessions, LogEnd
+from odradek.core.kernel.chores import Chore, Chores, ChoresRun
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkingLot
 from odradek.core.kernel.timers import Timers
+from odradek.core.kernel.work import Work
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.log_starts import LogStarts, WroteStarts
+from odradek.core.partition.log_starts import LogStarts
 from odradek.core.partition.lookups import LookedUp, Lookups
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -53,9 +55,8 @@ from odradek.core.partition.staging import Append
 from odradek.core.partition.storage import Storage, log_config
 from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
 from odradek.core.topics.topic_plans import Planner
-from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
-from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.core.transactions.transaction_markers import Marker, MarkersOutcome, WriteMarkers
+from odradek.core.transactions.additions import AddPartitions
+from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
 from odradek.log.log.streaming_append import Arrival
 from odradek.record.record_batch import Batch
 
@@ -79,50 +80,50 @@ class Broker:
         self.entropy = entropy
         self.protocol = protocol_of(configs)
         self.lot = ParkingLot()
-        self.large_requests = LargeRequests(self.lot)
-        self.lookups = Lookups(self.lot)
-        sessions_max = configs.int("max.incremental.fetch.session.cache.slots")
-        self.sessions = FetchSessions(entropy.random_int31, self.lot, sessions_max)
-        self.fetch_bytes_max = configs.int("fetch.max.bytes")
-        self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
-        self.replicated_out_bytes = 0  # Records sent to followers.
+        self.timers = Timers()
+        self._steps = NextSteps()
+        self._chores: list[Chore] = []
+        self.works: list[Work] = []  # Works that requests have queued and the shell has not taken.
+        self._serve_requests()
+        # Partitions.
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.planner = Planner(
-            partitions_default=configs.int("num.partitions"),
-            replication_factor_default=configs.int("default.replication.factor"),
-            random_int31=entropy.random_int31,
-            new_uuid=entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
-        )
+        self._staged: dict[Leading, Offset] = {}  # Leaders with staged batches, and their high watermarks before.
         self.log_starts = LogStarts(storage, self.lot)
         self._housekeeping = Housekeeping(storage, self.log_starts, configs)
         self._open_files = OpenFiles(self.partitions)
-        self.timers = Timers()
-        self.changes = Changes(self.planner, configs, view)
-        self._steps = NextSteps()
         self.flushes = Flushes(self.partitions, self.lot, self._steps)
         self.moves = Moves(self)
         self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
-        self.alter_partition = AlterPartitionManager(
-            broker_id,
-            view,
-            configs.int("replica.lag.time.max.ms"),
-            self.timers,
-            self.moved,
-            sync=self.flushes.request_flush,
+        # Coordinators and replication.
+        self.coordinators = Coordinators(self._runtime(), self.end_transaction, self.partitions)
+        self.groups = self.coordinators.groups
+        self.transactions = self.coordinators.transactions
+        self._replicate()
+        self._handlers = self._handlers_of_events()
+
+    def _serve_requests(self) -> None:
+        """Create what requests use besides partitions."""
+        configs = self.configs
+        self.large_requests = LargeRequests(self.lot)
+        self.lookups = Lookups(self.lot)
+        sessions_max = configs.int("max.incremental.fetch.session.cache.slots")
+        self.sessions = FetchSessions(self.entropy.random_int31, self.lot, sessions_max)
+        self.fetch_bytes_max = configs.int("fetch.max.bytes")
+        self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
+        self.replicated_out_bytes = 0  # Records sent to followers.
+        self.planner = Planner(
+            partitions_default=configs.int("num.partitions"),
+            replication_factor_default=configs.int("default.replication.factor"),
+            random_int31=self.entropy.random_int31,
+            new_uuid=self.entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
         )
-        self.fetchers = ReplicaFetchers(
-            self.timers,
-            per_leader=configs.int("num.replica.fetchers"),
-            backoff_ms=configs.int("replica.fetch.backoff.ms"),
-            diverging_in_fetch=self.protocol.truncates_on_fetch,
-        )
-        self._staged: dict[Leading, Offset] = {}  # Leaders with staged batches, and their high watermarks before.
-        self._chores: list[Chore] = []
-        self.works: list[Work] = []  # Works that requests have queued and the shell has not taken.
-        runtime = Runtime(
-            broker_id,
-            configs,
-            entropy,
+        self.changes = Changes(self.planner, configs, self.view)
+
+    def _runtime(self) -> Runtime:
+        return Runtime(
+            self.id,
+            self.configs,
+            self.entropy,
             self.lot,
             self.timers,
             self._steps,
@@ -131,12 +132,26 @@ class Broker:
             self.cleaner.request_compaction,
             self.protocol,
         )
-        self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
-        self.groups = self.coordinators.groups
-        self.transactions = self.coordinators.transactions
+
+    def _replicate(self) -> None:
+        """Create what leads and follows as the controller says."""
+        self.alter_partition = AlterPartitionManager(
+            self.id,
+            self.view,
+            self.configs.int("replica.lag.time.max.ms"),
+            self.timers,
+            self.moved,
+            sync=self.flushes.request_flush,
+        )
+        self.fetchers = ReplicaFetchers(
+            self.timers,
+            per_leader=self.configs.int("num.replica.fetchers"),
+            backoff_ms=self.configs.int("replica.fetch.backoff.ms"),
+            diverging_in_fetch=self.protocol.truncates_on_fetch,
+        )
         self.replicas = Replicas(
-            broker_id,
-            storage,
+            self.id,
+            self.storage,
             self.partitions,
             lot=self.lot,
             steps=self._steps,
@@ -146,7 +161,7 @@ class Broker:
             fetchers=self.fetchers,
             may_hand_over=self.protocol.has_log_dir_events,
         )
-        self.controlled = Controlled(view, self.replicas, configs)
+        self.controlled = Controlled(self.view, self.replicas, self.configs)
         self.controller_asks: ControllerAsks | None = None  # None while nothing handles them.
         # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell reports them.
         self.unclean_enabled: dict[TopicName | None, None] = {}
@@ -278,7 +293,7 @@ class Broker:
         # a partition that is not open for a deleted one, and an acknowledged commit would be lost.
         self.coordinators.start_coordinating(now)
 
-    def registered(self, epoch: int) -> None:
+    def on_registered(self, epoch: int) -> None:
         """Apply this broker's registration epoch, and announce it to the leaders of all followed partitions.
 
         Otherwise the leader of a partition without writes would know its follower by our former epoch, and a proposed
@@ -287,57 +302,43 @@ class Broker:
         self.controlled.broker_epoch = epoch
         self.fetchers.renew_sessions()
 
-    def synced(self, event: Synced, now: Moment) -> None:
+    def on_event(self, event: Event, now: Moment) -> None:
+        """Take in the end of an effect."""
+        self._handlers[type(event)](event, now)
+
+    def _handlers_of_events(self) -> dict[type, Callable[[Any, Moment], None]]:
+        return {
+            Synced: self._on_synced,
+            Loaded: self.coordinators.on_loaded,
+            Cleaned: self._on_cleaned,
+            ChoresRun: self._on_chores_run,
+            LookedUp: self.lookups.on_looked_up,
+            Copying: self.moves.on_copied,
+            Changed: self._on_changed,
+        }
+
+    def _on_synced(self, event: Synced, now: Moment) -> None:
         """Complete a Sync; records written during it belong to the next one."""
         self.flushes.on_synced(event, now)
         if self.flushes.held:
-            self.moves.synced(event.flushes, now)
-        self.cleaner.synced(event.flushes, now)
+            self.moves.on_synced(event.flushes, now)
+        self.cleaner.on_synced(event.flushes, now)
 
-    def loaded(self, loaded: Loaded, now: Moment) -> None:
-        """Complete a Load."""
-        self.coordinators.loaded(loaded, now)
-
-    def took_ids(self, block: ProducerIdBlock | None) -> None:
-        """Store a block of producer ids; None if the metadata could not be changed."""
-        self.transactions.ids.brought(block)
-
-    def markers_answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
-        """Complete a WriteMarkers with another broker's answer, or the reason why there is none."""
-        self.transactions.markers.answered(effect, outcome, now)
-
-    def additions_answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
-        """Complete an AddPartitions with a coordinator's answer, or the reason why there is none."""
-        self.transactions.additions.answered(effect, outcome, now)
-
-    def cleaned(self, event: Cleaned, now: Moment) -> None:
-        """Complete a Clean."""
+    def _on_cleaned(self, event: Cleaned, now: Moment) -> None:
         self.cleaner.on_cleaned(event, now)
         self._reap_for_cleaner(now)
 
-    def chores_ended(self, now: Moment) -> None:
+    def _on_chores_run(self, _: ChoresRun, now: Moment) -> None:
         """Complete Chores: they may have renamed files that a compaction waits for."""
         if self.cleaner.waits_for_names:
             self._reap_for_cleaner(now)
-            self.cleaner.renamed(now)
+            self.cleaner.on_renamed(now)
 
     def _reap_for_cleaner(self, now: Moment) -> None:
         if self.cleaner.waits_for_names:  # Not in the next round: requests wait for the compaction.
             self._chores.extend(self.storage.reaps(now.wall))
 
-    def looked_up(self, event: LookedUp) -> None:
-        """Complete a Lookup."""
-        self.lookups.on_looked_up(event)
-
-    def copied(self, event: Copying, now: Moment) -> None:
-        """Complete a Copying: a partition moves to another data directory."""
-        self.moves.copied(event, now)
-
-    def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
-        """Complete a WriteStarts in slices: apply its log start offsets."""
-        return self.log_starts.on_starts_written(event, now)
-
-    def shown(self, event: Changed) -> None:
+    def _on_changed(self, event: Changed, _: Moment) -> None:
         """Complete a change of topics that is visible here, or was refused, and wake its requests."""
         self.changes.on_change_completed(event.token)
         self.lot.happened(event.token, event)
@@ -417,11 +418,11 @@ class Broker:
         return effects
 
     def take_markers(self) -> list[WriteMarkers]:
-        """Return the markers to send to other brokers now; each ends in one `markers_answered`."""
+        """Return the markers to send to other brokers now; each ends in one `transactions.markers.on_answered`."""
         return self.transactions.markers.take_markers()
 
     def take_additions(self) -> list[AddPartitions]:
-        """Return the additions to send to other brokers' coordinators; each ends in one `additions_answered`."""
+        """Return the additions to send to other coordinators; each ends in `transactions.additions.on_answered`."""
         return self.transactions.additions.take_additions()
 
     @property

@@ -58,9 +58,9 @@ class Coordinators:
         if shards is not None:
             shards.resign(name.partition)
 
-    def loaded(self, loaded: Loaded, now: Moment) -> None:
+    def on_loaded(self, loaded: Loaded, now: Moment) -> None:
         """Complete a Load."""
-        self.shards[loaded.load.name.topic].loaded(loaded, now)
+        self.shards[loaded.load.name.topic].on_loaded(loaded, now)
 
     @property
     def have_asked(self) -> bool:

@@ -1,53 +1,29 @@
-"""Effects: work for the shell, as values; each ends in an event for the broker.
+"""Effects: work for the shell, as values; each ends in an event for `Broker.on_event`.
 
 An effect of a single part of the core is defined in that part.  Changes of topics go to the metadata tree, which may
-take milliseconds and be on another machine; they end in `Broker.shown`.
+take milliseconds and be on another machine; they end in Changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cleaner.cleaning_steps import Clean
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.edits import ConfigEdit
-from odradek.core.coordinators.shards import Load
-from odradek.core.disks.flushes import Sync
+from odradek.core.coordinators.shards import Load, Loaded
+from odradek.core.disks.flushes import Sync, Synced
 from odradek.core.disks.log_dir_moves import Copying
-from odradek.core.fetch.disk_waits import Cold, load
+from odradek.core.kernel.chores import Chores, ChoresRun
 from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
+from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts
-from odradek.core.partition.lookups import Lookup
-from odradek.log.files.disk import DiskFailed
-
-
-class Chore(Protocol):
-    """Work on files without a waiting request: checkpoints, unlinking deleted files."""
-
-    def run(self) -> None:
-        """Do the work.  Raises DiskFailed."""
-
-
-class Chores(NamedTuple):
-    """Chores for a thread; the next round or the next start retries a failed one."""
-
-    chores: tuple[Chore, ...]
-
-    def run(self) -> list[OSError]:
-        failures: list[OSError] = []
-        for chore in self.chores:
-            try:
-                chore.run()
-            except DiskFailed as failed:
-                failures.append(failed)
-        return failures
-
+from odradek.core.partition.lookups import LookedUp, Lookup
 
 Asker = Mapping[str, object]  # Log fields of the client that sent the request; empty for the broker itself.
 NOBODY: Asker = MappingProxyType({})
@@ -102,46 +78,12 @@ class AlterConfigs(NamedTuple):
 
 
 class TakeProducerIds(NamedTuple):
-    """Take the next block of producer ids from the metadata tree; ends in `Broker.took_ids`.
+    """Take the next block of producer ids from the metadata tree; ends in `ProducerIds.on_block_allocated`.
 
     Ids below `at_least` are in use: the logs may come from another cluster.
     """
 
     at_least: ProducerId
-
-
-class Work:
-    """Computation off the loop that a request needs to continue: checking records, parsing a huge body.
-
-    `run` may be called in any thread and never raises; `on_finished` is called on the loop afterwards.
-    """
-
-    __slots__ = ("_run", "error", "then", "value")
-
-    def __init__(self, run: Callable[[], object]) -> None:
-        self._run = run
-        self.value: object = None
-        self.error: Exception | None = None
-        self.then: Callable[[], None] | None = None  # Called at the end; None once no request waits.
-
-    def run(self) -> None:
-        try:
-            self.value = self._run()
-        except Exception as error:
-            self.error = error
-
-    def on_finished(self) -> None:
-        if self.then is not None:
-            self.then()
-
-
-class DiskWait(Work):
-    """Work that waits for the disk until cold reads can be retried."""
-
-    __slots__ = ()
-
-    def __init__(self, reads: Sequence[Cold]) -> None:
-        super().__init__(partial(load, reads))
 
 
 Change = CreateTopics | GrowTopics | DeleteTopics
@@ -154,6 +96,9 @@ class Changed(NamedTuple):
     token: int
     topics: Mapping[TopicName, TopicInfo | None] = MappingProxyType({})
     refused: Mapping[TopicName, Refused] = MappingProxyType({})
+
+
+Event = Synced | Cleaned | ChoresRun | Loaded | LookedUp | Copying | Changed
 
 
 def all_refused(change: Change) -> Changed:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.base.units import Offset, TopicPartition
-from odradek.core.broker.effects import Chore
 from odradek.core.configs.broker_configs import BrokerConfigs
+from odradek.core.kernel.chores import Chore
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.log_starts import LogStarts
 from odradek.core.partition.partition import Partition

@@ -19,10 +19,10 @@ from odradek.base.limits import (
     MIDDLING_REQUESTS_AT_ONCE,
     TURN_STUCK_MS,
 )
-from odradek.core.broker.effects import Work
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked, ParkingLot
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.work import Work
 
 
 class Turn:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.base.units import TopicPartition
-from odradek.core.broker.effects import Work
+from odradek.core.kernel.work import Work
 from odradek.core.partition.storage import Storage
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.volume import Volume, volume_of

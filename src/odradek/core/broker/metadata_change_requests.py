@@ -2,7 +2,7 @@
 
 Each change has a token of its own:
 
-    request_change ──> Change, an effect ──> the metadata tree ──> Broker.shown: its requests are completed
+    request_change ──> Change, an effect ──> the metadata tree ──> Changed: its requests are completed
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ IO_BUFFERS = 2  # One for reading, one for writing: log.cleaner.io.buffer.size c
 
 
 class Clean(NamedTuple):
-    """Effect: run the next step of a pass in a thread; Broker.cleaned receives the result."""
+    """Effect: run the next step of a pass in a thread; it ends in a Cleaned."""
 
     partition: Partition
     cleaning: Cleaning

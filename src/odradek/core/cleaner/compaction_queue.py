@@ -74,12 +74,12 @@ class Compactions:
         if partition in self._present:
             self._due[partition] = None
 
-    def synced(self, names: Collection[TopicPartition]) -> None:
+    def on_synced(self, names: Collection[TopicPartition]) -> None:
         """Record the end of syncs of these logs."""
         for name in [name for name in self._unsynced if name in names]:
             self._due[self._unsynced.pop(name)] = None
 
-    def renamed(self) -> None:
+    def on_renamed(self) -> None:
         """Record that the reaper has completed its run."""
         self._due.update(self._unnamed)
         self._unnamed.clear()

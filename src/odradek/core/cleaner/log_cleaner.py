@@ -81,10 +81,10 @@ class LogCleaner:
         self.set_aside.try_again(partition)
         return self._asked.request_compaction(partition)
 
-    def synced(self, names: Collection[TopicPartition], now: Moment) -> None:
+    def on_synced(self, names: Collection[TopicPartition], now: Moment) -> None:
         """Advance requested compactions that waited for syncs of these logs."""
         if self._asked:
-            self._asked.synced(names)
+            self._asked.on_synced(names)
             self.go_on(now)
 
     @property
@@ -92,9 +92,9 @@ class LogCleaner:
         """Return whether a requested compaction waits for the reaper to rename files."""
         return self._asked.wait_for_names
 
-    def renamed(self, now: Moment) -> None:
+    def on_renamed(self, now: Moment) -> None:
         """Advance requested compactions that waited for the reaper."""
-        self._asked.renamed()
+        self._asked.on_renamed()
         self.go_on(now)
 
     def go_on(self, now: Moment) -> None:

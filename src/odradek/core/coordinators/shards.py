@@ -49,7 +49,7 @@ SomeShard = TypeVar("SomeShard", bound=Shard)
 
 
 class Load(NamedTuple):
-    """An effect: build a shard's state from its log below `end`, in a thread, for `Broker.loaded`."""
+    """An effect: build a shard's state from its log below `end`, in a thread, which ends in a Loaded."""
 
     name: TopicPartition
     slices: list[FileSlice]
@@ -161,14 +161,14 @@ class Shards(Generic[SomeShard]):
         try:
             load.slices.extend(loading.slices_of(log, start, log.end_offset))
         except DiskFailed as failure:
-            self.loaded(Loaded(load, failure), now)
+            self.on_loaded(Loaded(load, failure), now)
             return
         if sum(one.size for one in load.slices) <= LOADED_AT_ONCE_BYTES:
-            self.loaded(load.run(), now)
+            self.on_loaded(load.run(), now)
         else:
             self._ask(load)
 
-    def loaded(self, loaded: Loaded, now: Moment) -> None:
+    def on_loaded(self, loaded: Loaded, now: Moment) -> None:
         """Process the outcome of a Load."""
         load = loaded.load
         index = load.name.partition

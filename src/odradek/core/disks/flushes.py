@@ -37,7 +37,7 @@ class Synced(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Effect: make these logs durable; their requests stay parked until `Broker.synced`."""
+    """Effect: make these logs durable; their requests stay parked until its Synced."""
 
     flushes: Mapping[TopicPartition, Flush]
 

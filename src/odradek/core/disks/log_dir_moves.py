@@ -82,7 +82,7 @@ class Move:
 
 
 class Copying:
-    """Work of a move for a thread; ends in `Broker.copied`."""
+    """Work of a move for a thread; ends in this value as an event."""
 
     def __init__(self, move: Move, run: Callable[[], Log | None], pause_ms: int = 0) -> None:
         self.move = move
@@ -163,13 +163,13 @@ class Moves:
             if not move.is_waiting or (self._is_over(move) and not move.is_busy):
                 self._go_on(move, now)
 
-    def synced(self, names: Iterable[TopicPartition], now: Moment) -> None:
+    def on_synced(self, names: Iterable[TopicPartition], now: Moment) -> None:
         """Advance moves that waited for the end of a sync."""
         for name in self._broker.flushes.held.intersection(names):
             if not self._moves[name].is_waiting:
                 self._go_on(self._moves[name], now)
 
-    def copied(self, event: Copying, now: Moment) -> None:
+    def on_copied(self, event: Copying, now: Moment) -> None:
         """Complete a Copying."""
         move = event.move
         move.is_busy = False

@@ -1,14 +1,13 @@
-"""Reads that would wait for a disk: a thread waits, then the loop retries them.
-
-The effect is DiskWait (core/broker/effects.py).
-"""
+"""Reads that would wait for a disk: a thread waits, then the loop retries them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
+from odradek.core.kernel.work import Work
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.page_cache import NotCached
 
@@ -29,3 +28,12 @@ def load(reads: Sequence[Cold]) -> None:
     for read in reads:
         with suppress(DiskFailed):
             read.missing.load()
+
+
+class DiskWait(Work):
+    """Work that waits for the disk until cold reads can be retried."""
+
+    __slots__ = ()
+
+    def __init__(self, reads: Sequence[Cold]) -> None:
+        super().__init__(partial(load, reads))

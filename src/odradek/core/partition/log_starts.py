@@ -98,7 +98,7 @@ class AllAdvanced:
 
 
 class WriteStarts(NamedTuple):
-    """Effect: write these log start offsets in a thread; `Broker.wrote_starts` receives the result."""
+    """Effect: write these log start offsets in a thread; `on_starts_written` receives the result."""
 
     directory: LogDirectory
     write: StartsWrite

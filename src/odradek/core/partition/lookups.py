@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import LOOKUPS_AT_ONCE, SEARCHES_PER_LOOKUP_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
+from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkingLot
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
@@ -103,7 +104,7 @@ class Begun(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Effect: run these searches in a thread; `Broker.looked_up` receives the results."""
+    """Effect: run these searches in a thread; it ends in a LookedUp."""
 
     begun: Sequence[Begun]
     is_large: bool
@@ -182,7 +183,7 @@ class Lookups:
             begun.append(Begun(question, search))
         return begun
 
-    def on_looked_up(self, event: LookedUp) -> None:
+    def on_looked_up(self, event: LookedUp, _: Moment) -> None:
         """Complete a Lookup: answer its questions, or queue them for their next search."""
         if event.lookup.is_large:
             self._has_large_lookup = False

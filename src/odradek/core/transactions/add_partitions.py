@@ -121,9 +121,9 @@ class AddPartitionsToTxnManager:
         transactions, parts = queue.take_next_request()
         return AddPartitions(broker, transactions), parts
 
-    def answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
+    def on_answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
         """Process the outcome of a request; a second outcome of the same request is ignored."""
-        parts = self._requests.answered(effect)
+        parts = self._requests.on_answered(effect)
         if parts is None:
             return
         self._tell(effect.broker, outcome)

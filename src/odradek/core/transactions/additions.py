@@ -19,7 +19,7 @@ class Question(NamedTuple):
 
 
 class AddPartitions:
-    """An effect: one AddPartitionsToTxn request, which ends in one `Broker.additions_answered`.
+    """An effect: one AddPartitionsToTxn request, which ends in one `AddPartitionsToTxnManager.on_answered`.
 
     Each question comes with its partitions, and no transactional id repeats.
     """

@@ -80,9 +80,9 @@ class TransactionMarkerChannelManager:
 
     # Outcomes.
 
-    def answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
+    def on_answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
         """Process the outcome of a request; a second outcome of the same request is ignored."""
-        transactions = self._requests.answered(effect)
+        transactions = self._requests.on_answered(effect)
         if transactions is not None:
             self._tell(effect, outcome)
             self._take_in(effect, transactions, outcome, now)

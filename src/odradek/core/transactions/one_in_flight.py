@@ -53,7 +53,7 @@ class OneInFlight(Generic[E, K]):
                 taken.append(made[0])
         return taken
 
-    def answered(self, effect: E) -> K | None:
+    def on_answered(self, effect: E) -> K | None:
         """End a request and return its kept state, or None for a second end of the same request."""
         effect_in_flight, kept = self._in_flight.get(effect.broker, (None, None))
         if effect_in_flight is not effect:

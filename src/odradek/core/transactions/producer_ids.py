@@ -48,7 +48,7 @@ class ProducerIds:
             self._is_asked = True
             self._ask()
 
-    def brought(self, block: ProducerIdBlock | None) -> None:
+    def on_block_allocated(self, block: ProducerIdBlock | None) -> None:
         """Add a requested block; None if the metadata could not be changed."""
         self._is_asked = False
         self._then = block

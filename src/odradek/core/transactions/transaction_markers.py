@@ -31,7 +31,7 @@ class WriteMarker(Protocol):
 
 
 class WriteMarkers:
-    """An effect: one WriteTxnMarkers request to a broker, which ends in one `Broker.markers_answered`.
+    """Effect: one WriteTxnMarkers request to a broker; ends in `TransactionMarkerChannelManager.on_answered`.
 
     Each marker comes with its partitions, and no producer id repeats.
     """

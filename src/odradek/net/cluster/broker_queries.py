@@ -55,7 +55,7 @@ class BrokerAsks:
     def _write_markers(self, effect: WriteMarkers) -> None:
         def on_response(response: WriteTxnMarkersResponse | Refused) -> None:
             outcome = response if isinstance(response, Refused) else markers_ask.outcome(response)
-            self._broker.markers_answered(effect, outcome, self._shell.now())
+            self._broker.transactions.markers.on_answered(effect, outcome, self._shell.now())
             self._shell.settle()
 
         message = markers_ask.to_message(effect)
@@ -67,7 +67,7 @@ class BrokerAsks:
     def _add_partitions(self, effect: AddPartitions) -> None:
         def on_response(response: AddPartitionsToTxnResponse | Refused) -> None:
             outcome = response if isinstance(response, Refused) else add_partitions_ask.errors(effect, response)
-            self._broker.additions_answered(effect, outcome, self._shell.now())
+            self._broker.transactions.additions.on_answered(effect, outcome, self._shell.now())
             self._shell.settle()
 
         version = self._protocol.add_partitions_to_txn

@@ -105,7 +105,9 @@ class ClusterMember:
         tree.renewed = self._renewed
         self._peers = None if reaches is None else reaches(shell, broker, self._thread.put_event)
         self._isr_changes = None if self._peers is None else self._changes_of_isrs(self._peers)
-        self._removals = Removals(shell, metadata, self._unless_closed, broker.shown)
+        self._removals = Removals(
+            shell, metadata, self._unless_closed, lambda event: broker.on_event(event, shell.now())
+        )
         self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
 
     # Start and stop.
@@ -133,7 +135,7 @@ class ClusterMember:
         self._configs.renewed()
 
     def _enrolled(self, epoch: int) -> None:
-        self._broker.registered(epoch)
+        self._broker.on_registered(epoch)
         self._hearing.renewed()
 
     async def hand_over(self) -> None:
@@ -243,7 +245,7 @@ class ClusterMember:
         if changed.topics:
             self._awaited.add(change, changed, self._shell.now().steady, any_id=any_id)
         else:
-            self._broker.shown(changed)
+            self._broker.on_event(changed, self._shell.now())
 
     def _tell_of_unclean(self) -> None:
         """Start elections that a configuration change has enabled, if this broker is the controller."""

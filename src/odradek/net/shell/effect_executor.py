@@ -25,21 +25,22 @@ from odradek.core.broker.effects import (
     Altered,
     Change,
     Changed,
-    Chores,
-    DiskWait,
     Effect,
+    Event,
     TakeProducerIds,
-    Work,
     all_refused,
     none_altered,
 )
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
-from odradek.core.coordinators.shards import Load, Loaded
+from odradek.core.coordinators.shards import Load
 from odradek.core.disks.flushes import Sync, Synced
 from odradek.core.disks.log_dir_moves import Copying
+from odradek.core.fetch.disk_waits import DiskWait
+from odradek.core.kernel.chores import Chores, ChoresRun
 from odradek.core.kernel.moment import Moment
+from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts, WroteStarts
-from odradek.core.partition.lookups import LookedUp, Lookup
+from odradek.core.partition.lookups import Lookup
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.loop.descriptors import has_run_out
 from odradek.net.loop.pools import Pool
@@ -108,7 +109,7 @@ class Effects:
         self.writers = writers
         self._clean = clean
         self._syncs = syncs
-        # Starts a sync without a thread of a pool and calls `synced` at its end; False means that it needs a thread.
+        # Starts a sync without a thread of a pool and calls `on_synced` at its end; False means that it needs a thread.
         self.begin_sync: Callable[[Sync], bool] = _takes_thread
         self._changes_under_way = 0
         self._lacks_descriptors = False  # The last chores found no descriptor left, and this was logged.
@@ -124,22 +125,22 @@ class Effects:
         match effect:
             case Sync():
                 if not self.begin_sync(effect):
-                    shell.in_thread(lambda: _timed(effect), lambda done: self.synced(*done.result()), Pool.SYNCS)
+                    shell.in_thread(lambda: _timed(effect), lambda done: self.on_synced(*done.result()), Pool.SYNCS)
             case Chores():
-                shell.in_thread(effect.run, self._chores_ended, Pool.CHORES)
+                shell.in_thread(effect.run, self._on_chores_run, Pool.CHORES)
             case Work():
                 pool = Pool.READS if isinstance(effect, DiskWait) else Pool.WORK
-                shell.in_thread(effect.run, lambda _: self._worked(effect), pool)
+                shell.in_thread(effect.run, lambda _: self._on_worked(effect), pool)
             case Load():
-                shell.in_thread(effect.run, self._load_ended, Pool.LOADS)
+                shell.in_thread(effect.run, self._on_completed, Pool.LOADS)
             case Lookup():
-                shell.in_thread(effect.run, self._looked_up, Pool.READS)
+                shell.in_thread(effect.run, self._on_completed, Pool.READS)
             case Clean():
-                shell.in_thread(lambda: self._clean(effect), self._cleaned, Pool.CLEANER)
+                shell.in_thread(lambda: self._clean(effect), self._on_completed, Pool.CLEANER)
             case Copying():
-                shell.in_thread(effect.run, self._copied, Pool.MOVES)
+                shell.in_thread(effect.run, self._on_completed, Pool.MOVES)
             case WriteStarts():
-                shell.in_thread(effect.run, self._wrote_starts, Pool.SYNCS)
+                shell.in_thread(effect.run, self._on_starts_written, Pool.SYNCS)
             case _:
                 self._start_change(effect)
 
@@ -148,14 +149,14 @@ class Effects:
         shell, writers = self._shell, self.writers
         match effect:
             case TakeProducerIds():
-                shell.in_thread(lambda: writers.take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
+                shell.in_thread(lambda: writers.take_ids(effect), self._on_ids_allocated, Pool.PRODUCER_IDS)
             case AlterConfigs():
                 work = partial(self._alter, effect)
-                shell.in_order(work, partial(self._alter_ended, effect))
+                shell.in_order(work, partial(self._on_altered, effect))
             case _ if self._member.forwards(effect):
                 self._changes_under_way -= 1
             case _:
-                shell.in_order(lambda: self._change(effect), partial(self._change_ended, effect))
+                shell.in_order(lambda: self._change(effect), partial(self._on_changed, effect))
 
     # Executed in threads.
 
@@ -169,60 +170,49 @@ class Effects:
 
     # End of each effect.
 
-    def synced(self, synced: Synced, seconds: float) -> None:
+    def on_synced(self, synced: Synced, seconds: float) -> None:
         """Process the end of a sync and the time that the disk took."""
         self._syncs.add(seconds)
-        self._broker.synced(synced, self._shell.now())
+        self._complete(synced)
+
+    def _on_completed(self, done: Future[Event]) -> None:
+        self._complete(done.result())
+
+    def _complete(self, event: Event) -> None:
+        self._broker.on_event(event, self._shell.now())
         self._shell.settle()
 
-    def _chores_ended(self, done: Future[list[OSError]]) -> None:
+    def _on_chores_run(self, done: Future[ChoresRun]) -> None:
         """Log errors of chores, which the next round retries; log a lack of descriptors only once."""
         lacked, self._lacks_descriptors = self._lacks_descriptors, False
-        for failed in done.result():
+        for failed in done.result().failures:
             is_lack = has_run_out(failed)
             if not (is_lack and (lacked or self._lacks_descriptors)):
                 log.warning("housekeeping failed and will be tried again: %s", failed)
             self._lacks_descriptors |= is_lack
-        self._broker.chores_ended(self._shell.now())
-        self._shell.settle()
+        self._complete(done.result())
 
-    def _worked(self, work: Work) -> None:
+    def _on_worked(self, work: Work) -> None:
         work.on_finished()
         self._shell.settle()
 
-    def _load_ended(self, done: Future[Loaded]) -> None:
-        self._broker.loaded(done.result(), self._shell.now())
-        self._shell.settle()
+    def _on_starts_written(self, done: Future[WroteStarts]) -> None:
+        self._shell.add_slices(self._broker.log_starts.on_starts_written(done.result(), self._shell.now()))
 
-    def _looked_up(self, done: Future[LookedUp]) -> None:
-        self._broker.looked_up(done.result())
-        self._shell.settle()
-
-    def _cleaned(self, done: Future[Cleaned]) -> None:
-        self._broker.cleaned(done.result(), self._shell.now())
-        self._shell.settle()
-
-    def _copied(self, done: Future[Copying]) -> None:
-        self._broker.copied(done.result(), self._shell.now())
-        self._shell.settle()
-
-    def _wrote_starts(self, done: Future[WroteStarts]) -> None:
-        self._shell.add_slices(self._broker.wrote_starts(done.result(), self._shell.now()))
-
-    def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
+    def _on_ids_allocated(self, done: Future[ProducerIdBlock | None]) -> None:
         self._changes_under_way -= 1
         failure = done.exception()
         if failure is not None:  # Waiting requests fail, and the next one tries again.
             log.error("no producer ids can be had: %s", failure)
-        self._broker.took_ids(None if failure is not None else done.result())
+        self._broker.transactions.ids.on_block_allocated(None if failure is not None else done.result())
         self._shell.settle()
 
-    def _change_ended(self, change: Change, done: Future[Changed]) -> None:
+    def _on_changed(self, change: Change, done: Future[Changed]) -> None:
         changed = self._ended(change, done) or all_refused(change)
         self._member.changed(change, changed)
         self._shell.settle()
 
-    def _alter_ended(self, change: AlterConfigs, done: Future[Altered]) -> None:
+    def _on_altered(self, change: AlterConfigs, done: Future[Altered]) -> None:
         altered = self._ended(change, done) or none_altered(change)
         self._shell.add_slices(put_in_force(self._broker, altered, self._shell.now()))
 

@@ -109,7 +109,7 @@ class Shell:
         self._cleaner_throttle = CleanerThrottle(lambda: broker.configs.float("log.cleaner.io.max.bytes.per.second"))
         writers = Writers(change_metadata, take_ids, alter_configs)
         self.effects = Effects(self, broker, self.member, writers, clean=self._clean, syncs=self.traffic.syncs)
-        self._syncs = Syncs(self.loop, self.effects.synced)
+        self._syncs = Syncs(self.loop, self.effects.on_synced)
         self.effects.begin_sync = self._syncs.start_sync
         self._answering = Answering(broker.lot, self.now, self.settle, soon=self.soon, around=self.copies)
         self._ticking = Ticking(

@@ -105,7 +105,7 @@ def lookups(harness: Harness) -> list[Lookup]:
 def look_up(harness: Harness) -> None:
     while found := lookups(harness):
         for lookup in found:
-            harness.broker.looked_up(lookup.run())
+            harness.broker.on_event(lookup.run(), harness.now)
 
 
 def told(harness: Harness, outcome: Encoded | Parked[Encoded]) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def test_what_must_be_read_waits_for_a_thread(harness: Harness) -> None:
         parked = waiting(harness, timestamp)
         (lookup,) = lookups(harness)
         assert harness.broker.lot.take_completed() == []
-        harness.broker.looked_up(lookup.run())
+        harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.lot.take_completed() == [parked]
         assert told(harness, parked) == (offset, ErrorCode.NONE)
 
@@ -197,7 +197,7 @@ def test_the_same_question_is_looked_up_once(harness: Harness) -> None:
     both.append(waiting(harness, T0))
     assert len(lookup.begun) == 1
     assert lookups(harness) == []
-    harness.broker.looked_up(lookup.run())
+    harness.broker.on_event(lookup.run(), harness.now)
     assert harness.broker.lot.take_completed() == both
     assert [told(harness, parked) for parked in both] == [(0, ErrorCode.NONE)] * 3
 
@@ -209,7 +209,7 @@ def test_who_asks_after_a_record_came_is_not_told_of_before(harness: Harness) ->
     produced_after = produce(harness, batch(T0 + 9))
     assert not isinstance(produced_after, Parked)
     after = waiting(harness, GREATEST)
-    harness.broker.looked_up(lookup.run())
+    harness.broker.on_event(lookup.run(), harness.now)
     assert harness.broker.lot.take_completed() == [before]
     look_up(harness)
     assert harness.broker.lot.take_completed() == [after]
@@ -223,14 +223,14 @@ def test_what_takes_much_memory_is_one_at_a_time(harness: Harness) -> None:
     parked = [waiting(harness, T0 + number) for number in range(4)]
     for lookup in lookups(harness):
         assert not lookup.is_large
-        harness.broker.looked_up(lookup.run())
+        harness.broker.on_event(lookup.run(), harness.now)
     for one in parked:
         (lookup,) = lookups(harness)
         assert (lookup.is_large, len(lookup.begun)) == (True, 1)
         assert lookups(harness) == [], "not before the one that is under way has ended"
         produced(harness, batch(T0))
         assert asked(harness, T0 + 50) == (-1, ErrorCode.NONE), "and others need not wait for it"
-        harness.broker.looked_up(lookup.run())
+        harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.lot.take_completed() == [one]
     assert [told(harness, one)[0] for one in parked] == [0, 1, 2, 3]
 
@@ -255,7 +255,7 @@ def test_headers_that_lie_cost_the_liar_one_turn_a_batch(harness: Harness) -> No
     while found := lookups(harness):
         turns += 1
         for lookup in found:
-            harness.broker.looked_up(lookup.run())
+            harness.broker.on_event(lookup.run(), harness.now)
     assert turns == 5 + 1, "the last one finds that there is nothing more"
     assert harness.broker.lot.take_completed() == [parked]
     assert told(harness, parked) == (-1, ErrorCode.NONE)
@@ -301,7 +301,7 @@ def test_nobody_is_looked_up_for_who_has_gone(harness: Harness) -> None:
     parked = waiting(harness, T0)
     (lookup,) = lookups(harness)
     harness.broker.lot.forget(parked)
-    harness.broker.looked_up(lookup.run())
+    harness.broker.on_event(lookup.run(), harness.now)
     assert lookups(harness) == []
     assert asked(harness, T0) == (0, ErrorCode.NONE)
 
@@ -317,7 +317,7 @@ def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
         harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
         if is_made_again:
             make_topic(harness)
-        harness.broker.looked_up(lookup.run())
+        harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.lot.take_completed() == [parked]
         assert told(harness, parked) == (-1, code)
         if not is_made_again:
@@ -338,7 +338,7 @@ def test_what_retention_takes_meanwhile_is_looked_up_again(harness: Harness) -> 
             event = lookup.run()
         advance_start(log, log.segments[1].base_offset)
         delete_old_segments(log, harness.now.wall, partition.positions.high_watermark)
-        harness.broker.looked_up(event if is_found_before else lookup.run())
+        harness.broker.on_event(event if is_found_before else lookup.run(), harness.now)
         assert harness.broker.lot.take_completed() == []
         look_up(harness)
         assert harness.broker.lot.take_completed() == [parked]
@@ -360,7 +360,7 @@ def test_a_partition_that_goes_offline_meanwhile(harness: Harness) -> None:
     parked = waiting(harness, T0)
     (lookup,) = lookups(harness)
     harness.broker.partitions[NAME].take_offline()
-    harness.broker.looked_up(lookup.run())
+    harness.broker.on_event(lookup.run(), harness.now)
     assert told(harness, parked) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 

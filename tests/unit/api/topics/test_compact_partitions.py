@@ -258,7 +258,7 @@ def test_a_log_that_is_damaged_is_told_with_the_reason_each_time(harness: Harnes
 def test_a_disk_that_is_full(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     step = begun(harness)
-    harness.broker.cleaned(step.run(lambda _: None)._replace(failure=full()), harness.now)
+    harness.broker.on_event(step.run(lambda _: None)._replace(failure=full()), harness.now)
     assert harness.broker.lot.take_completed() == [waiting]
     (failed,) = told(harness, waiting)
     assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -372,7 +372,7 @@ def test_thousands_who_ask_share_what_is_done(harness: Harness) -> None:
     later = [sent(harness, ("table", 0)) for _ in range(1_000)]
     asked = harness.broker.cleaner._asked
     assert (len(asked), len(asked._next)) == (1, 1)
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     completed: list[Parked[object]] = []
     for _ in range(10):
         rounds(harness)
@@ -408,7 +408,7 @@ def test_a_pass_that_was_under_way_before_is_not_what_was_asked_for(harness: Har
     step = begun(harness)
     waiting = sent(harness, ("dirty", 0))
     assert steps(harness) == []
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     harness.settle()
     assert step.cleaning.dropped_records == KEYS * (TIMES - 1)
     rounds(harness, 3)
@@ -453,7 +453,7 @@ def test_a_topic_that_is_deleted_amid_a_pass(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     step = begun(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     rounds(harness)
     assert harness.broker.lot.take_completed() == [waiting]
     assert told(harness, waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -482,7 +482,7 @@ def test_it_goes_before_what_the_cleaner_would_do_by_itself(harness: Harness) ->
         assert steps(harness) == []
     following = first
     while following.partition is first.partition:
-        harness.broker.cleaned(following.run(lambda _: None), harness.now)
+        harness.broker.on_event(following.run(lambda _: None), harness.now)
         (following,) = harness.broker.take_effects()  # type: ignore[assignment]  # One thread, one pass.
     assert following.partition is log_of(harness)
 

@@ -9,8 +9,9 @@ import pytest
 from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.broker.effects import Effect, Work
+from odradek.core.broker.effects import Effect
 from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (
@@ -103,7 +104,7 @@ def begun(harness: Harness) -> list[WriteStarts]:
 
 
 def end(harness: Harness, write: WriteStarts) -> None:
-    for _ in harness.broker.wrote_starts(write.run(), harness.now):
+    for _ in harness.broker.log_starts.on_starts_written(write.run(), harness.now):
         pass
 
 
@@ -173,7 +174,7 @@ def test_nobody_is_told_before_it_is_on_the_disk(harness: Harness) -> None:
     wrote = write.run()
     assert "t 0 4\n" in on_disk(harness)
     assert start_of(harness) == 0 and not harness.broker.lot.take_completed()
-    for _ in harness.broker.wrote_starts(wrote, harness.now):
+    for _ in harness.broker.log_starts.on_starts_written(wrote, harness.now):
         pass
     assert start_of(harness) == 4
     assert harness.broker.lot.take_completed() == [waiting]
@@ -208,7 +209,7 @@ def test_an_ordinary_checkpoint_takes_nothing_back(harness: Harness) -> None:
     late.run()
     early.run()
     assert "t 0 4\n" in on_disk(harness)
-    for _ in harness.broker.wrote_starts(wrote, harness.now):
+    for _ in harness.broker.log_starts.on_starts_written(wrote, harness.now):
         pass
     again = directory.begin_checkpoint({T: RECORDS})
     assert again is not None

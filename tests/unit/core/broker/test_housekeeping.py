@@ -38,7 +38,7 @@ def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
     assert harness.broker.log_starts.are_moving and harness.broker.is_writing
     wrote, gone = writes[0].run(), 0
     assert (tmp_path / "log-start-offset-checkpoint").read_text().count(" 1\n") == PARTITIONS
-    for _ in harness.broker.wrote_starts(wrote, later):
+    for _ in harness.broker.log_starts.on_starts_written(wrote, later):
         before, gone = gone, sum(log.start_offset > 0 for log in logs)
         assert gone - before <= 1
     assert gone == PARTITIONS

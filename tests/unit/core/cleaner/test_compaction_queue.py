@@ -113,7 +113,7 @@ def test_it_follows_the_pass_that_is_under_way(harness: Harness) -> None:
     (compaction,) = asked(harness, partition)
     harness.settle()
     assert compaction.outcome is None, "one pass at a time"
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     harness.settle()
     assert won(compaction).compacted_to == 4 * KEYS
 

@@ -290,11 +290,11 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> Non
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
     step = begun(harness)
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     harness.learn(Changed(0, {TopicName("table"): None}))
     assert step.cleaning.is_withdrawn
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     assert not harness.broker.cleaner.is_running
     assert not list(tmp_path.rglob("*.swap"))
     keep_house(harness, 70)
@@ -307,7 +307,7 @@ def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
     step = begun(harness)
     harness.broker.cleaner.stop()
     assert step.cleaning.is_withdrawn
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     assert steps(harness) == []
     harness.restart()
     keep_house(harness)

@@ -37,7 +37,7 @@ def marked(harness: Harness, partitions: int = 1) -> Transactional:
     assert isinstance(harness.send(end, EPOCHS), Parked)
     broker = harness.broker
     (sync,) = broker.take_effects()
-    broker.synced(sync.run(), harness.now)  # type: ignore[union-attr, arg-type]
+    broker.on_event(sync.run(), harness.now)  # type: ignore[union-attr, arg-type]
     assert producer.state.state is TransactionState.PREPARE_COMMIT
     return producer
 

@@ -166,7 +166,7 @@ def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
     loads = [effect for effect in harness.broker.take_effects() if isinstance(effect, Load)]
     assert len(loads) == 2
     for load in sorted(loads, key=lambda load: load.name, reverse=True):  # Transactions first.
-        harness.broker.loaded(load.run(), harness.now)
+        harness.broker.on_event(load.run(), harness.now)
         harness.settle()
     assert not offsets(harness).offsets.has_pending_of("g")
     assert offsets(harness).offsets.groups() == ["g"]
@@ -189,7 +189,7 @@ def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch
     log.reaper.reap(TimestampMs(harness.now.wall + DAY_MS))
     assert not list(Path(log.directory).glob("*.deleted"))
     for load in loads:
-        harness.broker.loaded(load.run(), harness.now)
+        harness.broker.on_event(load.run(), harness.now)
     harness.settle()
     assert known(harness) == before
 

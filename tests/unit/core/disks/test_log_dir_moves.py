@@ -14,10 +14,11 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.effects import Changed, Chores, Effect
+from odradek.core.broker.effects import Changed, Effect
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.disks.flushes import Sync
 from odradek.core.disks.log_dir_moves import Copying
+from odradek.core.kernel.chores import Chores
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint, PartitionInfo, TopicInfo
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
@@ -87,10 +88,8 @@ class Server:
         if not self.pending:
             return False
         effect = self.pending.pop(0)
-        if isinstance(effect, Copying):
-            self.broker.copied(effect.run(), NOW)
-        elif isinstance(effect, Sync):
-            self.broker.synced(effect.run(), NOW)
+        if isinstance(effect, Copying | Sync):
+            self.broker.on_event(effect.run(), NOW)
         elif isinstance(effect, Chores):
             effect.run()
         else:

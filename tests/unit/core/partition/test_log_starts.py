@@ -62,7 +62,7 @@ def retained(harness: Harness) -> WriteStarts:
 
 
 def end(harness: Harness, write: WriteStarts) -> None:
-    for _ in harness.broker.wrote_starts(write.run(), harness.now):
+    for _ in harness.broker.log_starts.on_starts_written(write.run(), harness.now):
         pass
 
 

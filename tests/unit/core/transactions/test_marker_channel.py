@@ -179,7 +179,7 @@ def test_a_partition_that_knows_a_later_epoch_needs_no_marker(elsewhere: Elsewhe
 def test_a_partition_that_the_answer_leaves_out_is_asked_again(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
-    elsewhere.harness.broker.markers_answered(elsewhere.asked_alone(), {}, elsewhere.harness.now)
+    elsewhere.harness.broker.transactions.markers.on_answered(elsewhere.asked_alone(), {}, elsewhere.harness.now)
     elsewhere.passes()
     assert names(elsewhere.asked_alone()) == [T1]
     assert not is_complete(producer)

@@ -238,7 +238,7 @@ def test_a_shard_that_ends_before_its_last_marker_is_safe_completes_nothing(else
     broker = elsewhere.harness.broker
     (sync,) = broker.take_effects()
     assert isinstance(sync, Sync)
-    broker.synced(sync.run(), elsewhere.harness.now)
+    broker.on_event(sync.run(), elsewhere.harness.now)
     assert producer.state.state is TransactionState.PREPARE_COMMIT, "its marker is written and not synced"
     elsewhere.resigns()
     elsewhere.passes()

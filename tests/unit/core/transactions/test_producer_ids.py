@@ -16,7 +16,7 @@ def test_who_comes_first_waits_for_a_block() -> None:
     for _ in range(3):
         ids.allocate_id(given.append)
     assert (len(asked), given) == (1, [])
-    ids.brought(block(5000, 1000))
+    ids.on_block_allocated(block(5000, 1000))
     assert given == [5000, 5001, 5002]
 
 
@@ -24,11 +24,11 @@ def test_the_next_block_is_asked_for_before_the_last_is_used_up() -> None:
     asked, given = [], []
     ids = ProducerIds(lambda: asked.append(len(given)))
     ids.prepare()
-    ids.brought(block(0, 1000))
+    ids.on_block_allocated(block(0, 1000))
     for _ in range(1000):
         ids.allocate_id(given.append)
     assert asked == [0, 1001 - LEFT_TO_ASK]
-    ids.brought(block(7000, 1000))
+    ids.on_block_allocated(block(7000, 1000))
     ids.allocate_id(given.append)
     assert given == [*range(1000), 7000]
 
@@ -37,9 +37,9 @@ def test_without_a_block_nobody_is_left_waiting() -> None:
     asked, given = [], []
     ids = ProducerIds(lambda: asked.append(1))
     ids.allocate_id(given.append)
-    ids.brought(None)
+    ids.on_block_allocated(None)
     assert given == [None]
     ids.allocate_id(given.append)
-    ids.brought(block(0, 10))
+    ids.on_block_allocated(block(0, 10))
     assert given == [None, 0]
     assert len(asked) == 3

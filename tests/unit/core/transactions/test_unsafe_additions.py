@@ -49,7 +49,7 @@ def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) 
     assert isinstance(waiting, Parked)
     (effect,) = harness.broker.take_additions()
     outcome = {(producer.id, T0): code}
-    harness.broker.additions_answered(effect, outcome, harness.now)
+    harness.broker.transactions.additions.on_answered(effect, outcome, harness.now)
     answer = harness.decoded(harness.finished(waiting), ADDS, ProduceResponse)
     return effect, ErrorCode(answer.responses[0].partition_responses[0].error_code)
 

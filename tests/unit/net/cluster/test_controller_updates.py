@@ -87,7 +87,7 @@ def test_it_is_taken_in_at_once_when_there_is_a_session_again(tmp_path: Path, mo
         told.go_on()
         assert not ends, "the tree does not answer"
         tree.has_session = True
-        broker.registered(before + 1)
+        broker.on_registered(before + 1)
         told.renewed()
         told.go_on()
         told.renewed()  # Nothing waits.

@@ -14,8 +14,9 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.coordination.tree import Unavailable
-from odradek.core.broker.effects import Change, Changed, Chores
+from odradek.core.broker.effects import Change, Changed
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
+from odradek.core.kernel.chores import Chores
 from odradek.log.files.disk import DiskFailed
 from odradek.net.loop.pools import Pool
 from odradek.net.loop.threads import done_here
