@@ -3,6 +3,7 @@
     checkout ──> source distribution ──> wheel ──> installed in a folder ──> odradek serve, produce, consume
 
 All wheels are built in the same folder, one after the other, so each build finds what the one before it left there.
+Compiling takes minutes, and is left to the nightly run; tests/unit/test_rooms.py has mypyc translate the modules.
 """
 
 from __future__ import annotations
@@ -167,11 +168,13 @@ def interpreted(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Insta
     return installed(source, tmp_path_factory.mktemp("interpreted"), NO_COMPILER)
 
 
+@pytest.mark.nightly
 def test_all_is_compiled_where_a_compiler_is(compiled: Installed, tmp_path: Path) -> None:
     assert compiled.version() == f"odradek {__version__} (compiled)\n", compiled.errors
     assert_works(compiled, tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_wheel_has_what_runs_and_nothing_that_was_made_on_the_way(compiled: Installed, source: Path) -> None:
     package = source / "src" / "odradek"
     kernels = [f"odradek.record.kernels.{path.stem}" for path in (package / "record" / "kernels").glob("[!_]*.py")]
@@ -181,6 +184,7 @@ def test_a_wheel_has_what_runs_and_nothing_that_was_made_on_the_way(compiled: In
     assert {Path(name).suffix for name in names(compiled.wheel)} == ENDINGS_IN_WHEELS | {".so"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("failing", ["__native_odradek___log___segment___segment.c", "odradek/log/segment/segment.c"])
 def test_no_room_is_compiled_if_one_is_not(source: Path, compiled: Installed, tmp_path: Path, failing: str) -> None:
     """The first has the room's code, which lies with all others', the second the module that refers to it."""
@@ -204,6 +208,7 @@ def test_without_a_compiler_nothing_is_prepared_for_one(interpreted: Installed) 
     assert "building 'odradek" not in interpreted.told
 
 
+@pytest.mark.nightly
 def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path, tmp_path: Path) -> None:
     """Python would import it, and not the source beside it."""
     ending = sysconfig.get_config_var("EXT_SUFFIX")

@@ -6,6 +6,9 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NewType
 
 import pytest
@@ -76,3 +79,21 @@ def test_none_is_compiled_beside_its_source() -> None:
     """Python would import that, whatever the source says by now; only kernels and native modules belong there."""
     made = [path for path in (REPOSITORY / "src").rglob("*.so") if path.parent.name not in ("kernels", "native")]
     assert not made
+
+
+TRANSLATE = """
+import runpy, setuptools, sys
+setuptools.setup = lambda **_: None
+sys.exit(not runpy.run_path(sys.argv[1])["rooms"]())
+"""
+
+
+@pytest.mark.waits
+@pytest.mark.slow
+def test_mypyc_translates_them(tmp_path: Path) -> None:
+    """To compile the result takes minutes and hardly ever fails: tests/interop/test_build.py does so at night."""
+    (tmp_path / "src").symlink_to(REPOSITORY / "src")
+    command = [sys.executable, "-c", TRANSLATE, str(REPOSITORY / "setup.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list((tmp_path / "build" / "rooms").rglob("*.c"))
