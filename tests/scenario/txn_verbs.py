@@ -239,7 +239,7 @@ def read(world: World, arguments: list[str]) -> None:
 def state(world: World, arguments: list[str]) -> None:
     """state p ...: what its coordinator knows of a transactional id."""
     for name in arguments:
-        transaction = world.harness.broker.transactions.find_transaction(name)[1]
+        transaction = world.harness.broker.transactions.states.find_transaction(name)[1]
         touched = " ".join(map(str, sorted(transaction.partitions)))
         what = transaction.state.title + (f", {touched}" if touched else "")
         world.tell(name, f"{spoken(transaction.producer)} {what}")
@@ -248,14 +248,14 @@ def state(world: World, arguments: list[str]) -> None:
 def forgotten(world: World, arguments: list[str]) -> None:
     """forgotten p: its coordinator loses it, as with a power failure that takes the end of its log."""
     (name,) = arguments
-    shard, _ = world.harness.broker.transactions.find_transaction(name)
+    shard, _ = world.harness.broker.transactions.states.find_transaction(name)
     shard.remove(name, world.harness.now)
 
 
 def unjoined(world: World, arguments: list[str]) -> None:
     """unjoined p t-1 ...: its coordinator loses that these joined, and so what came after."""
     name, *places = arguments
-    shard, transaction = world.harness.broker.transactions.find_transaction(name)
+    shard, transaction = world.harness.broker.transactions.states.find_transaction(name)
     left = transaction.partitions - set(map(place, places))
     lost = transaction._replace(partitions=left, state=transaction.state if left else TransactionState.EMPTY)
     shard.put(lost, world.harness.now)
@@ -264,7 +264,7 @@ def unjoined(world: World, arguments: list[str]) -> None:
 def exhausted(world: World, arguments: list[str]) -> None:
     """exhausted p: as after thirty thousand transactions."""
     (name,) = arguments
-    shard, transaction = world.harness.broker.transactions.find_transaction(name)
+    shard, transaction = world.harness.broker.transactions.states.find_transaction(name)
     assert transaction.state is not TransactionState.ONGOING, "between transactions"
     last = transaction._replace(epoch=ProducerEpoch(32766))
     shard.put(last, world.harness.now)

@@ -138,7 +138,7 @@ class AdditionHistory:
         if producer.state.state is TransactionState.ONGOING:
             self._remember(producer)
             coordinator = self.brokers.coordinator
-            coordinator.broker.transactions.abort(producer.id, coordinator.now)
+            coordinator.broker.transactions.states.abort(producer.id, coordinator.now)
             coordinator.settle()
             self.broken.add(producer.id)
 
@@ -287,7 +287,7 @@ class AdditionHistory:
         assert not self.writes, "somebody waits for ever"
         for producer in self.producers:
             if producer.state.state is TransactionState.ONGOING:
-                self.brokers.coordinator.broker.transactions.abort(producer.id, self.brokers.coordinator.now)
+                self.brokers.coordinator.broker.transactions.states.abort(producer.id, self.brokers.coordinator.now)
                 self.brokers.coordinator.settle()
         self._drain()
         for name in (*DATA, OFFSETS):

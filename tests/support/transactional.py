@@ -52,7 +52,7 @@ class Transactional:
 
     @property
     def state(self) -> Transaction:
-        return self.harness.broker.transactions.find_transaction(self.id)[1]
+        return self.harness.broker.transactions.states.find_transaction(self.id)[1]
 
     def begin(
         self,

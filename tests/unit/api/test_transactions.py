@@ -138,7 +138,7 @@ def test_a_partition_that_was_not_announced_is_refused(harness: Harness) -> None
 
 def test_partitions_of_one_produce_join_its_transaction_by_one_record(harness: Harness) -> None:
     producer = started(harness)
-    state = harness.broker.transactions.find_transaction("t")[0].log.leading.log
+    state = harness.broker.transactions.states.find_transaction("t")[0].log.leading.log
     before = state.end_offset
     codes = producer.write_all("x", {0: [b"a"], 1: [b"b"], 2: [b"c"]})
     assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -260,7 +260,7 @@ def test_an_abort_that_nobody_asked_for_where_epochs_have_run_out(harness: Harne
 
 def use_up(harness: Harness, producer: Transactional) -> None:
     """The last epoch but one: as after thirty thousand transactions."""
-    shard, state = harness.broker.transactions.find_transaction(producer.id)
+    shard, state = harness.broker.transactions.states.find_transaction(producer.id)
     shard.put(state._replace(epoch=ProducerEpoch(LAST_EPOCH)), harness.now)
     producer.producer = ProducerIdAndEpoch(producer.producer.id, ProducerEpoch(LAST_EPOCH))
 
@@ -367,7 +367,7 @@ def test_a_transaction_that_its_coordinator_has_lost_is_aborted_after_a_crash(ha
     producer, other = started(harness), started(harness, name="other")
     put(producer, b"a")
     put(other, b"b")
-    shard, _ = harness.broker.transactions.find_transaction(producer.id)
+    shard, _ = harness.broker.transactions.states.find_transaction(producer.id)
     shard.remove(producer.id, harness.now)  # As a power failure would have it.
     harness.kill()
     harness.keep_house()

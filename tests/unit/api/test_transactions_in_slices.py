@@ -87,7 +87,7 @@ def codes(answer: AddPartitionsToTxnResponse) -> list[int]:
 
 
 def test_all_partitions_join_by_one_record(producer: Transactional) -> None:
-    log = producer.harness.broker.transactions.find_transaction("p")[0].log.leading.log
+    log = producer.harness.broker.transactions.states.find_transaction("p")[0].log.leading.log
     end = log.end_offset
     begun = Begun(producer.harness, adding(producer), 3)
     assert log.end_offset == end and not producer.state.partitions
@@ -214,7 +214,7 @@ def test_a_stop_amid_the_markers_of_a_transaction(producer: Transactional) -> No
     assert ended(harness) == MARKED_AT_ONCE
     harness.kill()
     harness.settle()
-    while harness.broker.transactions.find_transaction("p")[1].is_decided:
+    while harness.broker.transactions.states.find_transaction("p")[1].is_decided:
         harness.pass_time(1)
         harness.settle()
     assert committed(harness, "x", 0) == committed(harness, "x", MANY - 1) == [b"a"]
@@ -231,7 +231,7 @@ def test_each_transaction_is_told_as_it_is_when_its_turn_comes(harness: Harness)
     ids = DescribeTransactionsRequest(transactional_ids=names)
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
     described, listed = Begun(harness, ids, 0), Begun(harness, request, 0)
-    shard, _ = harness.broker.transactions.find_transaction(names[-1])
+    shard, _ = harness.broker.transactions.states.find_transaction(names[-1])
     shard.remove(names[0], harness.now)
     shard.remove(names[-1], harness.now)
     found = described.finish(DescribeTransactionsResponse).transaction_states

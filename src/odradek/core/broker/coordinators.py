@@ -82,7 +82,7 @@ class Coordinators:
         """Return a producer id above all ids in our logs."""
         logs = (partition.log for partition in self._partitions.values() if partition.is_online)
         used = (producer.id for log in logs for producer in log.producers)
-        return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
+        return ProducerId(max(max(used, default=-1), self.transactions.states.greatest_id()) + 1)
 
     def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks, about once a second, in slices."""

@@ -6,7 +6,7 @@ for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
@@ -15,10 +15,8 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.transaction_shard import Completion
+from odradek.core.transactions.transaction_state_manager import TransactionStateManager
 from odradek.core.transactions.transaction_states import NEVER_MS, NO_ID, Transaction, TransactionState
-
-if TYPE_CHECKING:
-    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator
 
 
 class Asked(NamedTuple):
@@ -46,9 +44,9 @@ MOVED = Began(ErrorCode.NOT_COORDINATOR)
 class Beginning:
     """One InitProducerId in progress."""
 
-    def __init__(self, coordinator: TransactionCoordinator, asked: Asked) -> None:
+    def __init__(self, manager: TransactionStateManager, asked: Asked) -> None:
         self.promise: Promise[Began] = Promise()
-        self._coordinator = coordinator
+        self._manager = manager
         self._asked = asked
 
     def advance(self, now: Moment) -> None:
@@ -56,7 +54,7 @@ class Beginning:
         try:
             was = self._transaction()
             if was is None or was.is_exhausted:
-                self._coordinator.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
+                self._manager.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
             else:
                 self._go_from(was, NO_ID, now)
         except Refused as refused:
@@ -73,12 +71,12 @@ class Beginning:
 
     def _transaction(self) -> Transaction | None:
         transactional_id = self._asked.transactional_id
-        return self._coordinator.shards.find_shard(transactional_id).transactions.get(transactional_id)
+        return self._manager.shards.find_shard(transactional_id).transactions.get(transactional_id)
 
     def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
         asked = self._asked
         if was.is_decided:
-            self._coordinator.shards.find_shard(was.id).after_completion(was.id, Completion(self.advance, self._lost))
+            self._manager.shards.find_shard(was.id).after_completion(was.id, Completion(self.advance, self._lost))
         elif was.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
             self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)
@@ -86,16 +84,16 @@ class Beginning:
             self._begin(rules.keeps(was, asked.expected, new_id, now.wall), was.producer, now)
         else:
             rules.check_expected(was, asked.expected)
-            self._coordinator.abort(was.id, now, then=Completion(self.advance, self._lost))
+            self._manager.abort(was.id, now, then=Completion(self.advance, self._lost))
 
     def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
         began = Began(ErrorCode.NONE, begun.client, ongoing)
-        written = self._coordinator.shards.find_shard(begun.id).put(begun, now)
-        steps = self._coordinator.runtime.steps
+        written = self._manager.shards.find_shard(begun.id).put(begun, now)
+        steps = self._manager.runtime.steps
         steps.when_safe(written, lambda _: self._keep(began), now, lambda _: self._lost())
 
     def _lost(self) -> None:
         self._keep(MOVED)
 
     def _keep(self, began: Began) -> None:
-        self.promise.keep(self._coordinator.runtime.lot, began)
+        self.promise.keep(self._manager.runtime.lot, began)

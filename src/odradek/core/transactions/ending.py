@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
@@ -11,10 +11,8 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.transaction_shard import Completion
+from odradek.core.transactions.transaction_state_manager import TransactionStateManager
 from odradek.core.transactions.transaction_states import NO_ID
-
-if TYPE_CHECKING:
-    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator
 
 
 class End(NamedTuple):
@@ -36,16 +34,16 @@ class Ended(NamedTuple):
 class Ending:
     """One EndTxn in progress."""
 
-    def __init__(self, coordinator: TransactionCoordinator, end: End) -> None:
+    def __init__(self, manager: TransactionStateManager, end: End) -> None:
         self.promise: Promise[Ended] = Promise()
-        self._coordinator = coordinator
+        self._manager = manager
         self._end = end
 
     def advance(self, now: Moment) -> None:
         """Decide, with a new producer id if needed, or raise Refused for an unknown transactional id."""
-        _, was = self._coordinator.find_transaction(self._end.transactional_id)
+        _, was = self._manager.find_transaction(self._end.transactional_id)
         if was.is_exhausted and (was.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
-            self._coordinator.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
+            self._manager.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
         else:
             self._go_with(NO_ID, now)
 
@@ -60,7 +58,7 @@ class Ending:
 
     def _decide(self, new_id: ProducerId, now: Moment) -> None:
         end = self._end
-        shard, was = self._coordinator.find_transaction(end.transactional_id)
+        shard, was = self._manager.find_transaction(end.transactional_id)
         try:
             decided = rules.ends(was, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
         except rules.Retried:
@@ -69,7 +67,7 @@ class Ending:
         ended = Ended(ErrorCode.NONE, rules.completed(decided, now.wall).client)
         moved = Ended(ErrorCode.NOT_COORDINATOR)
         then = Completion(lambda _: self._keep(ended), lambda: self._keep(moved))
-        self._coordinator.completions.decide(shard, decided, now, then=then)
+        self._manager.completions.decide(shard, decided, now, then=then)
 
     def _keep(self, ended: Ended) -> None:
-        self.promise.keep(self._coordinator.runtime.lot, ended)
+        self.promise.keep(self._manager.runtime.lot, ended)

@@ -6,22 +6,37 @@ Other brokers send AddPartitionsToTxn.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.addition_queue import Codes
 from odradek.core.transactions.additions import Question
 from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 
-if TYPE_CHECKING:
-    from odradek.core.transactions.transaction_coordinator import TransactionCoordinator  # It uses this answer.
+
+class PartitionsInTransactions(Protocol):
+    """The part of TransactionCoordinator that verifies partitions."""
+
+    def touch(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        version: int,
+        now: Moment,
+    ) -> Written | None: ...
+
+    def unsafe_join(self, transactional_id: str) -> Written | None: ...
+
+    def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None: ...
 
 
 def answer(
-    coordinator: TransactionCoordinator, question: Question, names: Collection[TopicPartition], now: Moment
+    coordinator: PartitionsInTransactions, question: Question, names: Collection[TopicPartition], now: Moment
 ) -> tuple[Codes, Written | None]:
     """Return the error code of each partition, and the write that must be safe before they apply."""
     transactional_id, producer, adds = question
@@ -35,7 +50,7 @@ def answer(
     return codes, coordinator.unsafe_join(transactional_id)
 
 
-def _code_of(coordinator: TransactionCoordinator, question: Question, name: TopicPartition) -> ErrorCode:
+def _code_of(coordinator: PartitionsInTransactions, question: Question, name: TopicPartition) -> ErrorCode:
     try:
         coordinator.check_touched(question.transactional_id, question.producer, name)
     except Refused as refused:

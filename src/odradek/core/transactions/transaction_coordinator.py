@@ -6,9 +6,7 @@ transitions are in rules.py.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 
 from odradek.base.errors import ErrorCode, Refused
@@ -31,13 +29,10 @@ from odradek.core.transactions.hanging import HangingTransactions, all_led, all_
 from odradek.core.transactions.local_verification import answer
 from odradek.core.transactions.producer_ids import ProducerIds
 from odradek.core.transactions.transaction_markers import WriteMarker
-from odradek.core.transactions.transaction_shard import Completion, TransactionShard
-from odradek.core.transactions.transaction_states import Transaction, TransactionState
+from odradek.core.transactions.transaction_shard import TransactionShard
+from odradek.core.transactions.transaction_state_manager import TransactionStateManager
+from odradek.core.transactions.transaction_states import Transaction
 from odradek.core.transactions.unsafe_additions import Joins
-
-_LOG = logging.getLogger(__name__)
-
-IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
 
 class TransactionCoordinator:
@@ -53,14 +48,11 @@ class TransactionCoordinator:
         self.may_hang = False  # Transactions left open by an unclean shutdown remain to be checked.
         self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
+        self.states = TransactionStateManager(runtime, self.shards, self.ids, self.completions)
         self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, partial(answer, self))
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
         self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
-        self._abort_ms = configs.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-        self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._expires_after_ms = configs.int("transactional.id.expiration.ms")
-        self._last_abort = self._last_expiry = 0
         self.joins = Joins(self.timeout_ms_max)
 
     def _make(self, leading: Leading) -> TransactionShard:
@@ -78,24 +70,6 @@ class TransactionCoordinator:
             self.runtime.steps.when_safe(inherited, lambda later: resume(shard, transaction, later), now)
         elif not inherited.is_safe:
             self.joins.wrote(transaction.id, inherited)
-
-    def find_transaction(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
-        """Return the transactional id's shard and transaction.
-
-        Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
-        """
-        if not transactional_id:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
-        shard = self.shards.find_shard(transactional_id)
-        transaction = shard.transactions.get(transactional_id)
-        if transaction is None:
-            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} is not known here")
-        return shard, transaction
-
-    def greatest_id(self) -> int:
-        """Return the greatest known producer id, or -1 if there is none."""
-        known = (one for shard in self.shards for one in shard.transactions.values())
-        return max((max(one.producer_id, one.next_id) for one in known), default=-1)
 
     # InitProducerId.
 
@@ -117,7 +91,7 @@ class TransactionCoordinator:
     def init_producer_id(self, asked: Asked, now: Moment) -> Promise[Began]:
         """Begin an InitProducerId, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         self.shards.find_shard(asked.transactional_id)
-        beginning = Beginning(self, asked)
+        beginning = Beginning(self.states, asked)
         beginning.advance(now)
         return beginning.promise
 
@@ -135,7 +109,7 @@ class TransactionCoordinator:
 
         Returns None if they had joined it safely before. Raises Refused.
         """
-        shard, was = self.find_transaction(transactional_id)
+        shard, was = self.states.find_transaction(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
         if touched is not was:
             self.joins.wrote(transactional_id, shard.put(touched, now))
@@ -183,7 +157,7 @@ class TransactionCoordinator:
 
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """Raise Refused if the partition is not part of the producer's open transaction (KIP-890)."""
-        _, transaction = self.find_transaction(transactional_id)
+        _, transaction = self.states.find_transaction(transactional_id)
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
@@ -220,15 +194,10 @@ class TransactionCoordinator:
     # EndTxn.
 
     def end_transaction(self, end: End, now: Moment) -> Promise[Ended]:
-        """Begin an EndTxn, or raise Refused as `find_transaction` does."""
-        ending = Ending(self, end)
+        """Begin an EndTxn, or raise Refused as `TransactionStateManager.find_transaction` does."""
+        ending = Ending(self.states, end)
         ending.advance(now)
         return ending.promise
-
-    def abort(self, transactional_id: str, now: Moment, then: Completion | None = None) -> None:
-        """Abort an open transaction and fence its producer, or raise Refused."""
-        shard, was = self.find_transaction(transactional_id)
-        self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
 
     # Periodic tasks.
 
@@ -255,29 +224,4 @@ class TransactionCoordinator:
         """Run the periodic tasks in slices, about once a second: transaction timeouts, expiry of ids."""
         self.shards.run_housekeeping(now)
         self.joins.expire_lost_writes(now)
-        if now.steady - self._last_abort >= self._abort_ms:
-            self._last_abort = now.steady
-            yield from self._each(lambda shard, transaction: self._abort_overdue(shard, transaction, now))
-        if now.steady - self._last_expiry >= self._expire_ms:
-            self._last_expiry = now.steady
-            yield from self._each(lambda shard, transaction: self._expire(shard, transaction, now))
-
-    def _each(self, work: Callable[[TransactionShard, Transaction], None]) -> Iterator[None]:
-        for shard in list(self.shards):
-            for transactional_id in list(shard.transactions):
-                transaction = shard.transactions.get(transactional_id)
-                if transaction is not None and not shard.is_over:  # Both still exist.
-                    with suppress(Refused):  # The next round retries.
-                        work(shard, transaction)
-                yield
-
-    def _abort_overdue(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
-        if transaction.is_ahead(now.wall):  # Otherwise its timeout would be extended by the clock difference.
-            shard.transactions[transaction.id] = transaction._replace(started=now.wall)
-        elif transaction.is_overdue(now.wall):
-            _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)
-            self.abort(transaction.id, now)
-
-    def _expire(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
-        if transaction.state in IDLE and transaction.updated + self._expires_after_ms < now.wall:
-            shard.remove(transaction.id, now)
+        yield from self.states.run_housekeeping(now)

@@ -43,7 +43,7 @@ def begun(harness: Harness, *partitions: int, name: str = "t", version: int = 2)
 
 def lose(producer: Transactional, *names: TopicPartition) -> None:
     """Takes from the coordinator that these joined, as a power failure does, and stops the broker."""
-    shard, was = producer.harness.broker.transactions.find_transaction(producer.id)
+    shard, was = producer.harness.broker.transactions.states.find_transaction(producer.id)
     left = was.partitions - set(names)
     shard.put(was._replace(partitions=left, state=was.state if left else EMPTY), producer.harness.now)
     producer.harness.kill()
@@ -220,7 +220,7 @@ def test_what_comes_after_a_decision_waits_for_its_completion(harness: Harness) 
     producer = begun(harness, 0)
     assert producer.end(commit=True) == ErrorCode.NONE
     assert producer.write("t", b"next", partition=1) == ErrorCode.NONE
-    shard, was = harness.broker.transactions.find_transaction(producer.id)
+    shard, was = harness.broker.transactions.states.find_transaction(producer.id)
     decided = was._replace(state=COMMITTING, partitions=frozenset({T0}))
     shard.transactions[producer.id] = decided  # Its completion and the join are lost, and its markers on their way.
     harness.broker.transactions.may_hang = True
@@ -237,7 +237,7 @@ def test_what_comes_after_a_decision_waits_for_its_completion(harness: Harness) 
 
 def test_what_is_refused_is_tried_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     producer, forgotten = begun(harness, 0, 1), begun(harness, 2, name="u")
-    shard, _ = harness.broker.transactions.find_transaction(forgotten.id)
+    shard, _ = harness.broker.transactions.states.find_transaction(forgotten.id)
     shard.remove(forgotten.id, harness.now)
     lose(producer, T1)
 
@@ -318,7 +318,7 @@ def test_where_a_shard_goes_meanwhile_nothing_is_judged(harness: Harness) -> Non
 
 def test_many_are_looked_at_in_slices(harness: Harness) -> None:
     producer = begun(harness, 0)
-    shard, was = harness.broker.transactions.find_transaction(producer.id)
+    shard, was = harness.broker.transactions.states.find_transaction(producer.id)
     for number in range(2000):
         shard.transactions[f"t{number}"] = was._replace(id=f"t{number}", producer_id=ProducerId(10_000 + number))
     log = harness.broker.partitions[T1].log

@@ -209,7 +209,7 @@ def test_what_waits_for_the_old_coordinator_does_not_take_the_place_of_the_next_
     elsewhere.decided(first, T1)
     in_flight = elsewhere.asked_alone()
     elsewhere.decided(second, T1)
-    before = elsewhere.harness.broker.transactions.find_transaction(second.id)[0].coordinator_epoch
+    before = elsewhere.harness.broker.transactions.states.find_transaction(second.id)[0].coordinator_epoch
     elsewhere.resigns()
     elsewhere.coordinates_again()
     elsewhere.answers(in_flight)
@@ -278,7 +278,7 @@ def test_who_waits_at_the_old_coordinator_is_not_answered_by_the_next_ones_decis
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     old = elsewhere.asked_alone()
-    shard, _ = elsewhere.harness.broker.transactions.find_transaction(producer.id)
+    shard, _ = elsewhere.harness.broker.transactions.states.find_transaction(producer.id)
     called: list[str] = []
     shard.after_completion(producer.id, Completion(lambda now: called.append("old"), lambda: called.append("lost")))
     elsewhere.resigns()
