@@ -154,6 +154,18 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+_FILE = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Keep what earlier files left from being looked at again: some tests collect garbage, each over all of it."""
+    if item.config.stash.get(_FILE, None) != item.path:
+        item.config.stash[_FILE] = item.path
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """--dist loadfile, in the order above and with the Spark files as one."""

@@ -79,14 +79,17 @@ def let_in(broker: Serving) -> RawClient:
         assert time.monotonic() < deadline
 
 
-def crowded(broker: Serving) -> tuple[list[RawClient], int]:
-    """Connections that are served, as many as there are to be had, and how many were turned away after them."""
+def crowded(broker: Serving, *, syncs: bool = False) -> tuple[list[RawClient], int]:
+    """Connections that are served, as many as there are to be had, and how many were turned away.
+
+    The served ones come first, unless the broker syncs logs meanwhile: these then leave their files to later ones.
+    """
     served: list[RawClient] = []
     refused = 0
     for _ in range(2 * LIMIT):
         one = RawClient(broker.port)
         if is_served(one):
-            assert not refused, "first come, first served"
+            assert syncs or not refused, "first come, first served"
             served.append(one)
         else:
             refused += 1
@@ -212,7 +215,7 @@ def test_logs_that_were_written_to_keep_nobody_out(small: Serving) -> None:
         created(client, *names)
         for name in names:
             assert produced(client, name, b"x") == 0
-        served, refused = crowded(small)
+        served, refused = crowded(small, syncs=True)
         assert refused and len(served) >= 8, "idle logs let go for them"
         for one in served:
             one.close()

@@ -1,23 +1,32 @@
-"""Ports for servers that can't be told to take a free one by themselves."""
+"""Ports for servers that cannot choose a free one themselves, or whose port nobody else may have had.
+
+Clients of an earlier test may still look for their broker, and the system gives its port out again at once.
+"""
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 from itertools import cycle, islice
 
 # Below the system's own range for connections, where any client of any test may hold one when the server comes to it.
-_FIRST, _PER_PROCESS, _PROCESSES = 10_000, 1_000, 22
+_FIRST, _PER_PROCESS, _PROCESSES = 10_000, 1_375, 16
 
 
-def _mine() -> range:
-    """Returns the ports of this process of pytest-xdist: no other one gives them out."""
-    number = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or os.getpid()) % _PROCESSES
-    return range(_FIRST + number * _PER_PROCESS, _FIRST + (number + 1) * _PER_PROCESS)
+def _reserve() -> tuple[socket.socket, range]:
+    """Return the ports of this process, and what holds them: no process of any checkout gives them out, too."""
+    for number in range(_PROCESSES):
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind(f"\0odradek-test-ports-{number}")
+        except OSError:
+            held.close()
+        else:
+            return held, range(_FIRST + number * _PER_PROCESS, _FIRST + (number + 1) * _PER_PROCESS)
+    raise AssertionError(f"{_PROCESSES} processes run tests")
 
 
-_ports = cycle(_mine())
+_held, _range = _reserve()
+_ports = cycle(_range)
 
 
 def free_port() -> int:

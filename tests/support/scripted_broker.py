@@ -33,6 +33,7 @@ from odradek.wire.schema.api_keys import ApiKey
 from odradek.wire.schema.compile import decode
 from odradek.wire.schema.malformed import Malformed
 from odradek.wire.schema.schema import schema_of
+from support.ports import free_port
 
 Handler = Callable[[Any, int], object]
 
@@ -70,7 +71,7 @@ class ScriptedBroker:
         self.seen: list[Any] = []
         self.metadata_requests = 0
         self._handlers: dict[type, Handler] = {MetadataRequest: self._metadata, ApiVersionsRequest: self._api_versions}
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", free_port()))
         self._connections: list[socket.socket] = []
         self.port: int = self._listener.getsockname()[1]
 
