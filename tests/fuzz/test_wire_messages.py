@@ -39,6 +39,7 @@ declared = st.lists(
 DECODED_BYTES_PER_BYTE_MAX = 1_000  # An object with a few lists, for one byte.
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
 def test_garbage(cls: type, version: int) -> None:
     @settings(max_examples=60, deadline=None, database=None)
@@ -53,6 +54,7 @@ def test_garbage(cls: type, version: int) -> None:
     check()
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
 def test_declared_counts(cls: type, version: int) -> None:
     @settings(max_examples=20, deadline=None, database=None)

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from kafka_peer import REAL_KAFKA, KafkaBroker
+from kafka_peer import CONTROL, KafkaBroker
 
 from odradek.client.connection.client_config import ClientConfig
 from odradek.testing import Broker
@@ -50,4 +50,4 @@ def quick_config(address: str, **settings: int) -> ClientConfig:
 
 
 STARTERS: dict[str, Callable[[], str]] = {"odradek": odradek, "apache-kafka": apache_kafka}
-BROKERS = ["odradek", pytest.param("apache-kafka", marks=REAL_KAFKA)]
+BROKERS = ["odradek", pytest.param("apache-kafka", marks=CONTROL)]

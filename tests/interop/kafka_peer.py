@@ -46,6 +46,8 @@ def missing(name: str = f"kafka-{VERSION}") -> str | None:
 
 
 REAL_KAFKA = [pytest.mark.java, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+# On Apache Kafka, a test of a client or command shows that the test is right: no change of Odradek can make it fail.
+CONTROL = [*REAL_KAFKA, pytest.mark.nightly]
 
 
 @cache

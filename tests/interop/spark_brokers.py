@@ -10,10 +10,10 @@ from functools import cache
 import client_peers
 import pytest
 from client_peers import folder
-from kafka_peer import missing
+from kafka_peer import CONTROL, missing
 from spark_support import Kafka
 
-__all__ = ["BROKERS", "apache_kafka", "folder", "odradek"]
+__all__ = ["BROKERS", "STARTERS", "apache_kafka", "folder", "odradek"]
 
 
 @cache
@@ -28,4 +28,5 @@ def apache_kafka() -> Kafka:
     return Kafka(client_peers.apache_kafka(), is_odradek=False)
 
 
-BROKERS = {"odradek": odradek, "apache-kafka": apache_kafka}
+STARTERS = {"odradek": odradek, "apache-kafka": apache_kafka}
+BROKERS = ["odradek", pytest.param("apache-kafka", marks=CONTROL)]

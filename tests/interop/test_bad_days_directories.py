@@ -105,6 +105,7 @@ def given_back(path: Path, aside: Path) -> None:
     aside.rename(path)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("breaks", [without, as_a_file, removed])
 def test_one_can_not_be_used_at_the_start(tmp_path: Path, breaks: Callable[[Path], Path], clean: bool) -> None:

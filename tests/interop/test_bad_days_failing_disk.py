@@ -57,6 +57,7 @@ def check_others(client: RawClient, records: list[tuple[int, bytes]]) -> None:
     assert delete(client, "new") == ErrorCode.NONE
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("acks", [ALL, LEADER])
 @pytest.mark.parametrize("operation", [Operations.WRITES, Operations.SYNCS, Operations.WRITES | Operations.SYNCS])
 def test_a_write_or_a_sync_fails(

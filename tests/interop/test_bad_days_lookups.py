@@ -100,6 +100,7 @@ def written(broker: Serving, topic: str, raw: bytes) -> None:
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("make", "code"), [(members, ErrorCode.NONE), (large, ErrorCode.NONE), (bomb, ErrorCode.INVALID_RECORD)]
 )

@@ -56,6 +56,7 @@ def produce(client: RawClient, topic: str, value: bytes) -> ErrorCode:
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
+@pytest.mark.nightly
 def test_two_hundred_clients_each_send_the_largest_request(tmp_path: Path) -> None:
     """Each is answered, and there is never room for more than the budget and one request."""
     largest, budget = 8 * MIB, 32 * MIB
@@ -135,6 +136,7 @@ def test_two_hundred_clients_ask_for_large_answers_and_read_nothing(tmp_path: Pa
         assert peak_bytes(broker) - before < CLIENTS * 2 * MIB + SLACK_BYTES
 
 
+@pytest.mark.nightly
 def test_two_hundred_clients_send_very_many_small_requests_and_read_nothing(tmp_path: Path) -> None:
     """A request in memory weighs twenty times what it does on the wire: they are read in small pieces.
 

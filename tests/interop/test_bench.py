@@ -57,6 +57,7 @@ def content(results: Path) -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.nightly
 def test_every_group_was_measured_without_errors(content: dict[str, Any]) -> None:
     groups = {case["group"] for case in content["cases"]}
     assert groups == RECORDS | {"start", "groups", "commits"}
@@ -232,6 +233,7 @@ def test_a_run_that_is_terminated_leaves_what_it_has(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_plain_text_and_tls_do_the_same_work() -> None:
     arguments = ("--targets", "odradek", "--rounds", "1", "--seconds", "0.05", "--warm-up", "0")
     done = run(str(BENCH / "tls.py"), *arguments)

@@ -72,6 +72,7 @@ def rows(output: str) -> list[dict[str, str]]:
     return [dict(zip(head, words, strict=False)) for words in body]
 
 
+@pytest.mark.nightly
 def test_the_console_consumer_goes_on_where_its_group_was(address: str) -> None:
     place = ("--bootstrap-server", address, "--topic", new_topic(address))
     groups = {protocol: new_name("group") for protocol in ("classic", "consumer")}
@@ -111,6 +112,7 @@ def test_groups_are_listed_and_described(address: str) -> None:
     assert "GroupNotEmptyException" in refused
 
 
+@pytest.mark.nightly
 def test_offsets_are_reset(address: str) -> None:
     topic, group = filled(address), new_name("group")
     reset = (CONSUMER_GROUPS, "--bootstrap-server", address, "--reset-offsets", "--group", group, "--topic", topic)
@@ -124,6 +126,7 @@ def test_offsets_are_reset(address: str) -> None:
         assert Librdkafka(address).committed(group, topic)[0].offset == offset
 
 
+@pytest.mark.nightly
 def test_offsets_and_groups_are_deleted(address: str) -> None:
     topic, other, group = filled(address), filled(address), new_name("group")
     tool = (CONSUMER_GROUPS, "--bootstrap-server", address, "--group", group)
@@ -196,6 +199,7 @@ def write_unknown_to_the_coordinator(address: str, topic: str, transactional_id:
         assert part.error_code == ErrorCode.NONE
 
 
+@pytest.mark.nightly
 def test_members_that_measure_and_verify(address: str) -> None:
     topic = new_topic(address)
     at, named = ("--bootstrap-server", address), ("--topic", topic)

@@ -57,6 +57,7 @@ def test_topics_and_configs(broker: Serving, tmp_path: Path) -> None:
     assert "tools" not in run_tool(tmp_path, TOPICS, *at, "--list")
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_done_is_said(broker: Serving) -> None:
     at = ("--bootstrap-server", broker.address)
     topic = new_topic(broker.address, 3)
@@ -84,6 +85,7 @@ SENT = [
 PARTS = {"parse.key": "true", "key.separator": "|", "parse.headers": "true", "headers.delimiter": ";"}
 
 
+@pytest.mark.nightly
 def test_the_console_producer_with_every_codec(broker: Serving) -> None:
     topics = {codec: new_topic(broker.address) for codec in CODECS}
     reading = [*PARTS.items(), ("null.marker", "NULL")]
@@ -108,6 +110,7 @@ def consumed(broker: Serving, folder: Path, topic: str, start: str, count: int, 
     return [line for line in output.splitlines() if not line.startswith("Processed a total")]
 
 
+@pytest.mark.nightly
 def test_the_console_consumer_shows_all_of_a_record(broker: Serving, tmp_path: Path) -> None:
     topic = new_topic(broker.address)
     for codec in CODECS:
@@ -123,6 +126,7 @@ def test_the_console_consumer_shows_all_of_a_record(broker: Serving, tmp_path: P
     assert len(consumed(broker, tmp_path, topic, "20", 5)) == 5
 
 
+@pytest.mark.nightly
 def test_offsets(broker: Serving, tmp_path: Path) -> None:
     topic = new_topic(broker.address)
     times = [NOW_MS + seconds * 1000 for seconds in (0, 50, 30)]
@@ -147,6 +151,7 @@ def test_a_record_too_large_is_said(broker: Serving) -> None:
     assert f"RecordTooLargeException: The record batch size in the append to {topic}-0 is" in said
 
 
+@pytest.mark.nightly
 def test_producers_that_make_their_own_records(broker: Serving, tmp_path: Path) -> None:
     measured, verified = new_topic(broker.address), new_topic(broker.address)
     properties = ("--command-property", f"bootstrap.servers={broker.address}", "compression.type=lz4")

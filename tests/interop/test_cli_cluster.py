@@ -110,6 +110,7 @@ def test_nobody_is_there(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.own_peer("commands against brokers of Apache Kafka")
 class TestKafka:
     pytestmark = OLD_KAFKA
 

@@ -154,6 +154,7 @@ def test_a_group_goes_on_where_it_was(terminal: Terminal, topic: str, group: str
     assert lags(terminal, group) == {0: 0, 1: 0, 2: 0}
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_what_was_not_printed_is_not_committed(terminal: Terminal, topic: str, group: str, most: int) -> None:
     """Wherever in an answer of several batches the last record lies."""
@@ -341,6 +342,7 @@ class Reader:
         return status, errors
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"])
 def test_two_share_a_topic_until_one_leaves(
     terminal: Terminal, topic: str, group: str, number: signal.Signals, status: int

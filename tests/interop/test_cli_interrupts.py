@@ -113,6 +113,7 @@ def verb(request: pytest.FixtureRequest, topic: str, tmp_path: Path) -> Verb:
     return verbs[request.param]
 
 
+@pytest.mark.share(4)
 def test_ctrl_c_is_quiet_at_any_moment(verb: Verb) -> None:
     whole = 1.2 * seconds_until_it_speaks(verb())
     moments = [whole * number / MOMENTS for number in range(MOMENTS)]

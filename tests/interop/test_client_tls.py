@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from kafka_peer import REAL_KAFKA
+from kafka_peer import CONTROL
 from tls_brokers import EXPIRED, MUTUAL, OPEN, Secured, apache_kafka, behind_proxies, keystore, trusting
 
 from odradek.app.main import main
@@ -21,7 +21,7 @@ from odradek.client.connection.client_errors import TlsRefused
 from support.certificates import PASSWORD, Authority, written
 from support.terminals import own
 
-BROKERS = [pytest.param(behind_proxies, id="ours"), pytest.param(apache_kafka, id="kafka", marks=REAL_KAFKA)]
+BROKERS = [pytest.param(behind_proxies, id="ours"), pytest.param(apache_kafka, id="kafka", marks=CONTROL)]
 
 
 @pytest.fixture(scope="module", params=BROKERS)

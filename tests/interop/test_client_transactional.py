@@ -256,6 +256,7 @@ def test_a_batch_that_is_too_large_goes_out_in_halves(cluster: Cluster) -> None:
     settles(cluster, topic, [*values, b"last"])
 
 
+@pytest.mark.share(2)
 @pytest.mark.java
 @pytest.mark.skipif(REAL_KAFKA[1].args[0], reason="needs Apache Kafka")
 @pytest.mark.parametrize("version", [0, 1])

@@ -32,6 +32,7 @@ TOPIC = "topic"
 HEARTBEATS = {"Heartbeat", "ConsumerGroupHeartbeat"}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS])
 def test_the_versions_they_speak(tmp_path: Path, name: str) -> None:
     with watched(tmp_path) as seen, closing(Opened(seen.address)) as clients:

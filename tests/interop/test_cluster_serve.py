@@ -370,6 +370,7 @@ def disturbed(folder: Path, seconds: float, seed: int) -> None:
     assert " ERROR " not in cluster.errors()
 
 
+@pytest.mark.nightly
 def test_topics_come_and_go_while_brokers_are_killed_and_paused(tmp_path: Path) -> None:
     disturbed(tmp_path, 8, 16)
 

@@ -127,6 +127,7 @@ def test_members_share_and_hand_over(group: Group, commands: tuple[Command, Comm
     assert group.was_read_once()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("command", CLIENTS)
 def test_a_member_that_dies_is_replaced(group: Group, command: Command) -> None:
     first, second = group.start(command, NEW), group.start(command, NEW)
@@ -160,6 +161,7 @@ def test_a_pattern_finds_a_topic_that_is_made_later(group: Group, command: Comma
     share([member], group.partitions | {f"{later}-{index}" for index in range(PARTITIONS)})
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("command", CLIENTS)
 def test_the_coordinator_is_killed(tmp_path: Path, command: Command) -> None:
     with serving(tmp_path, **SETTINGS) as running:
@@ -182,6 +184,7 @@ def test_the_coordinator_is_killed(tmp_path: Path, command: Command) -> None:
         assert "Traceback" not in running.errors()
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "commands", [*[pytest.param((one.values[0],) * 2, id=one.id, marks=one.marks) for one in CLIENTS], BOTH]
 )

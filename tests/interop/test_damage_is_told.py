@@ -113,6 +113,7 @@ def test_a_fetch_that_stumbles_over_it(broker: Serving, capfd: pytest.CaptureFix
     reader.close()
 
 
+@pytest.mark.nightly
 def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
     """Its consumer sees it by itself.  The broker does once it looks into the batch, and remembers it over kill -9."""
     data = broker.directory / "data"

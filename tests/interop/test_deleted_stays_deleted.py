@@ -164,6 +164,7 @@ def wait_for_answers(witnesses: list[Witness]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.nightly
 def test_twelve_crashes_while_records_are_deleted(tmp_path: Path) -> None:
     crash(tmp_path, rounds=12, seed=1)
 

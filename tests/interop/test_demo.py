@@ -303,6 +303,7 @@ def test_a_wrong_hour_in_the_derived_topic_is_a_failure(copy: Path, temporary: P
     assert "✗ In each of them flights, cancellations and delays are those of the CSV." in said
 
 
+@pytest.mark.share(2)
 @pytest.mark.spark
 @pytest.mark.java
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

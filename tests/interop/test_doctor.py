@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from client_peers import BROKERS, STARTERS
-from kafka_peer import REAL_KAFKA, KafkaBroker
+from kafka_peer import CONTROL, KafkaBroker
 
 from odradek.app.main import main
 from support.ports import free_port
@@ -68,7 +68,7 @@ def kafka(folder: Path, **settings: str) -> Iterator[KafkaBroker]:
 
 
 class TestApacheKafka:
-    pytestmark = REAL_KAFKA
+    pytestmark = CONTROL
 
     @pytest.mark.parametrize(
         ("advertised", "says"),

@@ -21,6 +21,7 @@ SOURCE, SINK, GROUP = "source", "sink", "copiers"
 SECONDS_MAX = 120
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
 @pytest.mark.parametrize("name", BROKERS)
 def test_each_record_is_copied_once(tmp_path: Path, name: str, program: Program) -> None:

@@ -52,6 +52,7 @@ def produced(address: str, first: int, count: int, codec: str) -> None:
     assert not failures
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", [V3, V0])
 def test_a_follower_has_what_kafka_has(tmp_path: Path, version: str) -> None:
     with ZooKeeper(tmp_path / "zookeeper") as zookeeper:

@@ -92,6 +92,7 @@ def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed, replicas=3)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.3.0", "franz-go")])
 def test_other_clients_see_what_kafka_promises(tmp_path: Path, client: str) -> None:
     crash(tmp_path, 12, 17, client, replicas=3)

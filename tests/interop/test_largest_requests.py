@@ -67,6 +67,7 @@ def test_there_is_one_for_each_api() -> None:
     assert {key for key, _ in ways()} == set(BY_KEY)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("key", "name"), ways(), ids=lambda one: one.title if isinstance(one, ApiKey) else one)
 def test_the_largest_request_holds_nobody_up(timed: Timed, key: ApiKey, name: str) -> None:
     message, version = largest(timed.known, key, name)

@@ -54,6 +54,7 @@ def live_through(kind: str, faults: Sequence[str], folder: Path, seed: int) -> N
                 print(f"{writers.written}; version {where.version()}\n{days.said()}")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("kind", "faults"),
     [

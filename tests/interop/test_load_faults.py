@@ -37,6 +37,7 @@ def in_one_sentence(load: Load) -> bool:
 # Brokers that are not there.
 
 
+@pytest.mark.nightly
 def test_a_load_waits_for_brokers_that_are_started_later(tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     broker = Serving(tmp_path / "broker").start()
@@ -88,6 +89,7 @@ def test_what_is_no_broker_is_not_waited_for(tmp_path: Path) -> None:
 # Java.
 
 
+@pytest.mark.nightly
 def test_java_killed_between_two_batches(tmp_path: Path) -> None:
     kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
     topic = kafka.topic()
@@ -187,6 +189,7 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
 # Stopped by whoever started it.
 
 
+@pytest.mark.nightly
 def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
     """While it imports, while Java starts, between two batches and in the middle of one; no Java stays behind."""
     kafka = odradek()

@@ -108,6 +108,7 @@ def wait_for_rows(load: Load, count: int) -> None:
     load.until(lambda: load.status is not None or load.place.table().count() == count, f"{count} rows")
 
 
+@pytest.mark.nightly
 def test_topics_that_go_away_while_others_are_loaded(tmp_path: Path) -> None:
     kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
     topics = stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()

@@ -90,6 +90,7 @@ def test_dump_log_has_no_complaints(tmp_path: Path) -> None:
     assert not COMPLAINTS.search(text), text
 
 
+@pytest.mark.nightly
 def test_both_append_to_one_directory(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path) as kafka:
         create_topic(kafka)
@@ -115,6 +116,7 @@ def test_both_append_to_one_directory(tmp_path: Path) -> None:
     directory.close(NOW)
 
 
+@pytest.mark.nightly
 def test_kafka_does_not_start_on_a_directory_we_hold(tmp_path: Path) -> None:
     kafka = KafkaBroker(tmp_path)
     with kafka:
@@ -125,6 +127,7 @@ def test_kafka_does_not_start_on_a_directory_we_hold(tmp_path: Path) -> None:
     directory.close(NOW)
 
 
+@pytest.mark.nightly
 def test_kafka_leaves_alone_what_we_set_aside(tmp_path: Path) -> None:
     """And what we note of segments at a clean stop."""
     with KafkaBroker(tmp_path) as kafka:
@@ -155,6 +158,7 @@ def test_kafka_leaves_alone_what_we_set_aside(tmp_path: Path) -> None:
     assert not directory.close(NOW)
 
 
+@pytest.mark.nightly
 def test_a_segment_of_kafkas_is_missed(tmp_path: Path) -> None:
     """By its indexes at once; all of it after a clean stop of ours.  A whole log of Kafka's misses none."""
     with KafkaBroker(tmp_path, settings={"log.segment.bytes": str(MIB)}) as kafka:

@@ -63,6 +63,7 @@ def names(prefix: str, count: int = MANY) -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
+@pytest.mark.share(2)
 def test_topics_by_the_hundred(timed: Timed) -> None:
     with timed.client as client:
         created(client, "first")

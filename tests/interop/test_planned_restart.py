@@ -13,6 +13,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_peer import REAL_KAFKA
@@ -21,7 +22,7 @@ from kafka_tools import CONSOLE_CONSUMER, VERIFIABLE_PRODUCER, ran
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.nightly]
 
 BROKERS = (1, 2, 3)
 LIBRDKAFKA, JAVA = "librdkafka", "java"

@@ -168,6 +168,7 @@ def test_a_disk_that_hangs_does_not_hold_the_stop_for_ever(tmp_path: Path, fault
     assert broker.stop() == 0
 
 
+@pytest.mark.nightly
 def test_librdkafka_goes_on_over_planned_restarts(broker: Serving, faults: Faults) -> None:
     """Idempotent, and fast: nothing is lost or doubled, and no error ends it for good."""
     faults.slow_syncs(0.02, f"/{TOPIC}-0/")

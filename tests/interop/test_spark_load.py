@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from deltalake import DeltaTable
 from rich.console import Console
-from spark_brokers import BROKERS, apache_kafka, folder, odradek
+from spark_brokers import BROKERS, STARTERS, apache_kafka, folder, odradek
 from spark_support import Kafka, Message, loader_command, spark
 
 from odradek.spark.load import LoadOptions, run
@@ -27,7 +27,7 @@ SECONDS_MAX = 600  # It ends a hang: on a slow and busy machine two drivers take
 
 @pytest.fixture(params=BROKERS)
 def kafka(request: pytest.FixtureRequest) -> Kafka:
-    return BROKERS[request.param]()
+    return STARTERS[request.param]()
 
 
 class Loaded:
@@ -242,6 +242,7 @@ def test_each_record_once_whatever_is_killed(tmp_path: Path) -> None:
     assert no_offset_twice(lake)
 
 
+@pytest.mark.nightly
 def test_of_two_drivers_one_gives_way(tmp_path: Path) -> None:
     kafka, lake, count = odradek(), tmp_path / "lake", 60_000
     topic = kafka.topic(3)

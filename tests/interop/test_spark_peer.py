@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from spark_brokers import BROKERS
+from spark_brokers import BROKERS, STARTERS
 from spark_support import Kafka, Message, connector_jars, spark, told_in_a_sentence, values
 
 pytestmark = [
@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(params=BROKERS)
 def kafka(request: pytest.FixtureRequest) -> Kafka:
-    return BROKERS[request.param]()
+    return STARTERS[request.param]()
 
 
 def read(kafka: Kafka, kind: str, **options: str) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
-from spark_brokers import BROKERS, apache_kafka, odradek
+from spark_brokers import BROKERS, STARTERS, apache_kafka, odradek
 from spark_support import SECONDS_MAX, Kafka, Message, spark, told_in_a_sentence, values
 
 from support.serving import Serving
@@ -43,7 +43,7 @@ SPARKS_OWN_SCHEMA = """
 
 @pytest.fixture(params=BROKERS)
 def kafka(request: pytest.FixtureRequest) -> Kafka:
-    return BROKERS[request.param]()
+    return STARTERS[request.param]()
 
 
 def numbers(frame: DataFrame) -> list[int]:

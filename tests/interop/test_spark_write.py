@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
-from spark_brokers import BROKERS, odradek
+from spark_brokers import BROKERS, STARTERS, odradek
 from spark_support import SECONDS_MAX, Kafka, Message, spark, told_in_a_sentence, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 @pytest.fixture(params=BROKERS)
 def kafka(request: pytest.FixtureRequest) -> Kafka:
-    return BROKERS[request.param]()
+    return STARTERS[request.param]()
 
 
 def write(kafka: Kafka, query: str, **options: str) -> None:

@@ -19,6 +19,7 @@ def sections() -> dict[str, list[tuple[str, str]]]:
     return {title: blocks for title, blocks in found.items() if blocks}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("title", sections())
 def test_examples(tmp_path: Path, title: str) -> None:
     blocks = sections()[title]

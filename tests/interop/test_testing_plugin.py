@@ -209,6 +209,7 @@ def slow(kafka):
 FAULTS_LATER = "def test_other_module(kafka, slow):\n    assert kafka.faults.left == [slow]\n"
 
 
+@pytest.mark.nightly
 def test_the_faults_of_a_fixture_end_with_it(tmp_path: Path) -> None:
     assert "3 passed" in run(tmp_path, test_1_py=FAULTS_OF_FIXTURES, test_2_py=FAULTS_LATER, conftest_py=CONFTEST)
 
@@ -270,6 +271,7 @@ def test_the_last(kafka):
 CULPRITS = ("test_culprit[stop]", "test_culprit[kill]", "test_which_fails", "test_the_last")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_who_stops_the_broker_is_told(tmp_path: Path, workers: str) -> None:
     """And the broker is started again with its data, so that nobody else is."""
@@ -282,6 +284,7 @@ def test_who_stops_the_broker_is_told(tmp_path: Path, workers: str) -> None:
     assert "1 failed, 8 passed, 5 errors" in told
 
 
+@pytest.mark.nightly
 def test_each_worker_starts_its_own_again(tmp_path: Path) -> None:
     test = """
 import pytest
@@ -316,6 +319,7 @@ def test_after_it(kafka):
     assert "test_it stopped the broker that all tests share" in told
 
 
+@pytest.mark.nightly
 def test_a_broker_whose_data_was_damaged_begins_anew(tmp_path: Path) -> None:
     test = """
 def test_it(kafka):

@@ -203,6 +203,7 @@ def test_clients_read_what_they_wrote(broker: Broker, copy: Copy, mutual: bool) 
     assert copy(broker, mutual, topic) == records()
 
 
+@pytest.mark.nightly
 @pytest.mark.java
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_kafkas_own_tools(broker: Broker, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from support.certificates import Authority, Known, written
 from support.terminals import own
 
 pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")
-pytestmark = OLD_KAFKA
+pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("logs in to a ZooKeeper that demands it")]
 
 NEEDS_SASL = pytest.mark.skipif(importlib.util.find_spec("puresasl") is None, reason="DIGEST-MD5 is pure-sasl's.")
 CONNECT, SET_ACL = "zookeeper.connect", {"zookeeper.set.acl": "true"}

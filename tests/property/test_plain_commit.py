@@ -309,6 +309,7 @@ def framed(request: OffsetCommitRequest, version: int, number: int = 1) -> bytes
     return b"".join(chunk for chunk in encode_request(request, version, number, "tests") if isinstance(chunk, bytes))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
     quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")

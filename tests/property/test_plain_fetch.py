@@ -356,6 +356,7 @@ class Story:
                 self.offsets[part.partition_index] = max(high_watermark, 0) if goes_to_the_end else offset
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
     quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")

@@ -174,6 +174,7 @@ def story(random: Random) -> Iterator[Sent]:
         yield Sent(random.choice(versions), request, damage(random))
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize(
     ("seed", "configs"),
     [*((seed, {}) for seed in range(8)), *((seed, {"odradek_record_validation": "records"}) for seed in range(2))],

@@ -234,6 +234,7 @@ def mangled(random: Random, payload: bytes) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.share(2)
 def test_mangled_records_are_taken_if_they_can_be_read(compact: ModuleType) -> None:
     @settings(max_examples=400)
     @given(ROWS, st.randoms(use_true_random=False), st.integers(-1, 1), st.none() | INT64)

@@ -17,6 +17,7 @@ HASH_SEEDS = ("0", "1", "4711")
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
+@pytest.mark.nightly
 def test_a_story_is_one_history(tmp_path: Path) -> None:
     histories = [_history(seed, tmp_path / seed) for seed in HASH_SEEDS]
     assert len(histories[0]) > len(STORIES)

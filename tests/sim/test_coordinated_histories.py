@@ -118,6 +118,7 @@ BUGS: dict[Bug, tuple[type[CoordinatedHistory], int]] = {
 }
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)

@@ -243,6 +243,7 @@ BUGS: dict[Bug, int] = {
 }
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)

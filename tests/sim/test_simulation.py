@@ -50,6 +50,7 @@ def test_very_many_worlds() -> None:
         check(seed)
 
 
+@pytest.mark.nightly
 @pytest.mark.waits
 def test_one_seed_is_one_history() -> None:
     """Whatever the order in which a process keeps its sets; and each seed has a history of its own."""
@@ -200,6 +201,7 @@ BROKEN: list[tuple[Prepare, str, str]] = [
 ]
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("breaks", "fault", "told"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
 def test_what_is_broken_on_purpose_is_found(breaks: Prepare, fault: str, told: str) -> None:
     for seed in range(FOUND_WITHIN):

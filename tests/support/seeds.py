@@ -9,13 +9,24 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from random import Random
 
 NIGHTLY = "ODRADEK_TESTS_NIGHTLY"  # Set by --nightly and --soak before tests are collected.
 SHARE = 10
 ROOT = Path(__file__).parents[2]
+
+
+def _hash_of_sources() -> str:
+    """Return the hash of the committed sources, empty where there is no repository."""
+    line = ["git", "rev-parse", "HEAD:src"]
+    try:
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+_TREE = _hash_of_sources()
 
 
 def is_nightly() -> bool:
@@ -25,15 +36,10 @@ def is_nightly() -> bool:
 
 def seeds(every: Sequence[int], known: Iterable[int] = ()) -> list[int]:
     """Return the seeds of `every` to play in this run, and those that once found a defect."""
-    chosen = every if is_nightly() else Random(_tree()).sample(every, -(-len(every) // SHARE))
+    chosen = every if is_nightly() else Random(_TREE).sample(every, -(-len(every) // SHARE))
     return sorted({*chosen, *known})
 
 
-@cache
-def _tree() -> str:
-    """Return the hash of the committed sources, empty where there is no repository."""
-    line = ["git", "rev-parse", "HEAD:src"]
-    try:
-        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+def shared(name: str, every: Sequence[str], of: int) -> list[str]:
+    """Return one in `of` of the parameters of a test, at least one, chosen for this tree."""
+    return Random(f"{_TREE} {name}").sample(sorted(every), -(-len(every) // of))

@@ -4,6 +4,7 @@
     waits              connects, starts processes, or waits for time to pass; every test in tests/interop is one
     own_peer(reason)   starts an Apache Kafka or ZooKeeper for itself, for this reason; runs with --nightly
     nightly            a change hardly ever breaks it; runs with --nightly
+    share(n)           of its parameters one in n runs, chosen by the hash of src; all run with --nightly
     soak               takes hours; runs with --soak
 
 A test without a marker that connects or starts a process fails, so that the fast tier stays fast.
@@ -13,14 +14,18 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from support.seeds import is_nightly, shared
+
 WAITING = "waits"
 _FORBIDDEN = ("socket.bind", "socket.connect", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
 _LEFT_OUT = {"nightly": ("nightly", "own_peer"), "soak": ("soak",)}
+_LATE = [tier for tiers in _LEFT_OUT.values() for tier in tiers]
 
 
 def is_interop(path: Path) -> bool:
@@ -35,12 +40,30 @@ def mark_tiers(config: pytest.Config, items: list[pytest.Item]) -> None:
             item.add_marker(WAITING)
         for marker in item.iter_markers("own_peer"):
             assert marker.args and isinstance(marker.args[0], str), f"{item.nodeid}: own_peer needs its reason"
+    if not is_nightly():
+        _leave_out_shares(items)
     for option, tiers in _LEFT_OUT.items():
         if config.getoption("--soak") or config.getoption(f"--{option}"):
             continue
         skip = pytest.mark.skip(reason=f"runs with --{option}")
         for item in items:
             if any(tier in item.keywords for tier in tiers):
+                item.add_marker(skip)
+
+
+def _leave_out_shares(items: list[pytest.Item]) -> None:
+    """Skip all but a share of the parameters of each test that is marked so; each tree is tried with other ones."""
+    skip = pytest.mark.skip(reason="runs with --nightly, or for other sources")
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("share") is not None and not any(tier in item.keywords for tier in _LATE):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for name, parameters in tests.items():
+        marker = parameters[0].get_closest_marker("share")
+        assert marker is not None
+        chosen = set(shared(name, [item.nodeid for item in parameters], *marker.args))
+        for item in parameters:
+            if item.nodeid not in chosen:
                 item.add_marker(skip)
 
 

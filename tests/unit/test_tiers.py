@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support.seeds import shared
 from support.tiers import MemoryOnly
 
 
@@ -48,3 +49,12 @@ def test_it_fails_if_it_leaves_memory(test: Callable[[], None], request: pytest.
 def test_a_pair_of_sockets_is_memory(request: pytest.FixtureRequest) -> None:
     unmarked = pytest.Function.from_parent(request.node.parent, name="unmarked", callobj=lambda: None)
     watched(unmarked, connect_pair)
+
+
+def test_a_share_of_the_parameters_is_another_for_each_test_and_never_empty() -> None:
+    every = [f"test_a[{number}]" for number in range(10)]
+    chosen = shared("test_a", every, 4)
+    assert len(chosen) == 3 and set(chosen) < set(every)
+    assert chosen == shared("test_a", every[::-1], 4), "their order decides nothing"
+    assert len(shared("test_a", every[:1], 4)) == 1
+    assert len({tuple(shared(f"test_{number}", every, 4)) for number in range(10)}) > 1

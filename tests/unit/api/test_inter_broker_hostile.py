@@ -214,6 +214,7 @@ def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes
     return True
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("key", "version"), CASES, ids=lambda case: getattr(case, "name", str(case)))
 def test_garbage(between: BetweenBrokers, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int) -> None:
     random = Random(f"{key.name} {version}")

@@ -143,6 +143,7 @@ class Interrupted:
         return found
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("calls", range(6))
 def test_interrupted_and_made_again(source: SqliteTree, tree: Tree, calls: int) -> None:
     """It is no cluster before it is whole, and what the first copy left is brought up to date."""

@@ -236,6 +236,7 @@ def calls_of(operation: Callable[[World], None]) -> int:
     return world.disk.calls - before
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
 def test_each_call_fails_once(operation: Callable[[World], None]) -> None:
     calls = calls_of(operation)
@@ -366,6 +367,7 @@ def ids(log: Log) -> list[int]:
     return sorted(one.id for one in log.producers)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
 def test_a_disk_that_fails_for_a_while(operation: Callable[[World], None]) -> None:
     """From some call on everything fails, and nothing can be undone either."""

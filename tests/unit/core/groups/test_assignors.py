@@ -71,6 +71,7 @@ def groups(draw: st.DrawFn, same: bool = False) -> tuple[Members, Counts]:
     return group, {topic_id: draw(st.integers(0, 12)) for topic_id in subscribed}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
 def test_every_partition_goes_to_one_of_its_subscribers(name: str, group: tuple[Members, Counts]) -> None:
@@ -82,6 +83,7 @@ def test_every_partition_goes_to_one_of_its_subscribers(name: str, group: tuple[
     assert all(topic_id in specs[member_id].topics for (topic_id, _), member_id in owners.items())
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
 def test_the_order_of_the_members_does_not_matter(name: str, group: tuple[Members, Counts]) -> None:
@@ -90,6 +92,7 @@ def test_the_order_of_the_members_does_not_matter(name: str, group: tuple[Member
     assert ASSIGNORS[name](*turned) == ASSIGNORS[name](specs, counts)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
 def test_the_same_again_moves_nothing(name: str, group: tuple[Members, Counts]) -> None:

@@ -209,6 +209,7 @@ ANYTHING: list[Callable[[History, str], None]] = [
 ]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_what_is_read_again_is_what_there_was(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaner, "SLOTS_MIN", SLOTS)

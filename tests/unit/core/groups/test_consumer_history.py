@@ -300,6 +300,7 @@ class History:
         assert not shared, [(client.name, sorted(client.using)) for client in self.clients]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kinds", [(NewClient,), (NewClient, ClassicClient)], ids=["consumers", "both"])
 def test_nobody_shares_a_partition_and_all_are_used(seed: int, kinds: tuple[type[Client], ...], tmp_path: Path) -> None:
