@@ -33,6 +33,9 @@ _PARTITION_AND_LENGTH = Struct(">ii")
 _ASKED_BYTES = _PARTITION.size + 12
 _TOPIC = re.compile(rb"[a-zA-Z0-9._-]{1,%d}" % TOPIC_NAME_CHARACTERS_MAX)
 _HEADER = Struct(">hhih")
+# Any negative size stands for null, and which one it was is no longer known.  It was a part of the partition: its lower
+# half, or its last byte before the first one of a length.
+_NULL_SIZES = (-1, -256)
 
 
 def explain_frame(frame: Buffer, malformed: Malformed) -> Malformed:
@@ -49,12 +52,16 @@ def explain_request(request: Request, body: Buffer, malformed: Malformed) -> Mal
     was not UTF-8: only messages of more than 10 KB can lie there.
     """
     client_id = b"" if request.client_id is None else request.client_id.encode()
-    size = -1 if request.client_id is None else len(client_id)
-    if request.api_key not in range(5) or size > INT16_MAX or len(body) > BATCH_BYTES_MAX:
+    if request.api_key not in range(5) or len(client_id) > INT16_MAX or len(body) > BATCH_BYTES_MAX:
         return malformed
-    header = _HEADER.pack(request.api_key, request.api_version, request.correlation_id, size) + client_id
     tags = b"\0" if request_header_version(request.api_key, request.api_version) >= 2 else b""
-    return explain_frame(header + tags + bytes(body), malformed)
+    rest = client_id + tags + bytes(body)
+    for size in _NULL_SIZES if request.client_id is None else (len(client_id),):
+        frame = _HEADER.pack(request.api_key, request.api_version, request.correlation_id, size) + rest
+        explained = explain_frame(frame, malformed)
+        if explained is not malformed:
+            return explained
+    return malformed
 
 
 def is_kafka_0_7(frame: Buffer) -> bool:

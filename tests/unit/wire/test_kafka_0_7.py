@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odradek.wire.catalog import APIS
@@ -20,7 +20,8 @@ MALFORMED = Malformed("as it was")
 topics = st.text("abcXYZ019._-", min_size=1, max_size=249).map(str.encode)
 
 
-@given(st.sampled_from(KINDS), topics, st.integers(-1, 100), st.binary(max_size=200))
+@given(st.sampled_from(KINDS), topics, st.integers(-1, 100) | st.integers(101, 1 << 20), st.binary(max_size=200))
+@example(PRODUCE, b"t", -1, b"")
 def test_every_request_is_named(kind: int, topic: bytes, partition: int, payload: bytes) -> None:
     """In the header or, where that can be read, from the request that is made of it."""
     frame = request(kind, topic, partition=partition, payload=payload)

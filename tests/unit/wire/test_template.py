@@ -229,6 +229,7 @@ def test_numbers_next_to_each_other_are_told_apart() -> None:
     assert places(b"ab" + bytes(14) + b"c", b"ab" + b"\xff" * 14 + b"c", [4, 8, 2]) == [2, 6, 14]
 
 
+@pytest.mark.slow
 def test_what_differs_besides_is_noticed() -> None:
     with pytest.raises(AssertionError, match="nothing else"):
         places(bytes(8), b"\xff" * 4 + b"\1\0\0\0", [4])
