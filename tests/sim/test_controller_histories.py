@@ -332,6 +332,7 @@ def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leaders, "elect", elect)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
     [

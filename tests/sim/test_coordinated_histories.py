@@ -78,6 +78,7 @@ class HurriedHistory(CoordinatedHistory):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history(seed: int) -> None:
     check(seed, CoordinatedHistory)
@@ -118,6 +119,7 @@ BUGS: dict[Bug, tuple[type[CoordinatedHistory], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.share(5)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:

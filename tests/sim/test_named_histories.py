@@ -381,6 +381,7 @@ def who_follows_in_an_older_epoch_counted() -> None:
     a_follower_missed_two_leaders(WITHOUT_EPOCHS_IN_FETCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("history", "bug"),
     [

@@ -48,11 +48,13 @@ class OlderHistory(ReplicatedHistory):
         return clients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history(seed: int) -> None:
     check(seed, OlderHistory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
     [logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins],

@@ -221,6 +221,7 @@ ACTIONS_OF_REPLICAS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history(seed: int) -> None:
     check(seed, ReplicatedHistory)
@@ -243,6 +244,7 @@ BUGS: dict[Bug, int] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.share(6)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ def test_imports_are_followed() -> None:
     assert not is_reached(IN_MEMORY, ["src/odradek/app/main.py"])
 
 
+@pytest.mark.slow
 def test_a_test_that_starts_processes_is_reached_by_all_sources() -> None:
     assert is_reached("tests/interop/test_broker_start.py", ["src/odradek/spark/place.py"])
     assert not is_reached("tests/interop/test_broker_start.py", ["docs/SPARK.md"])

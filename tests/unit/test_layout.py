@@ -12,6 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from support.rooms import REPOSITORY, rooms
 
 SOURCE = REPOSITORY / "src" / "odradek"
@@ -97,6 +99,7 @@ def test_the_architecture_page_names_every_folder() -> None:
     assert not {folder for folder in folders if f"`{folder}/`" not in page}
 
 
+@pytest.mark.slow
 def test_method_names_can_be_searched_for() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"

@@ -251,6 +251,7 @@ def test_of_partitions_that_join_a_transaction_together_only_those_that_may_be_w
     assert {name.topic for name in producer.state.partitions} == {"t"}
 
 
+@pytest.mark.slow
 def test_what_may_not_be_made_leaves_room_for_what_may(client: Client) -> None:
     client.may(Rule(Operation.CREATE, ResourceType.TOPIC, "own"))
     request = CreateTopicsRequest(topics=[topic("own", 1), topic("others", PARTITIONS_PER_REQUEST_MAX)])

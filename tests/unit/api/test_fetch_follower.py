@@ -298,6 +298,7 @@ def test_a_new_log_start_is_told_at_once(led: Led, other: FetchingFollower) -> N
 # Sessions.
 
 
+@pytest.mark.slow
 def test_what_nothing_has_happened_to_is_not_read(tmp_path: Path) -> None:
     """A request reads what is due."""
     count, active = 5_000, [*range(0, 5_000, 50)]

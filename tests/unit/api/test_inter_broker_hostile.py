@@ -95,6 +95,7 @@ class Fails:
         return dict(FAILED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 4, 7])
 def test_a_broker_is_to_lead_very_many(between: BetweenBrokers, version: int) -> None:
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
@@ -106,6 +107,7 @@ def test_a_broker_is_to_lead_very_many(between: BetweenBrokers, version: int) ->
     check_holds(between)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [0, 2, 4])
 def test_a_broker_is_to_stop_very_many(between: BetweenBrokers, version: int) -> None:
     stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
@@ -117,6 +119,7 @@ def test_a_broker_is_to_stop_very_many(between: BetweenBrokers, version: int) ->
     check_holds(between)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [4, 8])
 def test_a_broker_hears_of_very_many(between: BetweenBrokers, version: int) -> None:
     update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
@@ -127,6 +130,7 @@ def test_a_broker_hears_of_very_many(between: BetweenBrokers, version: int) -> N
     check_holds(between)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3])
 def test_very_many_isrs_change(between: BetweenBrokers, version: int) -> None:
     Controlling(between.harness).tells(dict.fromkeys(IDS, 1))
@@ -150,6 +154,7 @@ def test_very_many_isrs_change(between: BetweenBrokers, version: int) -> None:
     check_holds(between)
 
 
+@pytest.mark.slow
 def test_very_many_isrs_of_topics_that_nobody_knows(between: BetweenBrokers) -> None:
     parts = [RequestPartitionData(partition_index=index, leader_epoch=3, partition_epoch=1) for index in range(MANY)]
     topics = [RequestTopicData(topic_id=topic_id("?"), partitions=parts)]
@@ -164,6 +169,7 @@ def test_very_many_isrs_of_topics_that_nobody_knows(between: BetweenBrokers) -> 
     check_holds(between)
 
 
+@pytest.mark.slow
 def test_a_large_request_that_is_refused(between: BetweenBrokers) -> None:
     between.may()
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
@@ -214,6 +220,7 @@ def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize(("key", "version"), CASES, ids=lambda case: getattr(case, "name", str(case)))
 def test_garbage(between: BetweenBrokers, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int) -> None:

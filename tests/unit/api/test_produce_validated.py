@@ -194,6 +194,7 @@ def _batches() -> Iterator[bytes]:
         yield bytes(encode_batch([(b"", b"", (), NOW_MS)] * 4_000, codec))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", list(_batches()), ids=lambda batch: f"{len(batch)} bytes")
 def test_many_partitions_hold_up_nobody(tmp_path: Path, batch: bytes) -> None:
     harness = Harness(tmp_path, odradek_record_validation="records")

@@ -150,6 +150,7 @@ PLANS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(plans=PLANS)
 def test_a_plan_that_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, plans: dict[str, rules.Offsets]

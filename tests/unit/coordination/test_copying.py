@@ -38,6 +38,7 @@ def content(tree: Tree) -> dict[str, bytes]:
     return {node.path: node.data for node in nodes(tree)}
 
 
+@pytest.mark.slow
 def test_everything_that_lasts(source: SqliteTree, tree: Tree) -> None:
     draw = random.Random(1)
     for number in range(1200):
@@ -143,6 +144,7 @@ class Interrupted:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.share(6)
 @pytest.mark.parametrize("calls", range(6))
 def test_interrupted_and_made_again(source: SqliteTree, tree: Tree, calls: int) -> None:

@@ -101,6 +101,7 @@ OTHERS_LEAD = BEFORE._replace(leader=OTHER, leader_epoch=LeaderEpoch(5))
 MEANWHILE = (b"{", *map(encoded, (OTHERS_LEAD, BEFORE._replace(isr=(US, OTHER)), WANTED)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_many_at_a_time_end_as_each_alone(tree: Tree, seed: int) -> None:
     """Whatever has become of some of them meanwhile, and whether the leader knows it."""

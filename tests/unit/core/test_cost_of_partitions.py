@@ -81,6 +81,7 @@ REQUESTS: dict[str, tuple[object, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_costs_the_same(brokers: tuple[Harness, Harness], name: str) -> None:
     def cost(harness: Harness) -> int:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from itertools import count
 from random import Random
 
+import pytest
 from simdisk import SimDisk, Stopped
 
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
@@ -85,6 +86,7 @@ def test_segments_that_went_in_part_are_no_hole() -> None:
             return
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_of_the_start_the_first_segment_tells_it() -> None:
     """On a full disk the start can't be noted: what comes back in a power failure has no hole."""
     for call in count():
@@ -105,6 +107,7 @@ def test_without_a_checkpoint_of_the_start_the_first_segment_tells_it() -> None:
             return
 
 
+@pytest.mark.slow
 def test_producers_are_known_by_the_snapshot_that_retention_left() -> None:
     """Not by the segments below it: of those some may be gone already."""
     for call in count():
@@ -138,6 +141,7 @@ def test_what_was_not_synced_there_is_not_compacted() -> None:
         assert latest(committed(again)) == latest(committed(log))
 
 
+@pytest.mark.slow
 def test_a_start_that_stops_amid_that_leaves_it_to_the_next() -> None:
     """Also if the snapshot is not there: it is made, and safe before anything goes that it was made from."""
     for has_snapshot in (True, False):

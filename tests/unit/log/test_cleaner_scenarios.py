@@ -322,6 +322,7 @@ def several(disk: SimDisk) -> Log:
     return log
 
 
+@pytest.mark.slow
 def test_s8_a_crash_at_each_call_of_a_pass() -> None:
     """In cleaning, splitting, swapping, deleting; by kill and power failure (KAFKA-12520; LogLoaderTest's phases)."""
     disk = SimDisk()
@@ -396,6 +397,7 @@ def test_times_of_all_sizes_stay(time: int) -> None:
     assert (batch.delete_horizon, batch.max_timestamp) == (T0 + DAY, max(time, 7))
 
 
+@pytest.mark.slow
 def test_a_batch_of_a_hundred_thousand_records() -> None:
     _, log = new_log(max_message_bytes=1 << 24)
     put(log, {f"k{number}": "x" for number in range(100_000)})

@@ -79,6 +79,7 @@ def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bo
             return
 
 
+@pytest.mark.slow
 def test_what_follows_a_start_over_that_was_stopped_half_way_is_checked() -> None:
     """The log may end anywhere then: the checkpoint no longer says that what is written there is safe."""
     for call in count():

@@ -66,6 +66,7 @@ def after_power_failures(disk: SimDisk) -> list[Log]:
     return [opened(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reorders", [False, True])
 def test_it_is_safe_before_the_batches_go(reorders: bool) -> None:
     """Its bytes and its name: a directory's changes need not get to the disk in their order."""

@@ -66,6 +66,7 @@ def test_a_read_costs_the_same_wherever_it_begins() -> None:
     assert worst(MANY) <= worst(FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_a_start_looks_at_the_last_segment_alone(cleanly: bool) -> None:
     def cost(segments: int) -> int:
@@ -124,6 +125,7 @@ def test_what_a_search_found_is_noted_of_what_it_was_found_in(change: str) -> No
     assert found is not None and found.offset == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_a_lookup_finds_the_first_in_time_whatever_is_known(seed: int) -> None:
     draw = Random(seed)

@@ -193,6 +193,7 @@ def exchanged(log: Log, disk: SimDisk, *suffixes: str) -> Log:
     return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffixes", [(".index",), (".timeindex",), (".index", ".timeindex")])
 def test_indexes_of_another_segment(suffixes: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
     """Their entries ascend and lead to batches, but not to those that they name: they are made again, and it is said.

@@ -148,6 +148,7 @@ def test_a_broker_is_named_once(harness: Harness) -> None:
     assert codes == [0, *[ErrorCode.INVALID_REQUEST] * 3]
 
 
+@pytest.mark.slow
 def test_many_topics_hold_nobody_up(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     names = [f"t-{number}" for number in range(3000)]

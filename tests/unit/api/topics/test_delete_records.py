@@ -132,6 +132,7 @@ def test_minus_one_is_the_high_watermark(harness: Harness) -> None:
     assert (log.start_offset, log.end_offset) == (RECORDS, RECORDS + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topic", "partition", "offset", "code"),
     [

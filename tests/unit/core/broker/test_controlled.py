@@ -346,6 +346,7 @@ def test_what_was_said_to_who_this_broker_was_before_is_refused(harness: Harness
         controller.says(update, broker_epoch=20)
 
 
+@pytest.mark.slow
 def test_states_that_come_late_or_twice_change_nothing(harness: Harness) -> None:
     """Whatever the order, the newest leader epoch of each partition counts."""
     for seed in range(30):

@@ -282,6 +282,7 @@ def test_a_log_with_open_transactions_is_compacted_up_to_them_and_they_end_as_th
     assert group.fetch() == {("t", 0): Kept(11), ("t", 1): committed, ("t", 2): committed}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("soon")
 def test_a_log_in_which_a_transaction_is_open_all_the_time_is_compacted_too(harness: Harness) -> None:
     """Somebody who copies without a pause has one open at any time."""
@@ -306,6 +307,7 @@ def test_a_log_in_which_a_transaction_is_open_all_the_time_is_compacted_too(harn
     assert group.fetch() == {("t", 0): Kept(399)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("soon")
 def test_a_log_that_grows_fast_while_it_is_compacted_stays_small_too(harness: Harness) -> None:
     write_many(harness, ids=5, times=1)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from odradek.core.groups.classic.telling import MEMBERS_PER_TURN
 from odradek.core.kernel.parked import Parked
 from odradek.wire.messages.heartbeat import HeartbeatRequest
@@ -66,6 +68,7 @@ def of_each(directory: Path, count: int) -> tuple[float, float]:
     return settling / count, beating / count
 
 
+@pytest.mark.slow
 def test_two_hundred_members_cost_each_what_twenty_do(tmp_path: Path) -> None:
     of_each(tmp_path / "warm", 2)  # Codecs are compiled.
     few, many = of_each(tmp_path / "few", FEW), of_each(tmp_path / "many", MANY)

@@ -104,6 +104,7 @@ def test_a_state_of_a_newer_broker_wants_a_member_without_partitions() -> None:
 partitions = st.frozensets(st.integers(0, 7))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(partitions, partitions, st.sampled_from(("lazy", "honest"))), max_size=12),
     partitions,

@@ -115,6 +115,7 @@ def test_the_story_has_what_it_is_for(world: World, log: Sequence[Record]) -> No
     assert [kind for kind, _ in groupby(seen)] == [ClassicGroup, ConsumerGroup] * 3
 
 
+@pytest.mark.slow
 def test_whatever_compaction_leaves_makes_the_same_groups(world: World, log: Sequence[Record]) -> None:
     expected = kept(_shard(world))
     assert kept(replayed(world, log)) == expected

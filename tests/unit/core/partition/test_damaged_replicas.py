@@ -233,6 +233,7 @@ def opened(disk: SimDisk) -> LogDirectory:
     return open_log_directory(disk, "/a", NOW_MS, broker_id=US, cluster_id="c", config_of=lambda _: SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power_fails", [False, True])
 def test_a_stop_at_any_call_of_a_cut_loses_nothing(power_fails: bool) -> None:
     """Each record is in the log or set aside, and the log is a run, as it was or shorter."""

@@ -20,6 +20,7 @@ def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, name, lambda descriptor: None)
 
 
+@pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("block", range(10))
 def test_what_is_acknowledged_is_part_of_its_transaction(tmp_path: Path, block: int) -> None:

@@ -117,6 +117,7 @@ def test_many_transactions_of_one_answer_end_in_slices(elsewhere: Elsewhere) -> 
     assert all(map(is_complete, producers))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_partitions_elsewhere_are_asked_for_in_slices(elsewhere: Elsewhere) -> None:
     count = 100_000
     elsewhere.tells("u", *[TWO] * count)

@@ -11,6 +11,7 @@ from support.marker_histories import MarkerHistory
 STEPS = 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_every_transaction_ends_as_it_was_decided(tmp_path: Path, seed: int) -> None:
     history = MarkerHistory(tmp_path, seed)

@@ -44,6 +44,7 @@ def check_same(before: list[Seen], after: list[Seen], cleaned_to: int) -> None:
     assert latest(after) == latest(before), "the last value of each key stays"
 
 
+@pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
@@ -153,6 +154,7 @@ def check_reopened(disk: SimDisk, log: Log, before: list[Seen], upto: int) -> Lo
     return again
 
 
+@pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(150))
 def test_a_stop_at_any_call_leaves_the_log_as_it_was_or_compacted(seed: int) -> None:
@@ -175,6 +177,7 @@ def test_a_stop_at_any_call_leaves_the_log_as_it_was_or_compacted(seed: int) -> 
     check_same(before, committed(again), cleaning.end)
 
 
+@pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(150))
 def test_a_call_that_fails_leaves_a_log_that_goes_on(seed: int) -> None:

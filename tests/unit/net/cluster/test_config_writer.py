@@ -228,6 +228,7 @@ CONFIG = dictionaries(
 ).map(lambda config: encode({"version": 1, "config": config}))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=one_of(binary(max_size=99), JSON.map(lambda value: encode({"config": value})), CONFIG))
 def test_whatever_is_in_the_tree_a_broker_starts_and_a_change_is_made_or_refused(world: World, data: bytes) -> None:

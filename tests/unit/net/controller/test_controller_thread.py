@@ -167,6 +167,7 @@ def test_an_error_of_our_own_is_told(running: Running, monkeypatch: pytest.Monke
     assert isinstance(running.failures.get(timeout=SECONDS_MAX), KeyError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rebalance_seconds", [1, None])
 def test_preferred_replicas_come_to_lead_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebalance_seconds: int | None

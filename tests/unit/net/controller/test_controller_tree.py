@@ -260,6 +260,7 @@ def test_who_becomes_the_controller_gives_ids_to_topics_without_one(tmp_path: Pa
     member.close()
 
 
+@pytest.mark.slow
 def test_ids_are_given_to_many_topics_in_few_changes_none_of_them_too_large(tmp_path: Path) -> None:
     member = Member(tmp_path / "tree", 0, numbered_ids())
     for number in range(BYTES_PER_MULTI // 10_000):
