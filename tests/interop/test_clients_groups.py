@@ -101,7 +101,7 @@ def test_clients_of_many_kinds_in_one_group(clients: Opened, way: Way) -> None:
         group.has_read_all()
 
 
-@pytest.mark.parametrize("name", [parameter("confluent-kafka"), parameter("java-4.3.0"), parameter("franz-go")])
+@pytest.mark.parametrize("name", [parameter("confluent-kafka"), parameter("java-4.4.0"), parameter("franz-go")])
 def test_a_group_goes_over_to_the_new_protocol_and_back(clients: Opened, name: str) -> None:
     """With members of both meanwhile."""
     old, new = clients["kafka-python"], clients[name]

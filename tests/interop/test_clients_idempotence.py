@@ -20,7 +20,7 @@ RECORDS = [Record(b"key", value) for value in VALUES]
 # It ends when its connection does.
 GIVES_UP = {"kcat"}
 # These are idempotent unless they are told not to be.
-BY_THEMSELVES = ["kafka-python", "java-4.3.0", "franz-go"]
+BY_THEMSELVES = ["kafka-python", "java-4.4.0", "franz-go"]
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,7 @@ def _is_refused(clients: Opened, name: str, topic: str, record: Record) -> None:
         assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE, refused.value
 
 
-@pytest.mark.parametrize("name", [parameter("java-4.3.0")])
+@pytest.mark.parametrize("name", [parameter("java-4.4.0")])
 def test_a_batch_larger_than_the_topic_takes_goes_out_in_parts(clients: Opened, name: str) -> None:
     """The Java producer splits a batch that was refused for its size, and sends the parts (2.1.1 tries for ever)."""
     topic, client = new_topic(clients.address, configs={"max.message.bytes": "10000"}), clients[name]

@@ -54,7 +54,7 @@ def test_a_compacted_topic_wants_keys(clients: Opened, name: str) -> None:
     assert (found.offset, found.record.value) == (0, b"with")
 
 
-@pytest.mark.parametrize("name", [parameter(name) for name in ("confluent-kafka", "kafka-python", "java-4.3.0")])
+@pytest.mark.parametrize("name", [parameter(name) for name in ("confluent-kafka", "kafka-python", "java-4.4.0")])
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_a_batch_that_is_sent_again_is_there_once(broker: Broker, clients: Opened, name: str, codec: str) -> None:
     topic = f"again-{uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) with the clients that speak it: librdkafka, and Java's of 4.3.0."""
+"""Groups of the consumer protocol (KIP-848) with the clients that speak it: librdkafka, and Java's of 4.4.0."""
 
 from __future__ import annotations
 

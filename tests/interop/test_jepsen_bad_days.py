@@ -114,7 +114,7 @@ def suffer(folder: Path, seconds: float, seed: int, client: str) -> None:
         assert "Traceback" not in one.errors()
 
 
-@pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.3.0", "franz-go")])
+@pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.4.0", "franz-go")])
 def test_bad_days(tmp_path: Path, client: str) -> None:
     suffer(tmp_path, 16, 31, client)
 

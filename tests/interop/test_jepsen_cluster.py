@@ -93,7 +93,7 @@ def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.share(2)
-@pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.3.0", "franz-go")])
+@pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.4.0", "franz-go")])
 def test_other_clients_see_what_kafka_promises(tmp_path: Path, client: str) -> None:
     crash(tmp_path, 12, 17, client, replicas=3)
 

@@ -84,7 +84,7 @@ def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed, replicas=3)
 
 
-@pytest.mark.parametrize("client", [parameter("java-4.3.0")])
+@pytest.mark.parametrize("client", [parameter("java-4.4.0")])
 def test_java_sees_what_kafka_promises(tmp_path: Path, client: str) -> None:
     crash(tmp_path, 12, 22, client, replicas=3)
 

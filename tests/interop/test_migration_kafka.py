@@ -61,7 +61,7 @@ OWN = {"timestamp", "leader_epoch", "controller_epoch"}  # Fields, which count t
     [
         pytest.param(V3, "librdkafka", False),
         pytest.param(V0, "librdkafka", False, marks=pytest.mark.soak),
-        pytest.param(V3, "java-3.9.1", True, marks=[*parameter("java-4.3.0").marks, pytest.mark.soak]),
+        pytest.param(V3, "java-3.9.1", True, marks=[*parameter("java-4.4.0").marks, pytest.mark.soak]),
     ],
 )
 def test_a_cluster_moves_in_and_back(tmp_path: Path, version: str, client: str, has_new_disks: bool) -> None:

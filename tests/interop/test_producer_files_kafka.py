@@ -63,7 +63,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBro
                 name=NAME.topic, num_partitions=1, replication_factor=1, assignments=[], configs=[segments]
             )
             client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5, CreateTopicsResponse)
-        command = ["java", "-cp", f"{client_jars('4.3.0')}/*", str(PROGRAM), kafka.address, NAME.topic]
+        command = ["java", "-cp", f"{client_jars('4.4.0')}/*", str(PROGRAM), kafka.address, NAME.topic]
         subprocess.run(command, check=True, timeout=SECONDS_MAX)
         states, aborted = asked(kafka)
     yield kafka, states, aborted

@@ -16,7 +16,7 @@ from clients.kafka_python import KafkaPython
 from clients.librdkafka import Librdkafka
 from clients.members import Way
 
-JAVA_NEW, JAVA_OLD = "4.3.0", "2.1.1"
+JAVA_NEW, JAVA_OLD = "4.4.0", "2.1.1"
 
 
 def java_new(address: str) -> JavaClient:

@@ -30,7 +30,7 @@ import org.apache.kafka.common.protocol.Errors;
  * asked of `Version`.
  */
 final class Dialogue {
-    /** What the clients of 2.1.1 and 4.3.0 have under different names. */
+    /** What the clients of 2.1.1 and 4.4.0 have under different names. */
     interface Version extends Transactors.Offsets {
         TopicDescription describe(AdminClient admin, String topic) throws ExecutionException, InterruptedException;
 

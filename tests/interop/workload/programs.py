@@ -19,7 +19,7 @@ from kafka_peer import client_jars
 from workload.worker import PAUSE_SECONDS, Setting, Worker
 
 HERE = Path(__file__).resolve().parent
-JAVA = {"java-4.3.0": "4.3.0", "java-3.9.1": "3.9.1"}  # By the version of the client.
+JAVA = {"java-4.4.0": "4.4.0", "java-3.9.1": "3.9.1"}  # By the version of the client.
 FRANZ_GO = "franz-go"
 PROGRAMS = (*JAVA, FRANZ_GO)
 
