@@ -67,11 +67,13 @@ class Move:
     """Move of one partition from one directory to another; `future` is the copy, once created."""
 
     def __init__(self, partition: Partition, origin: LogDirectory, target: LogDirectory) -> None:
+        assert origin is not target, "a log moves to another directory"
         self.partition = partition
         self.name = partition.topic_partition
         self.origin = origin
         self.target = target
         self.future: Log | None = None
+        self.cuts = 0  # Truncations of the log before the copy was begun.
         self.is_busy = False  # A thread has the copy.
         self.pause: Timer | None = None
         self.is_dropped = False
@@ -172,8 +174,9 @@ class Moves:
     def on_copied(self, event: Copying, now: Moment) -> None:
         """Complete a Copying."""
         move = event.move
+        assert move.is_busy, "a thread ends its work on a move once"
         move.is_busy = False
-        if event.failure is not None:
+        if event.failure is not None and not _was_cut(move):  # Otherwise the thread may have read what was cut off.
             self._give_up(move, event.failure, now)
             return
         if event.made is not None:
@@ -192,6 +195,7 @@ class Moves:
     # ------------------------------------------------------------------ one move
 
     def _begin(self, move: Move, now: Moment) -> None:
+        assert move.name not in self._moves, ("a partition has one move at a time", move.name)
         _LOG.info("%s is moved from %s to %s", move.name, move.origin.path, move.target.path)
         self._moves[move.name] = move
         self._go_on(move, now)
@@ -205,7 +209,7 @@ class Moves:
         try:
             if move.future is None:
                 self._make(move, now)
-            elif partition.log.segments[0].base_offset <= move.future.end_offset <= partition.log.end_offset:
+            elif _is_beginning(move, move.future, partition.log):
                 self._copy(move, move.future, now)
             else:  # The next records were deleted by retention, or copied ones were truncated since.
                 self._drop(move, now)
@@ -222,6 +226,7 @@ class Moves:
             return  # As many at a time as there are directories, as in Apache Kafka.
         log = move.partition.log
         start, producers = log.segments[0].base_offset, producers_at_first(log)
+        move.cuts = log.cuts
         make = partial(
             move.target.make_future,
             move.name,
@@ -245,6 +250,7 @@ class Moves:
         self._work(Copying(move, copy, rest.size * SECOND_MS // rate))
 
     def _work(self, work: Copying) -> None:
+        assert not work.move.is_waiting, "one thread works on a move"
         work.move.is_busy = True
         self._asked.append(work)
 
@@ -258,6 +264,7 @@ class Moves:
             return  # They write to the old log's directory; the next round tries again.
         if batches:
             future.append_as_follower(batches, now.wall)
+        assert not _was_cut(move), "a copy has the records of its original"
         take_over(future, partition.log)
         flush_now(future, now.wall)
         move.target.take_in(name, future)
@@ -295,6 +302,19 @@ class Moves:
     def _forget(self, move: Move) -> None:
         del self._moves[move.name]
         self._broker.flushes.held.discard(move.name)
+
+
+def _was_cut(move: Move) -> bool:
+    """Return whether the log was truncated since the copy was begun."""
+    return move.partition.is_online and move.partition.log.cuts != move.cuts
+
+
+def _is_beginning(move: Move, future: Log, log: Log) -> bool:
+    """Return whether the next records of the log continue the copy.
+
+    After a truncation the log may end behind the copy again, but with other records.
+    """
+    return not _was_cut(move) and log.segments[0].base_offset <= future.end_offset <= log.end_offset
 
 
 def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:

@@ -85,6 +85,7 @@ class Log:
         self.compaction = CompactionState()
         self.sealed_open: list[Segment] = []
         self._is_prepared = False
+        self.cuts = 0  # Truncations since the log was opened: offsets and positions may have other records since.
         self.owed = Owed()
         self.aborted_transactions = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Called first; may raise DiskFailed.

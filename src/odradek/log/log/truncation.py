@@ -122,6 +122,7 @@ def _retired_now(log: Log, segments: Sequence[Segment], now_ms: TimestampMs, *, 
 
 def _truncated(log: Log, works: Sequence[Work], producers: Producers) -> None:
     end = log.end_offset
+    log.cuts += 1
     log.recovery_point = Offset(min(log.recovery_point, end))
     log.epochs.truncate_from_end(end)
     log.durability.keep(end, frozenset(log.segments[:-1]))

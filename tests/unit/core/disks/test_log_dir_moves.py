@@ -23,6 +23,7 @@ from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint, 
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.storage import Storage
+from odradek.core.replication.follower_log import cut_log_at
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
@@ -252,6 +253,50 @@ def test_a_slow_move() -> None:
         server.broker.tick(Moment(T0, steady))
         server.finish()
     assert steady - NOW.steady >= size - 2_000, "a millisecond for each byte, at 1000 bytes a second"
+
+
+def cut_and_replace(server: Server, offset: int, count: int) -> Records:
+    """As a follower of another leader: cuts the log and appends other records; returns what is left."""
+    partition = server.broker.partitions[T]
+    partition.follow(partition.info._replace(leader=BrokerId(2)))
+    cut_log_at(partition, Offset(offset), T0)
+    for number in range(count):
+        raw = encode_batch([(None, b"other %d" % number, (), T0)])
+        partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(5), T0)
+    return contents(partition.log)
+
+
+def test_records_that_are_replaced_after_they_were_copied_are_copied_again() -> None:
+    """The log is longer than the copy again, so no offset shows it."""
+    server = filled()
+    server.move("/b")
+    assert server.step()
+    (copying,) = server.broker.take_effects()
+    assert isinstance(copying, Copying)
+    copied = copying.run()
+    records = cut_and_replace(server, 30, 2 * RECORDS)
+    server.broker.copied(copied, NOW)
+    server.finish()
+    server.keep_house()
+    assert server.where == "/b/t-0"
+    assert contents(server.log) == records
+
+
+@pytest.mark.parametrize("count", [0, RECORDS])
+def test_a_log_that_is_cut_while_a_thread_copies_it_stays_online(count: int) -> None:
+    """The thread finds the file too short, or other bytes in it: neither is the disk's fault."""
+    server = filled()
+    server.move("/b")
+    assert server.step()
+    (copying,) = server.broker.take_effects()
+    assert isinstance(copying, Copying)
+    records = cut_and_replace(server, 20, count)
+    server.broker.copied(copying.run(), NOW)
+    server.finish()
+    server.keep_house()
+    partition = server.broker.partitions[T]
+    assert partition.is_online and not partition.log.damaged_places
+    assert server.where == "/b/t-0" and contents(server.log) == records
 
 
 def test_a_topic_is_deleted_on_its_way() -> None:
