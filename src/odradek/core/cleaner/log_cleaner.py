@@ -151,6 +151,8 @@ class LogCleaner:
     def _begin(self, partition: Partition, now: Moment) -> None:
         if partition in self.set_aside:
             return  # It was in both queues.
+        if partition.topic_partition in self._running:
+            return  # A thread may still write files for a deleted partition of this name; a later round tries again.
         try:
             log = partition.log
             seen = cleanable(log, now.wall, partition.positions.high_watermark)

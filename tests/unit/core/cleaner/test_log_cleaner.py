@@ -300,6 +300,24 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> Non
     keep_house(harness, 70)
 
 
+def test_a_topic_of_the_same_name_waits_for_the_last_step_of_the_deleted_one(tmp_path: Path) -> None:
+    """That step still writes files of these names; and it ends once, whatever the new topic does."""
+    harness = Harness(tmp_path)
+    write(harness, create(harness, "table"), keys=10, times=3)
+    step = begun(harness)
+    harness.learn(Changed(0, {TopicName("table"): None}))
+    again = create(harness, "table")
+    write(harness, again, keys=10, times=3)
+    harness.broker.cleaner.ask(again)
+    harness.broker.cleaner.go_on(harness.now)
+    passed(harness, 1)
+    harness.keep_house_in_pieces()
+    assert not [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    keep_house(harness)
+    assert again.log.compaction.cleaned_to == 30
+
+
 def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
