@@ -190,7 +190,9 @@ class LogCleaner:
             return  # It is offline, or was deleted.
         if log.compaction.cleaning is not cleaning:
             return  # The partition has another log by now.
-        if event.failure is None and not self._take_over(event, now):
+        # If the log was truncated during the step, other bytes may be where the step has failed.
+        is_void = not self._take_over(event, now) if event.failure is None else cleaning.is_withdrawn
+        if is_void:
             event = event._replace(failure=Withdrawn())
         if event.failure is not None:
             log.compaction.cleaning = None

@@ -16,9 +16,11 @@ from odradek.core.broker.effects import Changed
 from odradek.core.cleaner.cleaning_steps import Clean
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
+from odradek.log.compaction.cleaner import Uncleanable
 from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.log.durability import flush_now
 from odradek.log.log.retention import advance_start, delete_below_start
+from odradek.log.log.truncation import truncate_fully
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch, iter_batches
@@ -316,6 +318,22 @@ def test_a_topic_of_the_same_name_waits_for_the_last_step_of_the_deleted_one(tmp
     harness.broker.cleaned(step.run(lambda _: None), harness.now)
     keep_house(harness)
     assert again.log.compaction.cleaned_to == 30
+
+
+def test_a_log_that_is_cut_during_a_step_is_not_damaged(tmp_path: Path) -> None:
+    """The step has failed at bytes that are not in the log any more: others may be in their place."""
+    harness = Harness(tmp_path)
+    partition = create(harness, "table")
+    write(harness, partition, keys=10, times=5)
+    step = begun(harness)
+    damage(partition)
+    failed = step.run(lambda _: None)
+    assert isinstance(failed.failure, Uncleanable)
+    truncate_fully(partition.log, Offset(0), harness.now.wall)
+    partition.positions.started_at(Offset(0))
+    harness.broker.cleaned(failed, harness.now)
+    assert partition not in harness.broker.cleaner.set_aside
+    assert not partition.log.damaged_places
 
 
 def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
