@@ -310,12 +310,12 @@ def test_a_topic_of_the_same_name_waits_for_the_last_step_of_the_deleted_one(tmp
     harness.learn(Changed(0, {TopicName("table"): None}))
     again = create(harness, "table")
     write(harness, again, keys=10, times=3)
-    harness.broker.cleaner.ask(again)
+    harness.broker.cleaner.request_compaction(again)
     harness.broker.cleaner.go_on(harness.now)
     passed(harness, 1)
     harness.keep_house_in_pieces()
     assert not [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
-    harness.broker.cleaned(step.run(lambda _: None), harness.now)
+    harness.broker.on_event(step.run(lambda _: None), harness.now)
     keep_house(harness)
     assert again.log.compaction.cleaned_to == 30
 
@@ -331,7 +331,7 @@ def test_a_log_that_is_cut_during_a_step_is_not_damaged(tmp_path: Path) -> None:
     assert isinstance(failed.failure, Uncleanable)
     truncate_fully(partition.log, Offset(0), harness.now.wall)
     partition.positions.started_at(Offset(0))
-    harness.broker.cleaned(failed, harness.now)
+    harness.broker.on_event(failed, harness.now)
     assert partition not in harness.broker.cleaner.set_aside
     assert not partition.log.damaged_places
 

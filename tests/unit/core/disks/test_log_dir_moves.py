@@ -275,7 +275,7 @@ def test_records_that_are_replaced_after_they_were_copied_are_copied_again() -> 
     assert isinstance(copying, Copying)
     copied = copying.run()
     records = cut_and_replace(server, 30, 2 * RECORDS)
-    server.broker.copied(copied, NOW)
+    server.broker.on_event(copied, NOW)
     server.finish()
     server.keep_house()
     assert server.where == "/b/t-0"
@@ -291,7 +291,7 @@ def test_a_log_that_is_cut_while_a_thread_copies_it_stays_online(count: int) -> 
     (copying,) = server.broker.take_effects()
     assert isinstance(copying, Copying)
     records = cut_and_replace(server, 20, count)
-    server.broker.copied(copying.run(), NOW)
+    server.broker.on_event(copying.run(), NOW)
     server.finish()
     server.keep_house()
     partition = server.broker.partitions[T]
