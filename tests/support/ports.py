@@ -1,4 +1,4 @@
-"""Ports for servers that can't be told to take a free one by themselves."""
+"""Ports for servers that cannot choose a free one themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIRST, _PER_PROCESS, _PROCESSES = 10_000, 1_000, 22
 
 
 def _mine() -> range:
-    """Returns the ports of this process of pytest-xdist: no other one gives them out."""
+    """Return the ports of this process of pytest-xdist, which no other one uses."""
     number = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or os.getpid()) % _PROCESSES
     return range(_FIRST + number * _PER_PROCESS, _FIRST + (number + 1) * _PER_PROCESS)
 
@@ -21,7 +21,7 @@ _ports = cycle(_mine())
 
 
 def free_port() -> int:
-    """Returns a port of 127.0.0.1 that nobody has, and that is not given out again soon."""
+    """Return an unused port of 127.0.0.1 that is not returned again soon."""
     for port in islice(_ports, _PER_PROCESS):
         with socket.socket() as probe:
             try:
