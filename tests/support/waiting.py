@@ -26,7 +26,7 @@ Stream = TypeVar("Stream", bound=HasFileno)
 
 
 def readable(*streams: Stream, seconds: float = SECONDS_MAX) -> list[Stream]:
-    """Return the files that can be read, or have ended; none when the time is over.
+    """Return the streams that can be read, or have ended; none when the time is over.
 
     It does not use `select`, which takes no descriptor above 1,023: other tests may have left many open.
     """
