@@ -1,4 +1,4 @@
-"""What every test may use, and in which order files run."""
+"""Fixtures and hooks for all tests, and the order in which files run."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Has the thousands of tests passed over whenever garbage is looked for: a sixth of their time went into that."""
+    """Exclude the thousands of tests from garbage collections, which took a sixth of their time."""
     gc.disable()
     try:
         return (yield)
@@ -168,7 +168,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """--dist loadfile, in the order above and with the Spark files as one."""
+    """Schedule like --dist loadfile, in the order above and with the Spark files as one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

@@ -1,4 +1,4 @@
-"""Whatever is asked is answered in its version or is Malformed, never anything else, and the broker goes on working."""
+"""Random requests: each is answered in its version or Malformed, and the broker keeps working."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def topic_ids(harness: Harness) -> dict[str, bytes]:
 
 
 def check_answer(harness: Harness, key: ApiKey, version: int, frame: bytes) -> None:
-    """One request; its answer decodes, or the bytes were none."""
+    """Send one request; its response decodes, or its bytes were invalid."""
     try:
         answer = harness.finished(harness.send_frame(frame))
     except (Malformed, ConnectionAbortedError):
@@ -41,12 +41,12 @@ def check_answer(harness: Harness, key: ApiKey, version: int, frame: bytes) -> N
 
 
 def check_alive(harness: Harness) -> None:
-    """Somebody else's topic takes a record and gives it back."""
+    """Check that another topic accepts a record and returns it."""
     if WITNESS not in harness.broker.view.topics:
         topic = CreatableTopic(name=WITNESS, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         (made,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
         assert made.error_code == ErrorCode.NONE
-        for key_type in (0, 1):  # There are coordinators to be asked.
+        for key_type in (0, 1):  # Coordinators are available for requests.
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
             assert harness.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE
     parts = [PartitionProduceData(index=0, records=batch())]
@@ -83,7 +83,9 @@ def ident(case: object) -> str:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES, ids=ident)
-def test_any_request(tmp_path: Path, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int) -> None:
+def test_random_requests_are_answered_or_malformed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int
+) -> None:
     with caplog.at_level(logging.ERROR):
         fuzz(tmp_path, key, version, REQUESTS_PER_CASE)
     assert not caplog.records, caplog.text
@@ -91,13 +93,17 @@ def test_any_request(tmp_path: Path, caplog: pytest.LogCaptureFixture, key: ApiK
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("key", "version"), CASES, ids=ident)
-def test_very_many_requests(tmp_path: Path, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int) -> None:
+def test_many_more_random_requests_are_answered_or_malformed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int
+) -> None:
     with caplog.at_level(logging.ERROR):
         fuzz(tmp_path, key, version, REQUESTS_PER_SOAK)
     assert not caplog.records, caplog.text
 
 
-def test_requests_of_all_kinds_to_one_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_random_requests_of_all_kinds_are_answered_by_one_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     random = Random(1)
     harness = Harness(tmp_path, **ONE_SHARD)
     check_alive(harness)

@@ -1,4 +1,4 @@
-"""Whatever a controller, or a broker, says: it is answered, and afterwards the broker still obeys its controller."""
+"""Random requests of a controller or a broker: each is answered, and the broker still obeys its controller."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BROKERS = [[], [1], [1, 2], [2, 1], [1, 1], [2], [-1, 1], [1, INT32_MAX], list(r
 
 
 def forge_for(random: Random, uuids: list[bytes]) -> Forge:
-    """Returns what makes anything, and extremes of all."""
+    """Return a forge of random messages and of all extremes."""
     favourites: dict[str, list[object]] = {
         "topic_name": [*STRINGS, "t", "t", "u"],
         "name": STRINGS,
@@ -66,9 +66,9 @@ def forge_for(random: Random, uuids: list[bytes]) -> Forge:
 
 
 def softened(random: Random, body: Any, controller_epoch: int) -> Any:
-    """Has most of a request right, so that what is wrong is found among what is applied."""
+    """Make most of a request valid, so that errors are found in requests that are applied."""
     body.controller_id = random.choice([1, 2] * 8 + EXTREMES)
-    # In a broker the tree bounds it.
+    # In a broker the tree limits it.
     body.controller_epoch = random.choice([controller_epoch] * 12 + [controller_epoch + 1, controller_epoch - 1, -1])
     body.broker_epoch = random.choice([-1, 10] * 8 + [11, 0, INT64_MAX, -INT64_MAX - 1])
     for state in states_of(body):
@@ -107,7 +107,7 @@ def states_of(body: Any) -> list[Any]:
 
 
 def told(between: BetweenBrokers, sent: ToBroker, taken: list[int]) -> Errors | Refused:
-    """Has the broker do it as in a process: files are made first, and then all is applied in slices."""
+    """Apply the request as in a process: files are created first, and then all is applied in slices."""
     harness = between.harness
     overrides: dict[TopicName, dict[str, str]] = {name: {} for name in harness.broker.controlled.names(sent)}
     if isinstance(sent.request, BecomeLeaderOrFollower):
@@ -121,12 +121,12 @@ def told(between: BetweenBrokers, sent: ToBroker, taken: list[int]) -> Errors | 
 
 
 def check_obeys(harness: Harness, topic: str, ourselves: BrokerInfo) -> None:
-    """A topic is made, written to, led by another broker, led here again, and deleted."""
+    """Check that a topic is created, written to, led elsewhere, led here again, and deleted."""
     controller = Controlling(harness, harness.broker.controlled.controller_epoch + 1)
     controller.broker_epoch = max(harness.broker.controlled.broker_epoch, 10)
     both = (US, OTHER)
     assert controller.leads(topic, is_new=True) == {}
-    harness.broker.view.brokers = {US: ourselves}  # Whoever spoke before may have told of others.
+    harness.broker.view.brokers = {US: ourselves}  # The former controller may have named others.
     controller.tells({topic: 1})
     outcome = harness.send(produce_request(topic, b"v", acks=ALL, timestamp_ms=NOW_MS), PRODUCE)
     assert harness.finished(outcome)
@@ -140,7 +140,7 @@ def check_obeys(harness: Harness, topic: str, ourselves: BrokerInfo) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), TO_BROKERS, ids=lambda case: getattr(case, "name", str(case)))
-def test_what_a_controller_says(
+def test_random_controller_requests_leave_the_broker_working(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int
 ) -> None:
     extend_table(monkeypatch)
@@ -169,8 +169,8 @@ def test_what_a_controller_says(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_what_brokers_ask_of_the_controller(version: int) -> None:
-    """ISRs, broker ids and epochs of any kind; then a topic is made and a leader dies as if nothing had been."""
+def test_random_broker_requests_leave_the_controller_working(version: int) -> None:
+    """ISRs, broker ids and epochs are random; then a topic is created and a leader dies as usual."""
     random = Random(version)
     cluster = SimCluster(1, 3)
     for member in cluster.members.values():

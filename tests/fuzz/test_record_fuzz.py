@@ -1,4 +1,4 @@
-"""Any bytes are decoded or Refused, within their bounds, and alike by everything that reads them."""
+"""Random bytes as records: decoded or Refused, within limits, and alike by all decoders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CODECS = st.sampled_from(Codec)
 
 
 def around(payload: bytes, count: int) -> Batch:
-    """A batch whose header and checksum are right, whatever its records are."""
+    """Return a batch with a valid header and checksum around any records."""
     data = bytearray(HEADER_BYTES) + payload
     times = {"base_timestamp": TimestampMs(1000), "max_timestamp": TimestampMs(2000)}
     return Batch.verified(seal_batch(data, count=count, **times))
@@ -54,7 +54,7 @@ def arrow_outcome(batch: Batch, decoder: object) -> list[tuple[Any, ...]] | None
 
 
 def mangled(random: Random, payload: bytes) -> bytes:
-    """A few bytes changed, a piece cut out or doubled."""
+    """Return the payload with a few bytes changed, or a piece removed or doubled."""
     data = bytearray(payload)
     for _ in range(random.randint(1, 3)):
         start = random.randrange(len(data) + 1)
@@ -66,14 +66,14 @@ def mangled(random: Random, payload: bytes) -> bytes:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_no_batch(data: bytes) -> None:
+def test_random_bytes_are_no_batch(data: bytes) -> None:
     for gate in (Batch.checked, Batch.verified, lambda some: [decode(batch) for batch in iter_batches(some)]):
         with suppress(Refused):
-            assert gate(data) == []  # A run of no whole batch is fine.
+            assert gate(data) == []  # A run without a whole batch is fine.
 
 
 @given(st.binary(max_size=300), CODECS)
-def test_any_bytes_decompress_or_are_refused(data: bytes, codec: Codec) -> None:
+def test_random_bytes_are_decompressed_or_refused(data: bytes, codec: Codec) -> None:
     with suppress(Refused):
         assert len(decompress(codec, data, 1 << 20)) <= 1 << 20
 
@@ -88,7 +88,7 @@ def test_mangled_compression_is_decoded_or_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_mangled_records_read_alike(life: str) -> None:
+def test_all_decoders_agree_on_mangled_records(life: str) -> None:
     decoder = kernel("decode", life).Decoder
 
     @settings(max_examples=100)

@@ -1,6 +1,6 @@
-"""Garbage is parsed or Malformed, never anything else; what was parsed can be written again.
+"""Garbage as messages: it is parsed or Malformed, and parsed messages can be encoded again.
 
-Counts that lie are of their own kind: nothing is made of them, however they follow each other.
+False counts are tested separately: no memory is allocated for them, however they are combined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASES = [
 ]
 # Small numbers make plausible counts and lengths; the rest is noise.
 plausible = st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5, 0x7F, 0x80, 0xFF]), max_size=300).map(bytes)
-# Counts at and beyond each bound, in both forms, among what leads from one to the next.
+# Counts at and beyond each bound, in both forms, among the bytes that lead from one to the next.
 COUNTS = [1, 2, 127, 1_000, 10_000, 10_001, 99_999, 1_000_000, 1_000_001, (1 << 31) - 1]
 declared = st.lists(
     st.one_of(
@@ -41,7 +41,7 @@ DECODED_BYTES_PER_BYTE_MAX = 1_000  # An object with a few lists, for one byte.
 
 @pytest.mark.share(5)
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
-def test_garbage(cls: type, version: int) -> None:
+def test_garbage_is_parsed_or_malformed(cls: type, version: int) -> None:
     @settings(max_examples=60, deadline=None, database=None)
     @given(st.one_of(st.binary(max_size=200), plausible))
     def check(data: bytes) -> None:
@@ -56,7 +56,7 @@ def test_garbage(cls: type, version: int) -> None:
 
 @pytest.mark.share(5)
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
-def test_declared_counts(cls: type, version: int) -> None:
+def test_false_counts_allocate_no_memory(cls: type, version: int) -> None:
     @settings(max_examples=20, deadline=None, database=None)
     @given(declared)
     def check(data: bytes) -> None:
@@ -67,7 +67,7 @@ def test_declared_counts(cls: type, version: int) -> None:
         _, peak = tracemalloc.get_traced_memory()
         assert peak - before < 100_000 + DECODED_BYTES_PER_BYTE_MAX * len(data)
 
-    reader(cls, version)  # Compiled before memory is looked at.
+    reader(cls, version)  # Compiled before memory is measured.
     tracemalloc.start()
     try:
         check()

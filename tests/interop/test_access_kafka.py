@@ -1,7 +1,6 @@
-"""A real Apache Kafka 4.4.0 with its StandardAuthorizer still answers as the recording says that it does.
+"""Recorded access-control responses compared with a real Apache Kafka 4.4.0 and its StandardAuthorizer.
 
-With ODRADEK_RECORD=1 in the environment the recording is made anew from it.  That Odradek answers so, too, is tested in
-unit/api/test_access.py.
+ODRADEK_RECORD=1 in the environment writes a new recording. unit/api/test_access.py compares Odradek with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster with access control: a broker of ours that would serve everybody does not start unless it is told to."""
+"""A cluster with access control: a broker that would serve everybody refuses to start unless configured to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATH = layout.acl("Topic", "flights")
 
 
 @pytest.mark.slow
-def test_acls_of_kafka_keep_ours_from_starting(tmp_path: Path) -> None:
+def test_stored_kafka_acls_prevent_the_start(tmp_path: Path) -> None:
     with OldKafka(tmp_path / "1", V3, AUTHORIZED) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
         bound = AclBinding(*READ, AclPermissionType.ALLOW)
@@ -77,7 +77,7 @@ def test_acls_of_kafka_keep_ours_from_starting(tmp_path: Path) -> None:
     ],
 )
 def test_a_configuration_with_access_control_is_refused(tmp_path: Path, key: str, value: str, says: str) -> None:
-    """Before anything is touched, ZooKeeper included: there is none."""
+    """Access control settings are refused before the start touches anything, even ZooKeeper: there is none here."""
     own = {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": "500", key: value}
     status, said = outcome_of_serve(tmp_path, *(f"--override={name}={text}" for name, text in own.items()))
     assert (status, says in said) == (2, True), said

@@ -1,4 +1,4 @@
-"""What a broker asks a transaction's coordinator, asked of Apache Kafka and of this broker: the same answers."""
+"""Requests of brokers to a transaction coordinator: Apache Kafka and this broker return the same responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 
 class Ask(Protocol):
-    """Asks a broker."""
+    """A function that sends a request to a broker."""
 
     def __call__(self, message: object, version: int, answer: type[Answer], /) -> Answer: ...
 
@@ -53,7 +53,7 @@ def make_topic(ask: Ask) -> None:
 
 
 def begun(ask: Ask, transactional_id: str) -> ProducerIdAndEpoch:
-    """InitProducerId, tried until the coordinator is there."""
+    """Send InitProducerId until the coordinator is available."""
     found = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
@@ -73,7 +73,7 @@ def begun(ask: Ask, transactional_id: str) -> ProducerIdAndEpoch:
 
 
 def story(ask: Ask, version: int) -> list[AdditionsOutcome]:
-    """The answers to some questions, one after the other, and then to all of them at once."""
+    """Return the responses to some requests, first one by one and then in a single batch."""
     one, other = f"one-{version}", f"other-{version}"
     producer = begun(ask, one)
     older, newer = begun(ask, other), begun(ask, other)
@@ -108,7 +108,7 @@ def asked(ask: Ask, effect: AddPartitions, version: int) -> AdditionsOutcome:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_both_coordinators_answer_alike(kafka: RawClient, tmp_path: Path, version: int) -> None:
+def test_both_coordinators_return_the_same_responses(kafka: RawClient, tmp_path: Path, version: int) -> None:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1")
     make_topic(harness.ask)
     ours = story(harness.ask, version)

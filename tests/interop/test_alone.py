@@ -1,4 +1,4 @@
-"""A broker that is alone is a cluster of one: its own controller, which nobody else joins."""
+"""A lone broker: a cluster of one, its own controller, which no other broker can join."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def tree(broker: Broker, tmp_path: Path) -> Iterator[SqliteTree]:
-    """Another session of the broker's tree."""
+    """Open another session of the broker's tree."""
     (file,) = tmp_path.rglob(METADATA_FILE)
     with SqliteTree(file, poll_ms=5) as opened:
         yield opened
@@ -52,7 +52,7 @@ def send(address: str, topic: str) -> None:
     assert producer.flush(SECONDS_MAX) == 0
 
 
-def test_it_is_registered_and_the_controller_in_one_change(broker: Broker, tree: SqliteTree) -> None:
+def test_lone_broker_registers_and_becomes_controller_in_one_change(broker: Broker, tree: SqliteTree) -> None:
     make(broker.bootstrap_servers, "t", 2)
     controller, epoch = tree.get(layout.CONTROLLER), tree.get(layout.CONTROLLER_EPOCH)
     (name,) = tree.children(layout.BROKER_IDS)
@@ -63,14 +63,14 @@ def test_it_is_registered_and_the_controller_in_one_change(broker: Broker, tree:
     assert (str(state.leader), state.leader_epoch, state.controller_epoch) == (name, 0, 1)
 
 
-def test_it_answers_nothing_that_only_brokers_ask(broker: Broker) -> None:
+def test_lone_broker_offers_no_inter_broker_apis(broker: Broker) -> None:
     with RawClient(broker.port) as client:
         answer = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
         assert BETWEEN_BROKERS.isdisjoint(one.api_key for one in answer.api_keys)
 
 
-def test_it_goes_on_when_its_session_has_ended(broker: Broker, tree: SqliteTree) -> None:
-    """As where another process has looked into the tree while this one was stopped for too long."""
+def test_lone_broker_serves_on_after_its_session_ends(broker: Broker, tree: SqliteTree) -> None:
+    """The session ends, for example, if another process opens the tree while this one is stopped for too long."""
     make(broker.bootstrap_servers, "before")
     (name,) = tree.children(layout.BROKER_IDS)
     first = tree.exists(f"{layout.BROKER_IDS}/{name}")
@@ -87,15 +87,15 @@ def test_it_goes_on_when_its_session_has_ended(broker: Broker, tree: SqliteTree)
         send(broker.bootstrap_servers, topic)
 
 
-def test_a_name_is_free_once_its_topic_is_deleted(broker: Broker) -> None:
-    """Tests delete a topic and make it anew, and so do people."""
+def test_a_topic_can_be_recreated_right_after_its_deletion(broker: Broker) -> None:
+    """Tests and users delete a topic and create it again at once."""
     with RawClient(broker.port) as client:
         for _ in range(50):
             created(client, "t", partitions=3)
             assert delete(client, "t") == ErrorCode.NONE
 
 
-def test_nobody_joins_it(tmp_path: Path) -> None:
+def test_lone_broker_refuses_other_brokers(tmp_path: Path) -> None:
     with Serving(tmp_path) as broker:
         folder = f"--override=metadata.log.dir={broker.directory / 'data'}"
         other = f"--override=log.dirs={tmp_path / 'other'}"
@@ -106,8 +106,8 @@ def test_nobody_joins_it(tmp_path: Path) -> None:
         make(broker.address, "t")
 
 
-def test_it_is_told_to_stop_before_it_is_ready(tmp_path: Path) -> None:
-    """It ends as it would later: what it has opened is closed, and the next start finds a clean stop."""
+def test_stop_before_ready_is_a_clean_stop(tmp_path: Path) -> None:
+    """A stop during the start closes all that is open, and the next start finds a clean stop."""
     with Serving(tmp_path) as broker:
         make(broker.address, "many", 1_000)
         send(broker.address, "many")

@@ -1,4 +1,4 @@
-"""What threads go by is altered while they work: how many move what is large, and how fast the cleaner may be."""
+"""Dynamic changes of thread settings: the number of mover threads and the rate limit of the cleaner."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def movers() -> set[threading.Thread]:
 
 
 @pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
-def test_the_movers_become_more(broker: Here, client: RawClient) -> None:
+def test_mover_threads_increase_with_their_setting(broker: Here, client: RawClient) -> None:
     others = movers()
 
     def moved(count: int) -> None:
@@ -58,7 +58,7 @@ def test_the_movers_become_more(broker: Here, client: RawClient) -> None:
     until(lambda: len(movers() - others) == len(first))
 
 
-def test_a_cleaner_that_waits_goes_on_when_it_may_be_faster(broker: Here, client: RawClient) -> None:
+def test_waiting_cleaner_resumes_when_its_rate_limit_is_raised(broker: Here, client: RawClient) -> None:
     compact = [("cleanup.policy", SET, "compact"), ("min.cleanable.dirty.ratio", SET, "0.01")]
     assert altered(client, TOPIC, "t", ("segment.bytes", SET, str(1 << 20))) == DONE
     for seed in range(3):

@@ -1,4 +1,4 @@
-"""Where Apache Kafka 3.9.1 puts the replicas of new partitions: tests/golden/assignments.txt is what it says."""
+"""Replica placement of new partitions: tests/golden/assignments.txt equals what Apache Kafka 3.9.1 computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "assignments.txt"
 SECONDS_MAX = 120
 
 
-def test_the_golden_file_is_what_kafka_says() -> None:
+def test_golden_assignments_equal_kafkas() -> None:
     command = ["java", "-cp", f"{old_jars(V3)}/*", str(PROGRAM)]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX)
     assert found.stdout == GOLDEN.read_text()

@@ -1,4 +1,4 @@
-"""The wall clock is set forward and back under a running broker.  It goes into records; nothing waits by it."""
+"""Wall clock jumps under a running broker: the wall clock is used in records, and no wait depends on it."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ JUMPS = [pytest.param(hours, id=f"{hours:+} h") for hours in (-1, 1)]
 
 
 @pytest.mark.parametrize("hours", JUMPS)
-def test_nothing_waits_by_the_wall_clock(broker: Serving, client: RawClient, faults: Faults, hours: int) -> None:
-    """Long polls end, acks=all is answered, topics come and go, and their files too, on either side of a jump."""
+def test_no_wait_depends_on_the_wall_clock(broker: Serving, client: RawClient, faults: Faults, hours: int) -> None:
+    """Long polls end, acks=all completes, and topics and their files come and go, before and after a jump."""
     created(client, "t", "doomed")
     produced(client, "t", b"before")
     produced(client, "doomed", b"x")
@@ -116,7 +116,7 @@ def frame_of_poll(offset: int) -> bytes:
     return frame(fetch_request("t", offset, wait_ms=1500), FETCH)
 
 
-def test_clients_go_on_through_jumps(broker: Serving, client: RawClient, faults: Faults) -> None:
+def test_clients_continue_through_clock_jumps(broker: Serving, client: RawClient, faults: Faults) -> None:
     created(client, TOPIC, partitions=1)
     # A little less than an hour: further, records of clients whose clock is right would be from the future.
     jumps = [0.0, -3500.0, 3500.0, -3500.0, 86_400.0, 0.0]
@@ -131,8 +131,8 @@ def test_clients_go_on_through_jumps(broker: Serving, client: RawClient, faults:
     assert reader.seen == kept[: len(reader.seen)]
 
 
-def test_who_is_an_hour_ahead_of_the_broker_is_told(broker: Serving, client: RawClient, faults: Faults) -> None:
-    """As in Apache Kafka: message.timestamp.after.max.ms is an hour.  The client's clock may be the right one."""
+def test_records_an_hour_ahead_of_the_broker_are_rejected(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """As in Apache Kafka, message.timestamp.after.max.ms is an hour. The client's clock may be the right one."""
     created(client, "t")
     faults.shift_clock(-HOUR_SECONDS - 60)
     assert produce(client, "t", b"x") == (ErrorCode.INVALID_TIMESTAMP, -1)
@@ -176,9 +176,9 @@ def test_a_long_poll_is_woken_after_a_jump(broker: Serving, client: RawClient, f
 
 
 def test_retention_deletes_nothing_because_of_a_jump_back(client: RawClient, faults: Faults) -> None:
-    """What is younger than retention.ms by the clock of the moment stays; what a jump forward makes old goes.
+    """Records younger than retention.ms by the current clock stay; a jump forward makes them old and deletes them.
 
-    That retention was at work is seen by what is old by any clock.
+    Records that are old by any clock show that retention ran.
     """
     create_with(client, "long", retention_ms=str(3 * HOUR_MS))
     create_with(client, "short", retention_ms=str(30 * MINUTE_MS))
@@ -187,7 +187,7 @@ def test_retention_deletes_nothing_because_of_a_jump_back(client: RawClient, fau
     for topic in ("long", "short"):
         produced(client, topic, b"kept")
     faults.shift_clock(-HOUR_SECONDS)
-    # When the second one is gone, retention has been everywhere since the first went.
+    # After the second deletion, retention has visited every log since the first one.
     for topic in ("old", "as-old"):
         produced(client, topic, b"x", timestamp_ms=time.time_ns() // 1_000_000 - 10 * HOUR_MS)
         until(lambda topic=topic: fetch(client, topic, 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -34,7 +34,7 @@ TESTS = Path(__file__).parent.parent
 
 @contextmanager
 def idle_connections(broker: Serving) -> Iterator[None]:
-    """Each has asked something once, as clients do, and nothing since."""
+    """Open connections that sent one request each, as clients do, and nothing since."""
     need_files(IDLE + 500)
     with Crowd(broker.port, IDLE, frame(ApiVersionsRequest(), 0)) as crowd:
         crowd.work_until(lambda: crowd.answered == IDLE, SECONDS_MAX)
@@ -50,7 +50,7 @@ def test_idle_connections_cost_no_processor_time(tmp_path: Path) -> None:
 
 
 def test_a_fast_connection_among_idle_and_slow_ones(tmp_path: Path) -> None:
-    """It gets hundreds of answers while the slow ones are in the middle of one; and they get theirs in the end."""
+    """The fast connection gets hundreds of responses during each slow one; the slow ones complete in the end."""
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, "t", "fast")
@@ -75,7 +75,7 @@ def test_a_fast_connection_among_idle_and_slow_ones(tmp_path: Path) -> None:
         assert "Traceback" not in broker.errors()
 
 
-def test_half_a_request_and_then_nothing_is_idle(tmp_path: Path) -> None:
+def test_a_connection_with_half_a_request_counts_as_idle(tmp_path: Path) -> None:
     with serving(tmp_path, connections_max_idle_ms="500") as broker, RawClient(broker.port) as client:
         client.ping()
         client.send(frame(produce_request("t", bytes(1000)), PRODUCE)[:500])
@@ -83,7 +83,7 @@ def test_half_a_request_and_then_nothing_is_idle(tmp_path: Path) -> None:
             client.read_frame()
 
 
-def test_a_dribbled_request_is_not_idle(tmp_path: Path) -> None:
+def test_a_connection_that_dribbles_a_request_is_not_idle(tmp_path: Path) -> None:
     with serving(tmp_path, connections_max_idle_ms="3000") as broker, RawClient(broker.port) as client:
         request = frame(ApiVersionsRequest(), 0)
         for at in range(len(request)):
@@ -103,8 +103,10 @@ def test_a_request_that_is_too_large_is_not_read(tmp_path: Path, size: int) -> N
 
 
 @pytest.mark.soak
-def test_measure_what_a_crowd_costs_a_fast_connection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints the table of docs/BAD_DAYS.md; asserts nothing about time."""
+def test_measure_the_latency_of_a_fast_connection_in_a_crowd(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Print the table of docs/BAD_DAYS.md; assert nothing about time."""
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, "t", "fast")
@@ -123,7 +125,7 @@ def test_measure_what_a_crowd_costs_a_fast_connection(tmp_path: Path, capsys: py
 
 
 def latencies(broker: Serving) -> list[float]:
-    """Seconds that each of many small produce requests took, one at a time, acks=1."""
+    """Return the seconds that each of many small Produce requests took, one at a time, with acks=1."""
     found = []
     with RawClient(broker.port) as client:
         for _ in range(20_000):

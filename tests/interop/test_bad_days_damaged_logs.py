@@ -1,4 +1,4 @@
-"""A bit that is flipped on the disk, a segment's file that is gone: what the broker serves of such a log, and says."""
+"""Damaged logs on disk, by a flipped bit or a lost segment file: what the broker still serves, and its messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEGMENT_BYTES = 1_048_576
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Serving]:
-    """Topic `bad` of three segments, `good` beside it; everything is synced."""
+    """Start a broker with topic `bad` of three segments and topic `good`, all synced."""
     with Serving(tmp_path, **{"log.segment.bytes": str(SEGMENT_BYTES)}) as running:
         with RawClient(running.port) as client:
             created(client, "bad", "good")
@@ -55,11 +55,11 @@ def flip(path: Path, position: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def test_what_is_behind_a_flipped_bit_is_set_aside(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
+def test_data_after_a_flipped_bit_is_set_aside(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
     first, *later = segments(broker)
     kept = {path.name + ".aside": path.read_bytes() for path in later}
     broker.kill()
-    # As after a machine that lost its power early: nothing is known to be synced.
+    # As after an early power failure: no data is known to be synced.
     (broker.directory / "data" / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
     flip(first, 70)
     broker.start()
@@ -81,7 +81,7 @@ def test_what_is_behind_a_flipped_bit_is_set_aside(broker: Serving, capfd: pytes
     assert noted["says"].startswith(f"{len(kept) + 1} files with data truncated from logs (*.aside)")
 
 
-def test_a_missing_segment_is_not_served_around(broker: Serving) -> None:
+def test_a_log_with_a_missing_segment_is_not_served(broker: Serving) -> None:
     _, second, *_ = segments(broker)
     assert broker.stop() == 0
     away = {path: path.with_name(f"away-{path.name}") for path in second.parent.glob(f"{second.stem}.*")}
@@ -104,7 +104,7 @@ def test_a_missing_segment_is_not_served_around(broker: Serving) -> None:
         assert [offset for offset, _ in fetch_all(client, "bad")] == list(range(RECORDS))
 
 
-def test_a_log_is_verified_beside_its_broker_and_repaired_when_that_is_stopped(
+def test_log_verify_runs_beside_the_broker_and_repair_needs_it_stopped(
     broker: Serving, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = broker.directory / "data"
@@ -126,15 +126,15 @@ def test_a_log_is_verified_beside_its_broker_and_repaired_when_that_is_stopped(
 
 
 def in_detail(client: RawClient, offset: int) -> tuple[ErrorCode, list[int]]:
-    """The error, and the offsets of some batches from `offset` on whose checksums are right."""
+    """Return the error, and the offsets of batches from `offset` on whose checksums are right."""
     request = fetch_request("bad", offset, bytes_max=3 * SIZE)
     (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
     batches = iter_batches(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.
     return ErrorCode(part.error_code), [one.base_offset for one in batches if one.is_intact]
 
 
-def test_damage_is_not_served_once_it_was_found(broker: Serving) -> None:
-    """As in Apache Kafka the broker sends what it has unread.  Who looks into a batch finds the damage."""
+def test_known_damage_is_not_served(broker: Serving) -> None:
+    """As in Apache Kafka, the broker sends unread data; a request that parses a batch finds the damage."""
     damaged, times = 3, [1_700_000_000_000 + number for number in range(RECORDS)]
     with RawClient(broker.port) as client:
         assert delete(client, "bad") == ErrorCode.NONE
@@ -158,8 +158,8 @@ def test_damage_is_not_served_once_it_was_found(broker: Serving) -> None:
     assert broker.errors().count("the log is damaged at byte") == 1
 
 
-def test_a_reader_that_walks_into_a_damage_is_told(broker: Serving) -> None:
-    """A length that can't be: the broker itself can't go on there."""
+def test_a_fetch_at_damaged_data_gets_an_error(broker: Serving) -> None:
+    """An impossible length keeps the broker itself from reading past it."""
     damaged = 3
     size = segments(broker)[0].stat().st_size // 10
     assert broker.stop() == 0  # So that nothing of the log is remembered, or looked at.

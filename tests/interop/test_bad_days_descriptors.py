@@ -1,4 +1,4 @@
-"""File descriptors run out: new connections are turned away or wait, old ones live, and no log is given up for it."""
+"""File descriptors run out: new connections are rejected or wait, old ones live, and no log goes offline for it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def open_files(broker: Serving) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))  # noqa: PTH208  # Names are all that is wanted.
 
 
-def test_the_table_of_open_files_does_not_grow_with_the_connections(tmp_path: Path) -> None:
-    """To grow it takes the system some 10 ms when there are threads, each time in the middle of an accept."""
+def test_the_file_descriptor_table_is_allocated_at_the_start(tmp_path: Path) -> None:
+    """With threads, the kernel takes some 10 ms to grow the table, each time in the middle of an accept."""
     with serving(tmp_path) as running:
         status = dict(line.split(":", 1) for line in Path(f"/proc/{running.pid}/status").read_text().splitlines())
         limit, _ = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
@@ -69,7 +69,7 @@ def is_served(client: RawClient) -> bool:
 
 
 def let_in(broker: Serving) -> RawClient:
-    """Tries again as clients do: those who have left may not be gone yet."""
+    """Connect, with retries as in clients: the broker may not have closed former connections yet."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         one = RawClient(broker.port)
@@ -97,7 +97,7 @@ def crowded(broker: Serving, *, syncs: bool = False) -> tuple[list[RawClient], i
     return served, refused
 
 
-def test_new_connections_are_turned_away_and_old_ones_live(broker: Serving, client: RawClient) -> None:
+def test_new_connections_are_rejected_and_old_ones_live(broker: Serving, client: RawClient) -> None:
     created(client, "t")
     served, refused = crowded(broker)
     assert LIMIT // 2 < len(served) < LIMIT
@@ -109,7 +109,7 @@ def test_new_connections_are_turned_away_and_old_ones_live(broker: Serving, clie
     for partition in range(5):
         assert produced(client, "new", b"x", partition=partition) == 0
     assert delete(client, "new") == ErrorCode.NONE
-    # Nothing spins meanwhile.
+    # Nothing spins in this time.
     before = broker.cpu_seconds()
     time.sleep(2)
     assert broker.cpu_seconds() - before < min(1.5, slowness())
@@ -124,8 +124,8 @@ def test_new_connections_are_turned_away_and_old_ones_live(broker: Serving, clie
     assert len(fetch_all(client, "t")) == len(served)
 
 
-def test_not_one_descriptor_is_left(broker: Serving, client: RawClient) -> None:
-    """Whoever took them, the broker serves whom it has; it gives up no log, and works again when there are some."""
+def test_broker_without_descriptors_serves_its_connections(broker: Serving, client: RawClient) -> None:
+    """The broker serves its connections, takes no log offline, and works again when descriptors are free."""
     created(client, "t", partitions=2)
     produced(client, "t", b"before")
     limit_to(broker, open_files(broker))
@@ -147,8 +147,8 @@ def test_not_one_descriptor_is_left(broker: Serving, client: RawClient) -> None:
         assert produced(again, "t", b"after") == 2
 
 
-def test_a_topic_made_while_no_descriptor_was_left(broker: Serving, client: RawClient) -> None:
-    """Made or refused: what was made can be used once there are descriptors."""
+def test_a_topic_created_without_descriptors_works_later(broker: Serving, client: RawClient) -> None:
+    """The creation may succeed or fail; a created topic can be used once there are descriptors."""
     created(client, "t")
     limit_to(broker, open_files(broker))
     (error,) = create(client, "new", partitions=3)
@@ -159,19 +159,19 @@ def test_a_topic_made_while_no_descriptor_was_left(broker: Serving, client: RawC
         for partition in range(3):
             until(lambda value=value, partition=partition: is_written(client, value, partition))
     for partition in range(3):
-        # What was refused by who led no more may be there all the same.
+        # Records refused for a lost leadership may be in the log all the same.
         assert {value for _, value in fetch_all(client, "new", partition=partition)} == {b"x", b"y"}
 
 
 def is_written(client: RawClient, value: bytes, partition: int) -> bool:
-    """Each is led again, by itself, when it could be opened; and once more when the controller has heard of both."""
+    """Each partition is led again once it could be opened, and again when the controller has learned of both."""
     error, _ = produce(client, "new", value, partition=partition)
     assert error in {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
     return error == ErrorCode.NONE
 
 
-def test_no_descriptor_is_left_as_soon_as_it_is_up(tmp_path: Path) -> None:
-    """Code that is not loaded by then is loaded when there are some again."""
+def test_descriptors_that_run_out_right_after_the_start(tmp_path: Path) -> None:
+    """Code that is not loaded by then is loaded when descriptors are free again."""
     with serving(tmp_path) as broker:
         limit_to(broker, open_files(broker))
         until(lambda: is_idle(broker))
@@ -208,8 +208,8 @@ def is_in_checkpoint(broker: Serving, names: list[str]) -> bool:
     return {f"{name} 0" for name in names} <= {line.rpartition(" ")[0] for line in text.splitlines()}
 
 
-def test_logs_that_were_written_to_keep_nobody_out(small: Serving) -> None:
-    """More of them than there are descriptors, and a crowd that comes and goes."""
+def test_written_logs_leave_descriptors_for_connections(small: Serving) -> None:
+    """There are more logs than descriptors, and a crowd of connections that come and go."""
     names = topics(60)
     with RawClient(small.port) as client:
         created(client, *names)
@@ -227,8 +227,8 @@ def test_logs_that_were_written_to_keep_nobody_out(small: Serving) -> None:
 
 
 @pytest.mark.parametrize("acks", [ALL, LEADER])
-def test_three_times_as_many_logs_as_descriptors(small: Serving, acks: int) -> None:
-    """Written to in rounds.  Whoever is refused tries again: what is not synced keeps its file until it is."""
+def test_logs_three_times_as_many_as_descriptors_can_be_written(small: Serving, acks: int) -> None:
+    """Rounds of writes, with retries of refused ones: a log with unsynced data keeps its file open until the sync."""
     names = topics(200)
     with RawClient(small.port) as client:
         created(client, *names)

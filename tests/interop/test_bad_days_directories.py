@@ -1,4 +1,4 @@
-"""Of several data directories one that fails goes offline alone, at the start and later; nothing of it is made anew."""
+"""Several data directories: one that fails goes offline alone, at the start or later; nothing of it is recreated."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def held(directory: Path) -> set[int]:
 
 
 def check_served(client: RawClient, records: dict[int, list[tuple[int, bytes]]], offline: set[int]) -> None:
-    """What lies in the good directory is there and takes records; the rest answers with the error of a disk."""
+    """Check that partitions in good directories are served and writable, and others return a storage error."""
     for partition, expected in records.items():
         if partition in offline:
             assert fetch(client, "t", 0, partition=partition) == (STORAGE_ERROR, [])
@@ -78,7 +78,7 @@ def waits_until(happened: Callable[[], bool]) -> None:
 
 
 def without(path: Path) -> Path:
-    """The disk is not mounted: where it was is an empty directory."""
+    """Unmount the disk: its mount point is an empty directory."""
     aside = path.with_name(f"{path.name}-elsewhere")
     path.rename(aside)
     path.mkdir()
@@ -108,7 +108,9 @@ def given_back(path: Path, aside: Path) -> None:
 @pytest.mark.share(3)
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("breaks", [without, as_a_file, removed])
-def test_one_can_not_be_used_at_the_start(tmp_path: Path, breaks: Callable[[Path], Path], clean: bool) -> None:
+def test_an_unusable_directory_is_offline_from_the_start(
+    tmp_path: Path, breaks: Callable[[Path], Path], clean: bool
+) -> None:
     broker = serving(tmp_path)
     with broker, RawClient(broker.port) as client:
         records = filled(client)
@@ -133,8 +135,8 @@ def test_one_can_not_be_used_at_the_start(tmp_path: Path, breaks: Callable[[Path
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_a_topic_is_deleted_when_all_of_it_can_be(tmp_path: Path, comes_back: bool) -> None:
-    """As under ZooKeeper: till then its name is taken, so that no successor gets what is left of it."""
+def test_a_topic_is_deleted_once_all_its_directories_are_back(tmp_path: Path, comes_back: bool) -> None:
+    """As under ZooKeeper, its name is taken until then, so that no successor gets the rest of its data."""
     broker = serving(tmp_path)
     with broker, RawClient(broker.port) as client:
         filled(client)
@@ -156,7 +158,7 @@ def test_a_topic_is_deleted_when_all_of_it_can_be(tmp_path: Path, comes_back: bo
     assert {*held(tmp_path / "a"), *held(tmp_path / "b")} == {0}
 
 
-def test_an_empty_one_that_is_not_wanted_back_is_used_again(tmp_path: Path) -> None:
+def test_an_empty_directory_is_used_again_after_a_start_without_it(tmp_path: Path) -> None:
     broker = serving(tmp_path)
     with broker, RawClient(broker.port) as client:
         filled(client)
@@ -174,7 +176,7 @@ def test_an_empty_one_that_is_not_wanted_back_is_used_again(tmp_path: Path) -> N
     assert list((tmp_path / "b").glob("new-*"))
 
 
-def test_a_new_one_beside_others_is_taken_into_use(tmp_path: Path) -> None:
+def test_a_new_directory_beside_others_is_used(tmp_path: Path) -> None:
     with serving(tmp_path, "a") as broker, RawClient(broker.port) as client:
         records = filled(client)
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
@@ -183,7 +185,7 @@ def test_a_new_one_beside_others_is_taken_into_use(tmp_path: Path) -> None:
     assert (tmp_path / "b" / "new-0").is_dir()
 
 
-def test_none_can_be_used(tmp_path: Path) -> None:
+def test_start_without_a_usable_directory_fails(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text("no directory")
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
@@ -193,8 +195,8 @@ def test_none_can_be_used(tmp_path: Path) -> None:
     assert errors.count("\n") == 1 and f"{tmp_path}/a: " in errors and f"{tmp_path}/b: " in errors
 
 
-def test_one_of_another_broker_ends_the_start(tmp_path: Path) -> None:
-    """As in Apache Kafka: that is no failing disk, but a wrong configuration."""
+def test_a_directory_of_another_broker_ends_the_start(tmp_path: Path) -> None:
+    """As in Apache Kafka, that is a wrong configuration and not a failing disk."""
     with serving(tmp_path):
         pass
     meta = tmp_path / "b" / "meta.properties"
@@ -220,10 +222,10 @@ def failing(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
 
 
 @pytest.mark.parametrize("operations", [Operations.SYNCS, Operations.WRITES, Operations.ALL])
-def test_one_fails_while_it_is_served(
+def test_a_directory_that_fails_later_goes_offline(
     tmp_path: Path, failing: Serving, faults: Faults, operations: Operations, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One write finds out; the partitions beside it go with the directory, before anybody writes to them."""
+    """One write finds the failure; other partitions of the directory go offline before anybody writes to them."""
     told = f"{tmp_path}/b goes offline, and "
     with RawClient(failing.port) as client:
         records = filled(client)
@@ -252,13 +254,13 @@ def test_one_fails_while_it_is_served(
     assert not (tmp_path / "b" / ".kafka_cleanshutdown").exists(), "the next start has to check its logs"
     failing.start()
     with RawClient(failing.port) as client:
-        for partition, expected in records.items():  # What was refused may be there.
+        for partition, expected in records.items():  # Refused records may be there.
             assert fetch_all(client, "t", partition=partition)[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("names", ["a", "ab"])
-def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, names: str) -> None:
-    """One line names them all with their reasons, and the process ends; what was acknowledged is there later."""
+def test_failure_of_the_last_directory_ends_the_process(tmp_path: Path, faults: Faults, names: str) -> None:
+    """One line names all directories with their reasons, the process ends, and acknowledged records are there later."""
     broker = serving(tmp_path, *names)
     broker.environment = faults.environment
     with broker:
@@ -288,8 +290,8 @@ def lose(broker: Serving, client: RawClient, faults: Faults, directory: Path) ->
     waits_until(lambda: f"{directory} goes offline" in broker.errors())
 
 
-def test_the_last_one_of_a_broker_in_a_test_fails(tmp_path: Path) -> None:
-    """The process is the user's, and goes on; the broker has stopped, and says why."""
+def test_failure_of_the_last_directory_stops_a_testing_broker(tmp_path: Path) -> None:
+    """The process is the user's and continues; the broker stops with the reason."""
     with failing_disk(tmp_path / "disk", 8) as disk:
         broker = Broker(directory=disk / "data").start()
         broker.create_topic("t")
@@ -310,11 +312,11 @@ def has_failed(broker: Broker) -> bool:
     return False
 
 
-def test_a_checkpoint_that_fails_is_enough(tmp_path: Path, failing: Serving, faults: Faults) -> None:
+def test_a_failing_checkpoint_takes_its_directory_offline(tmp_path: Path, failing: Serving, faults: Faults) -> None:
     with RawClient(failing.port) as client:
         records = filled(client)
         bad = held(tmp_path / "b")
-        faults.fail(Operations.SYNCS, "/b/recovery-point")  # And this alone: the directory works.
+        faults.fail(Operations.SYNCS, "/b/recovery-point")  # Only this fails: the directory works.
         waits_until(lambda: faults.failures > 0)
         check_served(client, records, set())
         faults.fail(Operations.SYNCS | Operations.WRITES, "/b/")
@@ -324,7 +326,7 @@ def test_a_checkpoint_that_fails_is_enough(tmp_path: Path, failing: Serving, fau
         check_served(client, records, bad)
 
 
-def test_who_is_coordinated_from_it_has_no_coordinator(tmp_path: Path, failing: Serving, faults: Faults) -> None:
+def test_groups_of_an_offline_directory_have_no_coordinator(tmp_path: Path, failing: Serving, faults: Faults) -> None:
     def find() -> ErrorCode:
         answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
         return ErrorCode(answer.coordinators[0].error_code)
@@ -348,8 +350,8 @@ def test_who_is_coordinated_from_it_has_no_coordinator(tmp_path: Path, failing: 
             assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_gone else ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def test_a_device_that_fails(tmp_path: Path) -> None:
-    """Every call ends with EIO, as when a disk is pulled.  A full one is no failure."""
+def test_a_failing_device_takes_its_directory_offline(tmp_path: Path) -> None:
+    """Every call ends with EIO, as when a disk is pulled. A full device is no failure."""
     with failing_disk(tmp_path / "b", 8) as disk, serving(tmp_path) as broker, RawClient(broker.port) as client:
         records = filled(client)
         bad = held(disk)
@@ -371,8 +373,8 @@ def test_a_device_that_fails(tmp_path: Path) -> None:
             check_served(again, records, bad)
 
 
-def test_a_member_of_a_cluster_whose_disk_was_full_leads_again(tmp_path: Path) -> None:
-    """The controller learns that partitions which had no room to begin in are there now, without a restart."""
+def test_a_cluster_member_leads_again_after_its_disk_was_full(tmp_path: Path) -> None:
+    """The controller learns without a restart that partitions which lacked room at first are available now."""
     with small_disk(tmp_path / "data" / "broker2", 4) as disk, ServingCluster(tmp_path, 2) as cluster:
         fill(disk / "filler")
         client = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
@@ -393,8 +395,8 @@ def test_a_member_of_a_cluster_whose_disk_was_full_leads_again(tmp_path: Path) -
         assert "Traceback" not in cluster.errors()
 
 
-def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:
-    """As Linux makes one whose disk returns errors."""
+def test_a_read_only_file_system_takes_its_directory_offline(tmp_path: Path) -> None:
+    """Linux remounts a file system read-only if its disk returns errors."""
     with small_disk(tmp_path / "b", 4) as disk:
         broker = serving(tmp_path)
         with broker, RawClient(broker.port) as client:

@@ -1,4 +1,4 @@
-"""A disk that returns errors takes the logs on it offline, and nothing else; what was acknowledged is there later."""
+"""A disk that returns errors: only its logs go offline, and acknowledged records are there later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def client(broker: Serving) -> Iterator[RawClient]:
 
 
 def filled(client: RawClient) -> list[tuple[int, bytes]]:
-    """Topic `bad`, partition 1, with records; partition 0 and topic `good` have some as well."""
+    """Write records to partition 1 of topic `bad`, to its partition 0 and to topic `good`."""
     created(client, "bad", "good", partitions=2)
     for partition in range(2):
         for number in range(RECORDS):
@@ -48,7 +48,7 @@ def filled(client: RawClient) -> list[tuple[int, bytes]]:
 
 
 def check_others(client: RawClient, records: list[tuple[int, bytes]]) -> None:
-    """Nothing else is concerned: not the partition beside it, not other topics, nor making and deleting some."""
+    """Check that other partitions and topics work, and that topics can be created and deleted."""
     assert fetch_all(client, "bad", partition=0) == records
     offset = produced(client, "good", b"meanwhile")
     assert fetch_all(client, "good")[-1] == (offset, b"meanwhile")
@@ -60,20 +60,20 @@ def check_others(client: RawClient, records: list[tuple[int, bytes]]) -> None:
 @pytest.mark.share(3)
 @pytest.mark.parametrize("acks", [ALL, LEADER])
 @pytest.mark.parametrize("operation", [Operations.WRITES, Operations.SYNCS, Operations.WRITES | Operations.SYNCS])
-def test_a_write_or_a_sync_fails(
+def test_a_failed_write_or_sync_takes_the_log_offline(
     broker: Serving, client: RawClient, faults: Faults, operation: Operations, acks: int
 ) -> None:
     records = filled(client)
     faults.fail(operation, "/bad-1/")
     error, offset = produce(client, "bad", b"refused", partition=1, acks=acks)
     if acks == LEADER and operation == Operations.SYNCS:
-        # Nobody asked for a sync yet: the next who does finds out.
+        # No request needed a sync yet: the next one finds out.
         assert (error, offset) == (ErrorCode.NONE, RECORDS)
         error, offset = produce(client, "bad", b"refused", partition=1)
     assert (error, offset) == (STORAGE_ERROR, -1)
     assert faults.failures
     faults.repair()
-    # It stays offline: nobody knows what is on that disk.
+    # It stays offline: the state of that disk is unknown.
     assert produce(client, "bad", b"refused", partition=1, acks=acks) == (STORAGE_ERROR, -1)
     assert fetch(client, "bad", 0, partition=1) == (STORAGE_ERROR, [])
     check_others(client, records)
@@ -86,8 +86,8 @@ def test_a_write_or_a_sync_fails(
         check_others(again, records)
 
 
-def test_a_read_fails(broker: Serving, client: RawClient, faults: Faults) -> None:
-    """The first reader's connection is closed, as its answer was half sent; the next one is told."""
+def test_a_failed_read_takes_the_log_offline(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """The first reader's connection closes, as its response was half sent; the next reader gets an error."""
     records = filled(client)
     faults.fail(Operations.READS, "/bad-1/")
     with RawClient(broker.port) as reader, pytest.raises(Closed):
@@ -102,8 +102,8 @@ def test_a_read_fails(broker: Serving, client: RawClient, faults: Faults) -> Non
         assert fetch_all(again, "bad", partition=1) == records
 
 
-def test_nothing_can_be_opened(broker: Serving, client: RawClient, faults: Faults) -> None:
-    """The log needs a new segment, and its disk does not give one."""
+def test_a_failed_open_takes_the_log_offline(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """The log needs a new segment, and its disk refuses to open one."""
     records = filled(client)
     faults.fail(Operations.OPENS, "/bad-1/")
     errors = [produce(client, "bad", bytes(300_000), partition=1)[0] for _ in range(6)]
@@ -119,7 +119,7 @@ def test_nothing_can_be_opened(broker: Serving, client: RawClient, faults: Fault
         assert [size for _, size in kept[RECORDS:]] == [bytes(300_000)] * errors.count(ErrorCode.NONE)
 
 
-def test_a_log_can_not_be_opened_at_the_start(broker: Serving, client: RawClient, faults: Faults) -> None:
+def test_a_log_that_fails_to_open_at_the_start_is_offline(broker: Serving, client: RawClient, faults: Faults) -> None:
     records = filled(client)
     broker.kill()
     faults.fail(Operations.READS, "/bad-1/")
@@ -153,10 +153,10 @@ def test_a_broker_with_a_failed_log_stops(tmp_path: Path, faults: Faults) -> Non
 
 
 @pytest.mark.parametrize("operations", [Operations.SYNCS, Operations.WRITES])
-def test_the_disk_of_the_metadata_fails(
+def test_a_failed_metadata_disk_stops_changes_until_a_restart(
     broker: Serving, client: RawClient, faults: Faults, operations: Operations
 ) -> None:
-    """Nothing more is changed before the next start, though the disk is well again; records are written all along."""
+    """Metadata cannot change before the next start, even if the disk recovers; records are written all along."""
     created(client, "before")
     faults.fail(operations, "metadata.sqlite")
     assert create(client, "failed") == [STORAGE_ERROR]
@@ -171,7 +171,7 @@ def test_the_disk_of_the_metadata_fails(
     broker.kill()
     broker.start()
     with RawClient(broker.port) as again:
-        # It was not acknowledged, and may be there.
+        # It was not acknowledged, and may be there all the same.
         assert create(again, "failed")[0] in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         assert create(again, "later") == [ErrorCode.NONE]
         assert fetch_all(again, "before") == [(0, b"x")]

@@ -1,4 +1,4 @@
-"""A full disk: produce fails with an error, what was acknowledged stays, and room is enough to make it work again."""
+"""A full disk: Produce fails with an error, acknowledged records stay, and free space makes it work again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def broker(tmp_path: Path, disk: Path) -> Iterator[Serving]:
     overrides = {"log_dirs": str(disk / "data"), "log_segment_delete_delay_ms": "100", "log_segment_bytes": "1048576"}
     with serving(tmp_path / "broker", **overrides) as running:
-        until((disk / "data" / "metadata.sqlite.reserve").exists)  # A second after the start it has made provisions.
+        until((disk / "data" / "metadata.sqlite.reserve").exists)  # The broker reserves space a second after the start.
         yield running
         assert "Traceback" not in running.errors()
 
@@ -41,7 +41,7 @@ def client(broker: Serving) -> Iterator[RawClient]:
 
 
 class Filled:
-    """Values that were acknowledged before the disk was full, by offset."""
+    """Acknowledged values from before the disk was full, by offset."""
 
     def __init__(self, client: RawClient, topic: str, acks: int) -> None:
         self.kept: dict[int, bytes] = {}
@@ -65,7 +65,7 @@ def test_produce_fails_and_works_again_when_there_is_room(
     filled = Filled(client, "t", acks)
     assert filled.error == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(filled.kept) > 50
-    # Meanwhile: everything can be read, nothing can be written, and nobody is cut off.
+    # Until then all records can be read, none can be written, and no client is disconnected.
     for _ in range(3):
         assert dict(fetch_all(client, "t")) == filled.kept
         assert fetch_all(client, "other") == [(0, b"before")]
@@ -83,8 +83,8 @@ def test_produce_fails_and_works_again_when_there_is_room(
         assert fetch_all(again, "other") == [(0, b"before"), (1, b"after")]
 
 
-def test_a_topic_is_deleted_to_get_room(broker: Serving, client: RawClient, disk: Path) -> None:
-    """Deleting needs room too, in the metadata: it is kept ready."""
+def test_a_topic_can_be_deleted_on_a_full_disk(broker: Serving, client: RawClient, disk: Path) -> None:
+    """Deletion needs space in the metadata too, and that is reserved."""
     created(client, "t", "large")
     produced(client, "t", b"before")
     Filled(client, "large", ALL)
@@ -97,8 +97,8 @@ def test_a_topic_is_deleted_to_get_room(broker: Serving, client: RawClient, disk
     assert produced(client, "large", b"anew") == 0
 
 
-def test_many_topics_are_deleted_one_after_the_other(broker: Serving, client: RawClient, disk: Path) -> None:
-    """The room that is kept does not last for one deletion only."""
+def test_many_topics_can_be_deleted_on_a_full_disk(broker: Serving, client: RawClient, disk: Path) -> None:
+    """The reserved space lasts for more than one deletion."""
     names = [f"topic-{number}" for number in range(100)]
     for name in names:
         created(client, name, partitions=3)
@@ -108,14 +108,14 @@ def test_many_topics_are_deleted_one_after_the_other(broker: Serving, client: Ra
         fill(disk / "rest")
 
 
-def test_a_topic_can_not_be_made_and_later_it_can(broker: Serving, client: RawClient, disk: Path) -> None:
+def test_topic_creation_fails_on_a_full_disk_and_works_later(broker: Serving, client: RawClient, disk: Path) -> None:
     created(client, "t")
     fill(disk / "rest")
     errors = [create(client, f"new-{number}", partitions=50)[0] for number in range(20)]
     assert errors[-1] != ErrorCode.NONE
     assert fetch(client, "t", 0) == (ErrorCode.NONE, [])
     (disk / "rest").unlink()
-    # Those that were made then work now, and so do new ones.
+    # Topics created then work now, and so do new ones.
     for number, error in enumerate(errors):
         if error:
             created(client, f"new-{number}", partitions=50)
@@ -123,7 +123,7 @@ def test_a_topic_can_not_be_made_and_later_it_can(broker: Serving, client: RawCl
         assert produced(client, f"new-{number}", b"x", partition=49) == 0
 
 
-def test_a_broker_that_starts_on_a_full_disk_serves_what_there_is(
+def test_a_broker_started_on_a_full_disk_serves_its_records(
     tmp_path: Path, broker: Serving, client: RawClient, disk: Path
 ) -> None:
     created(client, "t", "large")
@@ -140,8 +140,8 @@ def test_a_broker_that_starts_on_a_full_disk_serves_what_there_is(
         assert produced(again, "t", b"after") == 1
 
 
-def test_a_start_on_a_full_disk_says_so(broker: Serving, client: RawClient, disk: Path) -> None:
-    """One that has room is not spoken of; a full one is served, and takes records again once there is room."""
+def test_a_start_on_a_full_disk_is_logged(broker: Serving, client: RawClient, disk: Path) -> None:
+    """A start with space logs nothing; a full disk is served, and takes records again once there is space."""
     created(client, "t")
     produced(client, "t", b"before")
     assert "full" not in broker.errors()

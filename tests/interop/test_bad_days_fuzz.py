@@ -1,6 +1,6 @@
-"""A live broker gets odd requests of every API and version, cut and pipelined anyhow, for a while.
+"""Odd requests of every API and version, cut and pipelined at random, against a live broker.
 
-Every request is answered or its connection closed, and whoever else is there does not notice.
+Every request is answered or its connection closed, and other clients do not notice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _CORRELATION_AT = 8
 
 
 class Fuzzer(threading.Thread):
-    """Sends until time is over and it was enough.  `error` is what it found, `seed` and `sent` how to find it again."""
+    """A sender of random requests until time and count are reached.
+
+    `error` is the finding; `seed` and `sent` reproduce it.
+    """
 
     def __init__(self, broker: Serving, seed: str, seconds: float) -> None:
         super().__init__(daemon=True)
@@ -70,14 +73,14 @@ class Fuzzer(threading.Thread):
             self.error = error
 
     def _learn(self, client: RawClient) -> None:
-        """Names and ids that exist, so that something is hit."""
+        """Collect existing names and ids, so that some requests hit them."""
         found = client.ask(MetadataRequest(topics=None), 12, MetadataResponse).topics
         self._topics = {
             topic.name: topic.topic_id for topic in found if topic.name is not None and topic.name != WITNESS
         }
 
     def _pipeline(self, client: RawClient, cases: list[tuple[ApiKey, int]]) -> None:
-        """Some requests and a plain one at their end, whose answer says that nothing more is to come."""
+        """Send some requests and a plain one at the end, whose response ends the exchange."""
         random, due, data = self._random, list[int](), bytearray()
         for number, (key, version) in enumerate(cases):
             request = self._request(key, version, number)
@@ -107,7 +110,7 @@ class Fuzzer(threading.Thread):
         return request if is_impatient(request) else None
 
     def _ruin(self, client: RawClient, data: bytearray) -> None:
-        """A length, key or version that is another one: what follows may mean anything, so the end of it is said."""
+        """Replace a length, key or version; the rest may then mean anything, so end the sending."""
         at = self._random.randrange(8)
         data[at] ^= 1 << self._random.randrange(8)
         send_in_pieces(self._random, client, bytes(data))
@@ -118,7 +121,7 @@ class Fuzzer(threading.Thread):
 
 
 def is_impatient(request: bytes) -> bool:
-    """Not one that asks to wait for weeks, and means it."""
+    """Return whether the request does not ask the broker to wait for weeks."""
     message = decoded(request)
     return getattr(message, "max_wait_ms", 0) <= WAIT_MS_MAX
 
@@ -128,7 +131,7 @@ def is_answered(request: bytes) -> bool:
 
 
 def decoded(request: bytes) -> object:
-    """None if it is no request."""
+    """Return the decoded request, or None if it is invalid."""
     try:
         (one,) = Connection().receive_data(request)
         api = BY_KEY[one.api_key]  # type: ignore[index]  # An int is as good.
@@ -162,7 +165,7 @@ def fuzz(directory: Path, seed: str, seconds: float) -> None:
             if fuzzer.error is not None:
                 raise AssertionError(f"seed {fuzzer.seed!r}, request {fuzzer.requests}") from fuzzer.error
         assert set().union(*(fuzzer.sent for fuzzer in fuzzers)) == set(CASES)
-        # Nobody else noticed.
+        # No other client noticed.
         kept = read_all_of(broker)
         check_kept(writer, kept)
         assert not writer.sent_again
@@ -178,11 +181,11 @@ def read_all_of(broker: Serving) -> list[int]:
         return read_all(client, 0, WITNESS)
 
 
-def test_odd_requests(tmp_path: Path) -> None:
+def test_odd_requests_are_answered_or_disconnected(tmp_path: Path) -> None:
     fuzz(tmp_path, "always the same", 8)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_odd_requests_for_long(tmp_path: Path) -> None:
+def test_odd_requests_for_long_are_answered_or_disconnected(tmp_path: Path) -> None:
     fuzz(tmp_path, os.urandom(4).hex(), 600)

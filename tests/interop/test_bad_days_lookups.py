@@ -1,6 +1,6 @@
-"""Lookups by time where a batch unpacks to very much: the loop goes on, and memory stays bounded.
+"""Lookups by time in batches that decompress to very much: the event loop runs on, and memory stays bounded.
 
-The loop's share is the processor time of the process's main thread, and memory the process's high-water mark.
+The loop's share is the processor time of the main thread, and memory is the process's high-water mark.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def in_members(plain: bytes, member_bytes: int) -> bytes:
 
 
 def lookup(topic: str, number: int) -> ListOffsetsRequest:
-    """Each of another time, so that they are not one lookup."""
+    """Return a lookup of a time of its own, so that lookups are not shared."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=AT - number)
     asked = ListOffsetsTopic(name=topic, partitions=[part])
     return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[asked])
 
 
 def loop_ms(broker: Serving) -> float:
-    """Processor time of the main thread."""
+    """Return the processor time of the main thread."""
     return int(Path(f"/proc/{broker.pid}/task/{broker.pid}/schedstat").read_text().split()[0]) / 1e6
 
 
@@ -76,12 +76,12 @@ def peak_bytes(broker: Serving) -> int:
 
 
 def members() -> bytes:
-    """A batch of 25,000 members."""
+    """Return a batch of 25,000 members."""
     return sealed(in_members(records(bytes(25 * MIB)), 1_000), Codec.GZIP)
 
 
 def large() -> bytes:
-    """A batch that unpacks to nearly as much as is allowed."""
+    """Return a batch that decompresses to almost the allowed maximum."""
     value = Random(1).randbytes(BATCH_BYTES_MAX - 50 * KIB) + bytes(UNPACKED_BYTES_MAX - 4 * MIB)
     return sealed(compress(Codec.ZSTD, records(value)), Codec.ZSTD)
 
@@ -104,7 +104,9 @@ def written(broker: Serving, topic: str, raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("make", "code"), [(members, ErrorCode.NONE), (large, ErrorCode.NONE), (bomb, ErrorCode.INVALID_RECORD)]
 )
-def test_ten_connections_ask_again_and_again(broker: Serving, make: Callable[[], bytes], code: ErrorCode) -> None:
+def test_repeated_lookups_of_ten_connections_stay_cheap(
+    broker: Serving, make: Callable[[], bytes], code: ErrorCode
+) -> None:
     topic, raw = make.__name__, make()
     assert len(raw) <= BATCH_BYTES_MAX
     written(broker, topic, raw)

@@ -1,6 +1,6 @@
-"""However many clients send the largest request or read nothing, the broker's memory stays under its bound.
+"""Many clients with the largest requests or unread responses: the broker's memory stays under its bound.
 
-The bound is the one of docs/BAD_DAYS.md; what is measured is the process's high-water mark.
+The bound is in docs/BAD_DAYS.md; the measurement is the process's high-water mark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENTS = 200
 SECONDS_MAX = 300
 KIB, MIB = 1 << 10, 1 << 20
 LEADER = 1
-# What the interpreter and the kernel's accounting add to the sums below.
+# Added by the interpreter and the kernel's accounting to the sums below.
 SLACK_BYTES = 32 * MIB
 
 
@@ -57,15 +57,15 @@ def produce(client: RawClient, topic: str, value: bytes) -> ErrorCode:
 
 
 @pytest.mark.nightly
-def test_two_hundred_clients_each_send_the_largest_request(tmp_path: Path) -> None:
-    """Each is answered, and there is never room for more than the budget and one request."""
+def test_memory_with_200_requests_of_the_configured_maximum_size(tmp_path: Path) -> None:
+    """Each client is answered, and memory never exceeds the budget plus one request."""
     largest, budget = 8 * MIB, 32 * MIB
     with serving(tmp_path, socket_request_max_bytes=str(largest), queued_max_request_bytes=str(budget)) as broker:
         send_the_largest(broker, largest, budget, seconds_max=SECONDS_MAX)
 
 
 @pytest.mark.soak
-def test_two_hundred_clients_each_send_the_largest_request_there_is(tmp_path: Path) -> None:
+def test_memory_with_200_requests_of_the_largest_possible_size(tmp_path: Path) -> None:
     with serving(tmp_path) as broker:
         send_the_largest(broker, 100 * MIB, 256 * MIB, seconds_max=900)
 
@@ -73,7 +73,7 @@ def test_two_hundred_clients_each_send_the_largest_request_there_is(tmp_path: Pa
 def send_the_largest(broker: Serving, largest: int, budget: int, seconds_max: float) -> None:
     with RawClient(broker.port) as client:
         create(client, "t")
-        # Larger than what the topic takes, so that the disk is not what is tested.
+        # Larger than the topic's maximum, so that the disk is not measured.
         data = frame(produce_request("t", bytes(largest - 200)), 9)
         before = peak_bytes(broker)
         with Crowd(broker.port, CLIENTS, data) as crowd:
@@ -86,8 +86,8 @@ def send_the_largest(broker: Serving, largest: int, budget: int, seconds_max: fl
         assert CLIENTS * largest > 4 * bound, "the test would not notice"
 
 
-def test_half_sent_requests_do_not_keep_others_out_for_ever(tmp_path: Path) -> None:
-    """Whoever sends half a large request and stops holds memory; when others need it, its connection is closed."""
+def test_stuck_requests_are_closed_when_others_need_their_memory(tmp_path: Path) -> None:
+    """A half-sent large request holds memory; when other requests need it, its connection is closed."""
     largest, budget = 8 * MIB, 16 * MIB
     with serving(tmp_path, socket_request_max_bytes=str(largest), queued_max_request_bytes=str(budget)) as broker:
         with RawClient(broker.port) as client:
@@ -103,8 +103,8 @@ def test_half_sent_requests_do_not_keep_others_out_for_ever(tmp_path: Path) -> N
         assert "slow, and others wait" in broker.errors()
 
 
-def test_two_hundred_clients_fetch_and_read_nothing(tmp_path: Path) -> None:
-    """Records are slices of files until they go to the socket."""
+def test_memory_with_200_clients_that_do_not_read_fetched_records(tmp_path: Path) -> None:
+    """Records are slices of files until they are sent."""
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         create(client, "t")
         for _ in range(32):
@@ -124,7 +124,7 @@ def test_two_hundred_clients_fetch_and_read_nothing(tmp_path: Path) -> None:
         assert peak_bytes(broker) - before < CLIENTS * 256 * KIB + SLACK_BYTES
 
 
-def test_two_hundred_clients_ask_for_large_answers_and_read_nothing(tmp_path: Path) -> None:
+def test_memory_with_200_clients_that_do_not_read_large_responses(tmp_path: Path) -> None:
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         create(client, *(f"a-topic-with-a-name-of-some-length-{number}" for number in range(200)))
         before = peak_bytes(broker)
@@ -137,10 +137,10 @@ def test_two_hundred_clients_ask_for_large_answers_and_read_nothing(tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_two_hundred_clients_send_very_many_small_requests_and_read_nothing(tmp_path: Path) -> None:
-    """A request in memory weighs twenty times what it does on the wire: they are read in small pieces.
+def test_memory_with_200_clients_that_pipeline_small_requests(tmp_path: Path) -> None:
+    """A parsed request takes twenty times its bytes on the wire, so requests are read in small pieces.
 
-    Also by a connection whose buffer is large, since it began with a large request.
+    That holds for a connection with a large buffer, too, left by a large first request.
     """
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         create(client, "t")
@@ -153,8 +153,8 @@ def test_two_hundred_clients_send_very_many_small_requests_and_read_nothing(tmp_
         assert peak_bytes(broker) - before < RECEIVE_BUDGET_BYTES + CLIENTS * 2 * MIB + SLACK_BYTES
 
 
-def test_two_thousand_idle_connections(tmp_path: Path) -> None:
-    """Whoever has sent one small request has a small buffer, and none after a while."""
+def test_memory_with_2000_idle_connections(tmp_path: Path) -> None:
+    """A connection with one small request has a small buffer, and none after a while."""
     need_files(2500)
     with serving(tmp_path) as broker, Crowd(broker.port, 2000, frame(ApiVersionsRequest(), 0)) as crowd:
         before = peak_bytes(broker)
@@ -166,8 +166,8 @@ def resident_bytes(broker: Serving) -> int:
     return broker.memory_kib() * KIB
 
 
-def test_requests_of_very_many_elements_that_come_at_once(tmp_path: Path) -> None:
-    """Each becomes ten times as large when it is read; so they are read one after the other, and little stays."""
+def test_memory_with_concurrent_requests_of_many_elements(tmp_path: Path) -> None:
+    """Each request grows tenfold when parsed, so they are parsed one by one, and little memory stays."""
     records = encode_batch([(None, b"v", (), 0)])
     topics = [
         TopicProduceData(name=f"none-{number}", partition_data=[PartitionProduceData(index=0, records=records)])
@@ -186,7 +186,7 @@ def test_requests_of_very_many_elements_that_come_at_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.soak
-def test_ten_producers_of_a_hundred_thousand_batches_each(tmp_path: Path) -> None:
+def test_memory_with_ten_requests_of_100000_batches_each(tmp_path: Path) -> None:
     records = encode_batch([(None, b"v", (), 0)])
     parts = [PartitionProduceData(index=0, records=records) for _ in range(99_000)]
     topics = [TopicProduceData(name="t", partition_data=parts)]

@@ -1,4 +1,4 @@
-"""The broker's process is stopped for a while and goes on: clients go on with it, and nothing is lost or spins."""
+"""A broker process that is stopped for a while: clients continue with it, and nothing is lost or spins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stopped(broker: Serving) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_clients_go_on(tmp_path: Path, seconds: int) -> None:
+def test_clients_continue_after_a_stopped_broker_resumes(tmp_path: Path, seconds: int) -> None:
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, TOPIC, partitions=3)
@@ -60,14 +60,14 @@ def test_clients_go_on(tmp_path: Path, seconds: int) -> None:
 
 
 def check_rests(broker: Serving) -> None:
-    """No timer that was missed is made up for again and again."""
+    """Check that no missed timer is repeated again and again."""
     before = broker.cpu_seconds()
     time.sleep(2)
     assert broker.cpu_seconds() - before < min(1.5, slowness())
 
 
-def test_what_was_sent_meanwhile_is_answered(tmp_path: Path) -> None:
-    """Deadlines that passed meanwhile end nothing but long polls, and nobody was idle who could not be heard."""
+def test_requests_sent_to_a_stopped_broker_are_answered_later(tmp_path: Path) -> None:
+    """Deadlines that passed in the stop end long polls only; no connection counts as idle for that time."""
     with serving(tmp_path, connections_max_idle_ms="2000") as broker:
         with RawClient(broker.port) as client:
             created(client, "t")
@@ -91,7 +91,7 @@ def test_what_was_sent_meanwhile_is_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_librdkafka_goes_on(tmp_path: Path, seconds: int) -> None:
+def test_librdkafka_continues_after_a_stopped_broker_resumes(tmp_path: Path, seconds: int) -> None:
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, "t")

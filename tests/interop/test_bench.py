@@ -1,4 +1,4 @@
-"""The benchmark runs, checks what it measures, and its page builds.  How fast anything is, is not asked here."""
+"""The benchmark: it runs, checks its measurements, and builds its page. Speed is not tested here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BENCH = ROOT / "bench"
 SECONDS_MAX = 900
 TARGETS = "odradek,bound"
 LATENCIES = {"p50", "p99", "p99.9"}
-ENVIRONMENT = {**os.environ, "ODRADEK_ROOMS": "0"}  # To compile would take minutes.
+ENVIRONMENT = {**os.environ, "ODRADEK_ROOMS": "0"}  # Compilation would take minutes.
 RECORDS = {
     "small",
     "produce",
@@ -42,7 +42,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a moment of each quick case, against Odradek and the lower bound."""
+    """Run each quick case for a moment, against Odradek and the lower bound."""
     folder = tmp_path_factory.mktemp("bench")
     out = folder / "results.json"
     done = run(str(BENCH / "run.py"), "--smoke", "--targets", TARGETS, "--out", str(out), "--directory", str(folder))
@@ -83,7 +83,7 @@ def test_every_measurement_did_some_work(content: dict[str, Any]) -> None:
             assert 0 < numbers["p50"] <= numbers["p99"] <= numbers["p99.9"]
 
 
-def test_what_is_new_is_measured_with_what_it_is_compared_to(content: dict[str, Any]) -> None:
+def test_every_group_contains_its_comparison_values(content: dict[str, Any]) -> None:
     for case, target, numbers in measurements(content):
         if case["group"] == "groups":
             assert min(numbers["joined_ms"], numbers["one_left_ms"], numbers["many_left_ms"]) > 0
@@ -104,7 +104,7 @@ def measurements(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str,
                 yield case, target, numbers
 
 
-def test_the_machine_and_the_versions_are_told(content: dict[str, Any]) -> None:
+def test_results_name_the_machine_and_the_versions(content: dict[str, Any]) -> None:
     machine = content["machine"]
     assert machine["cores"] == str(os.cpu_count())
     for name in ("processor", "memory", "kernel", "file system", "Python", "uvloop", "Odradek", "librdkafka"):
@@ -123,7 +123,7 @@ def test_the_page_builds_without_kafka(results: Path, tmp_path: Path) -> None:
 
 def test_the_page_has_ratios_verdicts_and_plots(content: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need matplotlib, of the extra `bench`")
-    for case in content["cases"]:  # Nothing but the form is looked at, so Odradek's numbers do for Kafka's.
+    for case in content["cases"]:  # Only the form matters, so Odradek's numbers stand for Kafka's.
         case["results"]["kafka"] = case["results"].get("odradek-unsynced", case["results"].get("odradek"))
     (tmp_path / "results.json").write_text(json.dumps(content))
     done = run(str(BENCH / "report.py"), str(tmp_path / "results.json"), "--to", str(tmp_path))
@@ -140,7 +140,7 @@ def test_the_page_has_ratios_verdicts_and_plots(content: dict[str, Any], tmp_pat
 
 
 def test_a_failing_broker_does_not_look_fast(tmp_path: Path) -> None:
-    """Records of a topic that takes none are answered quickly, with an error: that must not count."""
+    """A topic that accepts no records returns errors quickly; these must not count."""
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -188,7 +188,7 @@ finally:
     assert "answered with error 3" in done.stdout, done.stdout + done.stderr  # UNKNOWN_TOPIC_OR_PARTITION.
 
 
-def test_requests_with_sequence_numbers_are_those_that_a_producer_would_make() -> None:
+def test_prebuilt_sequence_numbers_equal_those_of_a_producer() -> None:
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -217,7 +217,7 @@ print("good")
     assert done.stdout == "good\n", done.stdout + done.stderr
 
 
-def test_a_run_that_is_terminated_leaves_what_it_has(tmp_path: Path) -> None:
+def test_a_terminated_run_keeps_its_results(tmp_path: Path) -> None:
     out, folder = tmp_path / "results.json", tmp_path / "folder"
     folder.mkdir()
     command = [sys.executable, str(BENCH / "run.py"), "--smoke", "--targets", TARGETS, "--seconds", "0.3"]

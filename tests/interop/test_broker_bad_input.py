@@ -1,5 +1,7 @@
-"""What no client should send, against a broker that runs: each gets the protocol's answer or loses its connection, and
-the others never notice."""
+"""Malformed input to a running broker: the client gets the protocol's answer or loses its connection.
+
+Other clients never notice.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,14 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def bystander(broker: Broker) -> Iterator[RawClient]:
-    """Another client, connected from the first test to the last."""
+    """Connect another client from the first test to the last."""
     with RawClient(broker.port) as client:
         yield client
 
 
 @pytest.fixture
 def client(broker: Broker, bystander: RawClient, caplog: pytest.LogCaptureFixture) -> Iterator[RawClient]:
-    """One to misbehave with; whatever it did, the bystander is served as before."""
+    """Connect a client that misbehaves; afterwards the bystander is served as before."""
     with RawClient(broker.port) as one:
         yield one
         before = time.monotonic()
@@ -77,7 +79,7 @@ def batch(value: bytes = b"v") -> bytearray:
     return encode_batch([(b"k", value, (), NOW_MS)])
 
 
-def test_a_topic_with_a_slash(client: RawClient) -> None:
+def test_a_topic_name_with_a_slash_is_rejected(client: RawClient) -> None:
     assert create(client, "a/b") == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert metadata(client, "a/b") == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert metadata(client, "../../etc") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -85,15 +87,15 @@ def test_a_topic_with_a_slash(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("position", [17, 21, 60, -1])
-def test_a_batch_with_a_flipped_bit(client: RawClient, position: int) -> None:
+def test_a_batch_with_a_flipped_bit_is_rejected(client: RawClient, position: int) -> None:
     records = batch()
     records[position] ^= 0x10
     assert produce(client, "t", records) == ErrorCode.CORRUPT_MESSAGE
     assert produce(client, "t", batch()) == ErrorCode.NONE
 
 
-def test_a_batch_that_would_burst(client: RawClient) -> None:
-    """Compressed records are opaque here: whoever reads them bounds what they may become."""
+def test_a_compression_bomb_is_stored_unread(client: RawClient) -> None:
+    """The broker does not decompress batches; readers limit the decompressed size."""
     bomb = encode_batch([(None, bytes(50_000_000), (), NOW_MS)], codec=Codec.GZIP)
     assert len(bomb) < 100_000
     before = time.monotonic()
@@ -102,12 +104,12 @@ def test_a_batch_that_would_burst(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 100 * 2**20 + 1, -1, -(2**31), 0, 7])
-def test_a_length_that_no_request_has(client: RawClient, size: int) -> None:
+def test_an_impossible_request_length_closes_the_connection(client: RawClient, size: int) -> None:
     client.send(struct.pack(">i", size))
     assert client.is_closed()
 
 
-def test_a_length_that_lies_costs_no_memory(broker: Broker, client: RawClient) -> None:
+def test_a_length_without_its_data_costs_no_memory(broker: Broker, client: RawClient) -> None:
     before = memory_kib()
     liars = [RawClient(broker.port) for _ in range(50)]
     for liar in liars:
@@ -119,7 +121,7 @@ def test_a_length_that_lies_costs_no_memory(broker: Broker, client: RawClient) -
 
 
 def memory_kib() -> int:
-    """Resident memory of this process, which is the broker's too."""
+    """Return the resident memory of this process, which includes the broker."""
     return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0])
 
 
@@ -145,14 +147,14 @@ def name_of(length: int, text: bytes = b"") -> bytes:
         b"\0\0",
     ],
 )
-def test_a_body_that_is_none(client: RawClient, body: bytes) -> None:
+def test_an_invalid_body_closes_the_connection(client: RawClient, body: bytes) -> None:
     client.send(raw_frame(METADATA, 1, body))
     assert client.is_closed()
 
 
 @pytest.mark.parametrize("count", [-1, -2, -(2**31)])
-def test_a_negative_array_length(client: RawClient, count: int) -> None:
-    """Null where null may be, as Apache Kafka takes it; else no message."""
+def test_a_negative_array_length_is_null_or_closes_the_connection(client: RawClient, count: int) -> None:
+    """As in Apache Kafka, -1 means null where the version has nullable arrays; otherwise the request is invalid."""
     client.send(raw_frame(METADATA, 1, array_of_topics(count)))
     assert client.read_frame()
     client.send(raw_frame(METADATA, 0, array_of_topics(count)))
@@ -160,7 +162,7 @@ def test_a_negative_array_length(client: RawClient, count: int) -> None:
 
 
 @pytest.mark.parametrize("varint", [b"\xff" * 5, b"\xff" * 20, b"\xff\xff\xff\xff\x0f", b"\x80"])
-def test_a_compact_length_that_is_none(client: RawClient, varint: bytes) -> None:
+def test_an_invalid_compact_length_closes_the_connection(client: RawClient, varint: bytes) -> None:
     client.send(raw_frame(METADATA, 9, varint, tags=b"\0"))
     assert client.is_closed()
 
@@ -174,7 +176,7 @@ def test_a_compact_length_that_is_none(client: RawClient, varint: bytes) -> None
         struct.pack(">hhih", METADATA, 12, 1, -1) + b"\xff\xff\xff\xff\xff\xff",
     ],
 )
-def test_a_header_cut_short(client: RawClient, header: bytes) -> None:
+def test_a_truncated_header_closes_the_connection(client: RawClient, header: bytes) -> None:
     client.send(struct.pack(">i", len(header)) + header)
     assert client.is_closed()
 
@@ -182,52 +184,52 @@ def test_a_header_cut_short(client: RawClient, header: bytes) -> None:
 @pytest.mark.parametrize(
     ("key", "version"), [(999, 0), (-1, 0), (METADATA, 99), (METADATA, -1), (0, 2), (45, 0), (4, 0)]
 )
-def test_an_api_or_a_version_that_nobody_speaks(client: RawClient, key: int, version: int) -> None:
+def test_an_unknown_api_or_version_closes_the_connection(client: RawClient, key: int, version: int) -> None:
     client.send(raw_frame(key, version, b"\0" * 20))
     assert client.is_closed()
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767])
-def test_api_versions_of_the_future(client: RawClient, version: int) -> None:
+def test_api_versions_of_the_future_gets_the_supported_versions(client: RawClient, version: int) -> None:
     client.send(raw_frame(API_VERSIONS, version, b"whatever", tags=b"\0"))
     answer = client.read_frame()
     correlation_id, code, count, key = struct.unpack_from(">ihih", answer)
     assert (correlation_id, code) == (7, ErrorCode.UNSUPPORTED_VERSION)
     assert (count, key) == (1, API_VERSIONS), "which versions of this API it may ask with"
-    client.ping()  # And the connection goes on.
+    client.ping()  # And the connection stays open.
 
 
-def test_bytes_after_the_body_are_left_alone(client: RawClient) -> None:
+def test_bytes_after_the_body_are_ignored(client: RawClient) -> None:
     client.send(raw_frame(METADATA, 1, array_of_topics(0, b"and more")))
     assert client.read_frame()
 
 
-def test_one_byte_at_a_time(client: RawClient) -> None:
+def test_a_request_sent_byte_by_byte_is_answered(client: RawClient) -> None:
     for byte in frame(MetadataRequest(topics=[]), 12):
         client.send(bytes([byte]))
         time.sleep(0.002)
     assert client.read_frame()
 
 
-def test_what_came_before_the_rubbish_is_answered(client: RawClient) -> None:
+def test_requests_before_invalid_bytes_are_answered(client: RawClient) -> None:
     client.send(frame(ApiVersionsRequest(), 0) + struct.pack(">i", -5))
     assert client.read_frame()
     assert client.is_closed()
 
 
-def test_http_on_the_wrong_port(client: RawClient) -> None:
+def test_an_http_request_closes_the_connection(client: RawClient) -> None:
     client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert client.is_closed()
 
 
-def test_half_closed(broker: Broker, client: RawClient) -> None:
+def test_a_half_closed_connection_gets_its_answer(broker: Broker, client: RawClient) -> None:
     client.send(frame(ApiVersionsRequest(), 0))
     client.end_of_sending()
     assert client.read_frame()
     assert client.is_closed()
 
 
-def test_gone_in_the_middle_of_a_request(broker: Broker, client: RawClient) -> None:
+def test_disconnects_in_the_middle_of_a_request_are_harmless(broker: Broker, client: RawClient) -> None:
     whole = frame(ApiVersionsRequest(), 0)
     for end in range(len(whole)):
         with RawClient(broker.port) as other:
@@ -235,7 +237,7 @@ def test_gone_in_the_middle_of_a_request(broker: Broker, client: RawClient) -> N
     client.ping()
 
 
-def test_gone_while_a_long_poll_waits(broker: Broker, client: RawClient) -> None:
+def test_disconnects_during_a_long_poll_are_harmless(broker: Broker, client: RawClient) -> None:
     asked = FetchPartition(partition=0, fetch_offset=1_000_000, partition_max_bytes=1)
     asked.fetch_offset = end_of(client, "t")
     topics = [FetchTopic(topic="t", partitions=[asked])]
@@ -254,8 +256,8 @@ def end_of(client: RawClient, topic: str) -> int:
     return client.ask(request, 12, FetchResponse).responses[0].partitions[0].high_watermark
 
 
-def test_thousands_of_requests_with_large_answers_at_once(broker: Broker, client: RawClient) -> None:
-    """Whoever asks much and reads nothing gets no more of the broker's memory than the next one."""
+def test_unread_responses_take_bounded_memory(broker: Broker, client: RawClient) -> None:
+    """A client that reads no responses gets no more of the broker's memory than any other."""
     before = memory_kib()
     flood = frame(ApiVersionsRequest(), 0) * 5_000
     glutton = RawClient(broker.port, receive_buffer=4096)

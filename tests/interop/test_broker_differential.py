@@ -1,8 +1,8 @@
-"""The same requests to Odradek as were played to Apache Kafka 4.4.0: the answers are equal, field by field.
+"""Odradek's responses compared, field by field, with recorded ones of Apache Kafka 4.4.0 to the same requests.
 
-What Kafka answered is recorded (differential/recording.py), so this needs no java; test_broker_differential_kafka.py
-holds the recording against a real Kafka, and makes it.  Where the answers differ for a reason, docs/DIFFERENCES.md has
-it, and differential/known.py says where it is seen.
+The recording (differential/recording.py) makes java unnecessary; test_broker_differential_kafka.py checks it against a
+real Kafka, and writes it. docs/DIFFERENCES.md explains known differences, and differential/known.py says where they
+occur.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ours(played: Player) -> recording.Outcomes:
 
 @pytest.fixture(scope="module")
 def found(ours: recording.Outcomes) -> Found:
-    """Every difference, by scenario; a request that was not recorded has none (another test says so)."""
+    """Return every difference by scenario; an unrecorded request has none (another test finds it)."""
     recorded = recording.read()
     return {scenario.name: list(_differences(scenario, recorded, ours)) for scenario in everything()}
 
@@ -58,12 +58,12 @@ def _differences(scenario: Scenario, recorded: recording.Recordings, ours: recor
 
 
 @pytest.mark.parametrize("scenario", [scenario.name for scenario in everything() if scenario.requests])
-def test_the_answers_are_those_of_kafka(found: Found, scenario: str) -> None:
+def test_responses_equal_kafkas(found: Found, scenario: str) -> None:
     new = unknown(found[scenario])
     assert not new, "\n" + "\n".join(map(str, new[:SHOWN_MAX]))
 
 
-def test_every_known_difference_is_still_there(found: Found) -> None:
+def test_every_known_difference_still_occurs(found: Found) -> None:
     everywhere = [difference for each in found.values() for difference in each]
     gone = [known for known in KNOWN if not any(map(known.covers, everywhere))]
     assert not gone, "no longer seen: mend differential/known.py and docs/DIFFERENCES.md\n" + "\n".join(map(str, gone))
@@ -75,11 +75,11 @@ def test_the_page_lists_every_known_difference_and_no_other() -> None:
     assert set(rows) == {known.id for known in KNOWN}
 
 
-def test_nothing_was_waited_for_in_vain(played: Player) -> None:
+def test_no_expected_response_is_overdue(played: Player) -> None:
     assert not played.overdue
 
 
-def test_the_recording_is_of_these_requests() -> None:
+def test_the_recording_contains_these_requests() -> None:
     recorded = {
         (scenario, step): one.request for scenario, steps in recording.read().items() for step, one in steps.items()
     }
@@ -91,13 +91,13 @@ def test_the_recording_is_of_these_requests() -> None:
     assert recorded == asked, f"record again: {recording.HOW}"
 
 
-def test_no_two_steps_have_the_same_name() -> None:
+def test_step_names_are_unique() -> None:
     names = [(scenario.name, step.name) for scenario in everything() for step in scenario.requests]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("key", sorted(KAFKAS))
-def test_every_version_is_asked_in_every_form(key: int) -> None:
+def test_scenarios_request_every_version_in_every_form(key: int) -> None:
     asked = {
         (step.version, step.form) for scenario in everything() for step in scenario.requests if step.api_key == key
     }

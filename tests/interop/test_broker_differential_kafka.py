@@ -1,7 +1,7 @@
-"""A real Apache Kafka 4.4.0 still answers as the recording says that it does.
+"""Recorded responses compared with those of a real Apache Kafka 4.4.0.
 
-It could only answer otherwise if it was asked otherwise, which test_broker_differential.py notices: so this is one of
-the long tests.  With ODRADEK_RECORD=1 in the environment the recording is made anew from it.
+Only different requests could change them, and test_broker_differential.py notices those: so this is one of the long
+tests. ODRADEK_RECORD=1 in the environment writes a new recording.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 # Some requests are too odd for Kafka's controller, which resigns over them: another election takes seconds by default.
-# The recording is made without, and so tells the defaults.
+# The recording is made without it, and so contains the defaults.
 ELECTED_SOON = {"controller.quorum.election.timeout.ms": "100", "controller.quorum.election.backoff.max.ms": "50"}
 
 
@@ -43,7 +43,7 @@ def test_kafka_answers_as_recorded(tmp_path: Path) -> None:
         for step in scenario.requests:
             known = recorded[scenario.name][step.name].answer
             name = f"{scenario.name} / {step.name}"
-            # The recording stands in the place of Kafka, and Kafka in ours.
+            # The recording takes Kafka's place here, and Kafka takes ours.
             found += differences(name, known, player.outcomes[scenario.name][step.name])
     found = [one for one in found if not any(f"[{key}]" in one.path for key in ELECTED_SOON)]
     assert not found, "\n" + "\n".join(

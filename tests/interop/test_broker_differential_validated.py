@@ -1,6 +1,6 @@
-"""Produce with odradek.record.validation=records, which reads the records as Kafka does, against what Kafka answered.
+"""Produce with odradek.record.validation=records, which reads records as Kafka does, compared with Kafka's responses.
 
-The same recording as in test_broker_differential.py, and what is left of the differences in docs/DIFFERENCES.md.
+The recording is that of test_broker_differential.py; fewer differences of docs/DIFFERENCES.md remain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from differential.steps import Scenario
 
 from support.serving import Serving
 
-# Not the differences that are there because the records stay unread, but what is seen instead.
+# Without the differences of unread records, and with those seen instead.
 UNSUPPORTED = "UNSUPPORTED_COMPRESSION_TYPE"
 CODE = f"{PRODUCED}.error_code"
 LEFT_HERE = [
@@ -58,11 +58,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[D
 
 
 @pytest.mark.parametrize("scenario", [scenario.name for scenario in scenarios()])
-def test_the_answers_are_those_of_kafka(found: dict[str, list[Difference]], scenario: str) -> None:
+def test_responses_equal_kafkas(found: dict[str, list[Difference]], scenario: str) -> None:
     new = [one for one in found[scenario] if not any(known.covers(one) for known in LEFT)]
     assert not new, "\n" + "\n".join(map(str, new[:20]))
 
 
-def test_what_is_left_is_still_there(found: dict[str, list[Difference]]) -> None:
+def test_every_remaining_difference_still_occurs(found: dict[str, list[Difference]]) -> None:
     everywhere = [difference for each in found.values() for difference in each]
     assert [known for known in LEFT_HERE if not any(map(known.covers, everywhere))] == []

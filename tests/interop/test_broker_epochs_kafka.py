@@ -1,7 +1,7 @@
-"""Broker epochs in requests between brokers: Apache Kafka 3.9.1 and Odradek give the same answers.
+"""Broker epochs in requests between brokers: Apache Kafka 3.9.1 and Odradek return the same responses.
 
-The tables are what a cluster of Apache Kafka 3.9.1 under ZooKeeper answers.  Kafka ends a ControlledShutdown for an
-unregistered broker with a known epoch in an exception (UNKNOWN_SERVER_ERROR); Odradek says STALE_BROKER_EPOCH.
+The tables contain the responses of an Apache Kafka 3.9.1 cluster under ZooKeeper. Kafka ends a ControlledShutdown for
+an unregistered broker with a known epoch in an exception (UNKNOWN_SERVER_ERROR); Odradek returns STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Asking:
         return tuple(_code(client, message, version, answer) for message in messages)
 
     def of_later_controllers(self) -> set[ErrorCode]:
-        """Return how the broker answers controllers of epochs in which nobody was elected."""
+        """Return the broker's responses to controllers of epochs without an election."""
         later = (self._controller_epoch + 1, INT32_MAX)
         asked = [LeaderAndIsrRequest(controller_id=CONTROLLER, controller_epoch=one, live_leaders=[]) for one in later]
         return {_code(self._broker, message, 7, LeaderAndIsrResponse) for message in asked}
@@ -146,7 +146,7 @@ class Asking:
         return UpdateMetadataBroker(id=number, v0_host="127.0.0.1", v0_port=port, endpoints=[endpoint])
 
     def _alter(self, broker: int, epoch: int, version: int) -> AlterPartitionRequest:
-        """Ask for the ISR that is there."""
+        """Request the current ISR."""
         stat = self._cluster.tree.exists(layout.partition_state(TOPIC, 0))
         assert stat is not None
         partition = RequestPartitionData(partition_index=0, leader_epoch=0, partition_epoch=stat.version)
@@ -174,7 +174,7 @@ def expected(name: str, version: int, kind: str) -> tuple[ErrorCode, ...]:
 
 
 @pytest.mark.parametrize("kind", [THEIRS, OURS])
-def test_broker_epochs(tmp_path: Path, kind: str) -> None:
+def test_broker_epochs_are_checked_as_in_kafka(tmp_path: Path, kind: str) -> None:
     with ExitStack() as stack:
         cluster = MixedCluster(stack, tmp_path, V3, (kind, kind), {})
         cluster.create(TOPIC, [[LEADER, CONTROLLER]])
@@ -182,7 +182,7 @@ def test_broker_epochs(tmp_path: Path, kind: str) -> None:
         asking = Asking(cluster)
         stack.callback(asking.close)
         assert asking.own > 2, "or 1 would be the epoch before"
-        if kind == OURS:  # Apache Kafka believes them, and is deaf to its controller from then on.
+        if kind == OURS:  # Apache Kafka accepts them, and then ignores its real controller.
             assert asking.of_later_controllers() == {ErrorCode.STALE_CONTROLLER_EPOCH}
         found = asking.table()
         assert cluster.leaders(TOPIC) == [CONTROLLER], "the broker has handed over"

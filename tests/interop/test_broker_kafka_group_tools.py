@@ -1,4 +1,4 @@
-"""Apache Kafka's command-line tools for groups and transactions, and those that read as members, against the broker."""
+"""Apache Kafka's command-line tools for groups and transactions, and tools that read as members, against the broker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from support.waiting import until
 
 pytestmark = REAL_KAFKA
 
-SETTINGS = {"transaction.partition.verification.enable": "false"}  # Or no transaction of old could hang.
+SETTINGS = {"transaction.partition.verification.enable": "false"}  # Otherwise no old transaction could hang.
 HOUR_MS = 3_600_000
 RECORDS = 10
 STEP_MS = 1000
@@ -55,7 +55,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def filled(address: str, partitions: int = 1) -> str:
-    """A topic with ten records, a second apart, in its first partition."""
+    """Create a topic with ten records, a second apart, in its first partition."""
     topic = new_topic(address, partitions)
     records = [Record(None, b"%d" % number, (), NOW_MS + number * STEP_MS) for number in range(RECORDS)]
     Librdkafka(address).produce(topic, "none", records)
@@ -67,13 +67,13 @@ def new_name(kind: str) -> str:
 
 
 def rows(output: str) -> list[dict[str, str]]:
-    """The table that a tool has printed, by its head."""
+    """Return the table that a tool printed, by its header."""
     head, *body = [words for line in output.splitlines() if (words := line.split())]
     return [dict(zip(head, words, strict=False)) for words in body]
 
 
 @pytest.mark.nightly
-def test_the_console_consumer_goes_on_where_its_group_was(address: str) -> None:
+def test_console_consumer_resumes_at_committed_offsets(address: str) -> None:
     place = ("--bootstrap-server", address, "--topic", new_topic(address))
     groups = {protocol: new_name("group") for protocol in ("classic", "consumer")}
     for lines in (["one", "two"], ["three"]):
@@ -91,7 +91,7 @@ def test_groups_are_listed_and_described(address: str) -> None:
             assert group.settled() == {member: {0, 1}}
             group.write(3)
             group.has_read_all()
-        old.write(1)  # It is read, but perhaps not committed when the tool looks.
+        old.write(1)  # The record is read, but may not be committed yet when the tool looks.
         listed, kinds, offsets, members, state = all_ran(
             (CONSUMER_GROUPS, *at, "--list"),
             (GROUPS, *at, "--list"),
@@ -166,7 +166,7 @@ def test_transactions_are_listed_described_and_aborted(address: str) -> None:
 
 
 def test_a_hanging_transaction_is_found_and_aborted(address: str) -> None:
-    """One of which no coordinator knows, as a producer without KIP-890 can leave it."""
+    """No coordinator knows the transaction, as a producer without KIP-890 can leave it."""
     topic, transactional_id = new_topic(address), new_name("hanging")
     write_unknown_to_the_coordinator(address, topic, transactional_id)
     tool, place = (TRANSACTIONS, "--bootstrap-server", address), ("--topic", topic, "--partition", "0")
@@ -200,7 +200,7 @@ def write_unknown_to_the_coordinator(address: str, topic: str, transactional_id:
 
 
 @pytest.mark.nightly
-def test_members_that_measure_and_verify(address: str) -> None:
+def test_performance_and_verifiable_consumers_read_all_records(address: str) -> None:
     topic = new_topic(address)
     at, named = ("--bootstrap-server", address), ("--topic", topic)
     number = ("--num-records", "2000", "--record-size", "100", "--throughput", "-1")
@@ -220,7 +220,7 @@ def test_members_that_measure_and_verify(address: str) -> None:
         assert all(event["success"] for event in events if event["name"] == "offsets_committed")
 
 
-def test_a_copier_with_transactions_and_aborts(address: str) -> None:
+def test_transactional_copier_with_aborts_copies_each_record_once(address: str) -> None:
     source, sink, group = new_topic(address), new_topic(address), new_name("group")
     values = [b"%d" % number for number in range(500)]
     client = Librdkafka(address)

@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         assert "Traceback" not in running.errors()
 
 
-def test_topics_and_configs(broker: Serving, tmp_path: Path) -> None:
+def test_topics_and_configs_are_managed(broker: Serving, tmp_path: Path) -> None:
     at = ("--bootstrap-server", broker.address)
     named = ("--topic", "tools")
     run_tool(tmp_path, TOPICS, *at, "--create", *named, "--partitions", "2", "--config", "retention.ms=123456")
@@ -58,7 +58,7 @@ def test_topics_and_configs(broker: Serving, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_what_cannot_be_done_is_said(broker: Serving) -> None:
+def test_tools_report_refused_requests(broker: Serving) -> None:
     at = ("--bootstrap-server", broker.address)
     topic = new_topic(broker.address, 3)
     named, unknown = ("--topic", topic), ("--topic", "unknown")
@@ -86,7 +86,7 @@ PARTS = {"parse.key": "true", "key.separator": "|", "parse.headers": "true", "he
 
 
 @pytest.mark.nightly
-def test_the_console_producer_with_every_codec(broker: Serving) -> None:
+def test_console_producer_writes_with_every_codec(broker: Serving) -> None:
     topics = {codec: new_topic(broker.address) for codec in CODECS}
     reading = [*PARTS.items(), ("null.marker", "NULL")]
     settings = [word for name, value in reading for word in ("--reader-property", f"{name}={value}")]
@@ -111,7 +111,7 @@ def consumed(broker: Serving, folder: Path, topic: str, start: str, count: int, 
 
 
 @pytest.mark.nightly
-def test_the_console_consumer_shows_all_of_a_record(broker: Serving, tmp_path: Path) -> None:
+def test_console_consumer_prints_all_parts_of_a_record(broker: Serving, tmp_path: Path) -> None:
     topic = new_topic(broker.address)
     for codec in CODECS:
         Librdkafka(broker.address).produce(topic, codec, SENT)
@@ -127,7 +127,7 @@ def test_the_console_consumer_shows_all_of_a_record(broker: Serving, tmp_path: P
 
 
 @pytest.mark.nightly
-def test_offsets(broker: Serving, tmp_path: Path) -> None:
+def test_get_offsets_finds_offsets_by_time(broker: Serving, tmp_path: Path) -> None:
     topic = new_topic(broker.address)
     times = [NOW_MS + seconds * 1000 for seconds in (0, 50, 30)]
     Librdkafka(broker.address).produce(topic, "none", [Record(b"k", b"v", (), at) for at in times])
@@ -144,7 +144,7 @@ def test_offsets(broker: Serving, tmp_path: Path) -> None:
             assert answer.splitlines() == ([] if offset is None else [f"{topic}:0:{offset}"])
 
 
-def test_a_record_too_large_is_said(broker: Serving) -> None:
+def test_console_producer_reports_a_record_too_large(broker: Serving) -> None:
     topic = new_topic(broker.address)
     place = ("--bootstrap-server", broker.address, "--topic", topic)
     said = fed(CONSOLE_PRODUCER, "x" * 1_100_000 + "\n", *place, "--command-property", "max.request.size=10000000")
@@ -152,7 +152,7 @@ def test_a_record_too_large_is_said(broker: Serving) -> None:
 
 
 @pytest.mark.nightly
-def test_producers_that_make_their_own_records(broker: Serving, tmp_path: Path) -> None:
+def test_performance_and_verifiable_producers_write_all_records(broker: Serving, tmp_path: Path) -> None:
     measured, verified = new_topic(broker.address), new_topic(broker.address)
     properties = ("--command-property", f"bootstrap.servers={broker.address}", "compression.type=lz4")
     numbers = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
@@ -171,7 +171,7 @@ def _events(output: str) -> Sequence[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
-def test_api_versions_and_the_cluster(broker: Serving, tmp_path: Path) -> None:
+def test_api_versions_and_the_cluster_are_described(broker: Serving, tmp_path: Path) -> None:
     at = ("--bootstrap-server", broker.address)
     output = run_tool(tmp_path, API_VERSIONS, *at)
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", output)

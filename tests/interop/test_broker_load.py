@@ -1,4 +1,4 @@
-"""Many clients, pipelines and slow readers: answers stay in order, and nobody is slower than they make themselves."""
+"""Many clients, pipelines and slow readers: responses stay in order, and slow clients slow only themselves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def produce(client: RawClient, topic: str, value: bytes, acks: int = ALL) -> int
     return part.base_offset
 
 
-def test_two_hundred_connections_at_once(broker: Serving, topic: str) -> None:
+def test_two_hundred_concurrent_connections_are_served(broker: Serving, topic: str) -> None:
     clients = [RawClient(broker.port) for _ in range(200)]
     for number, one in enumerate(clients):
         one.send(frame(produce_request(topic, b"%d" % number), 9))
@@ -108,8 +108,8 @@ def test_a_long_poll_holds_up_its_own_connection_only(broker: Serving, client: R
     assert [int.from_bytes(client.read_frame()[:4], "big") for _ in range(2)] == [1, 2]
 
 
-def test_thousands_of_parked_requests(broker: Serving, client: RawClient, topic: str) -> None:
-    """More than one connection may have waiting: the rest stays in its socket, and all are answered in the end."""
+def test_thousands_of_parked_requests_complete(broker: Serving, client: RawClient, topic: str) -> None:
+    """Requests beyond a connection's limit stay in its socket, and all complete in the end."""
     poll = [frame(fetch_request(topic, 0, wait_ms=60_000), 12, number) for number in range(3000)]
     client.send(b"".join(poll))
     with RawClient(broker.port) as other:
@@ -118,7 +118,7 @@ def test_thousands_of_parked_requests(broker: Serving, client: RawClient, topic:
 
 
 def filled(client: RawClient, topic: str, mebibytes: int) -> int:
-    """The end offset of a topic with so many batches of 1 MB."""
+    """Write so many batches of 1 MB, and return the end offset."""
     return max(produce(client, topic, b"x" * 1_000_000, acks=LEADER) for _ in range(mebibytes)) + 1
 
 
@@ -136,7 +136,7 @@ def test_slow_readers_slow_only_themselves(broker: Serving, client: RawClient, t
         assert isinstance(records, memoryview)
         offset = max(batch.next_offset for batch in iter_batches(records))
     assert time.monotonic() - started < 60
-    # 20 readers asked for 2.5 GB, and nobody has read a byte of it.
+    # 20 readers requested 2.5 GB and have not read a byte of it.
     assert broker.memory_kib() - before < 40 * 1024
     _, answer = decode_response(FetchResponse, 12, slow[0].read_frame())
     records = answer.responses[0].partitions[0].records
@@ -147,8 +147,8 @@ def test_slow_readers_slow_only_themselves(broker: Serving, client: RawClient, t
     client.ping()
 
 
-def test_who_asks_much_and_reads_nothing_takes_no_memory(broker: Serving, client: RawClient) -> None:
-    """Answers that are not slices of files count against their connection."""
+def test_a_client_that_reads_no_responses_takes_no_memory(broker: Serving, client: RawClient) -> None:
+    """Responses that are not slices of files count against their connection."""
     before = broker.memory_kib()
     flood = frame(ApiVersionsRequest(), 0) * 10_000
     gluttons = [RawClient(broker.port, receive_buffer=4096) for _ in range(10)]
@@ -167,8 +167,8 @@ def test_who_asks_much_and_reads_nothing_takes_no_memory(broker: Serving, client
         glutton.close()
 
 
-def test_connections_that_come_and_go(broker: Serving, client: RawClient, topic: str) -> None:
-    """Leave with an answer on its way, a long poll parked, half a request sent; nothing of them stays."""
+def test_closed_connections_leave_nothing_behind(broker: Serving, client: RawClient, topic: str) -> None:
+    """Connections close with a response on its way, a parked long poll or half a request."""
 
     def visit(number: int) -> None:
         with RawClient(broker.port) as guest:
@@ -190,8 +190,8 @@ def test_connections_that_come_and_go(broker: Serving, client: RawClient, topic:
     assert broker.memory_kib() - before < 10 * 1024
 
 
-def test_large_and_small_requests_on_one_connection(client: RawClient, topic: str) -> None:
-    """Buffers grow for a large request and shrink again; none of the small ones around it suffers."""
+def test_large_and_small_requests_share_a_connection(client: RawClient, topic: str) -> None:
+    """Buffers grow for a large request and shrink again; small requests around it do not suffer."""
     for number in range(5):
         assert produce(client, topic, b"small") == 3 * number
         assert produce(client, topic, b"x" * 900_000) == 3 * number + 1
@@ -199,8 +199,8 @@ def test_large_and_small_requests_on_one_connection(client: RawClient, topic: st
         assert client.read_frame() and client.read_frame()
 
 
-def test_who_does_nothing_for_long_is_let_go(tmp_path: Path) -> None:
-    """Idle, or with answers that they do not read; not who waits for something."""
+def test_idle_connections_are_closed(tmp_path: Path) -> None:
+    """A connection is idle without requests, or if it does not read responses; not during a long poll."""
     with serving(tmp_path, connections_max_idle_ms="1000") as broker:
         with RawClient(broker.port) as client:
             wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])

@@ -1,4 +1,4 @@
-"""Requests that come in one piece are handled as if each had come alone: in order, each seeing what came before."""
+"""Requests that arrive in one piece: handled in order, as if each had come alone after the former ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support.raw_client import Closed, RawClient, frame
 from support.serving import Serving, serving
 
 LATEST = -1
-JOINING = 12  # The Produce that makes a partition part of a transaction, by name still.
+JOINING = 12  # The Produce that adds a partition to a transaction, still by topic name.
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def latest_offset(client: RawClient) -> int:
     return answer.topics[0].partitions[0].offset
 
 
-def test_each_request_sees_what_came_before_it(client: RawClient) -> None:
+def test_each_request_sees_the_effects_of_earlier_ones(client: RawClient) -> None:
     create(client, "seen")
     client.send(
         produce("seen", b"0")
@@ -129,14 +129,14 @@ def test_one_bad_batch_does_not_hurt_its_neighbours(client: RawClient) -> None:
     ]
 
 
-def test_without_acks_only_the_others_are_answered(client: RawClient) -> None:
+def test_only_requests_with_acks_are_answered(client: RawClient) -> None:
     create(client, "quiet")
     client.send(b"".join(produce("quiet", b"%d" % n, acks=n % 2) for n in range(10)) + latest("quiet"))
     assert [produced_at(client) for _ in range(5)] == [(0, n) for n in (1, 3, 5, 7, 9)]
     assert latest_offset(client) == 10
 
 
-def test_a_failure_that_nobody_could_be_told_closes_the_connection(client: RawClient) -> None:
+def test_a_failure_with_acks_0_closes_the_connection(client: RawClient) -> None:
     create(client, "closing")
     client.send(produce("closing", b"0") + produce("nowhere", b"x", acks=0))
     assert produced_at(client) == (0, 0)
@@ -158,7 +158,7 @@ def transactional(topic: str, who: InitProducerIdResponse | EndTxnResponse, sequ
     return frame(request, JOINING)
 
 
-def test_the_first_batches_of_a_transaction_come_together(client: RawClient) -> None:
+def test_first_batches_of_a_transaction_may_be_pipelined(client: RawClient) -> None:
     create(client, "txn")
     client.ask(FindCoordinatorRequest(key="txn", key_type=1), 3, FindCoordinatorResponse)
     begin = InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=60_000)

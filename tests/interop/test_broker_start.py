@@ -1,4 +1,4 @@
-"""How a broker starts, and what it says when it can't: one sentence on standard error, status 1 or 2."""
+"""The start of a broker, and its message if it fails: one sentence on standard error, and status 1 or 2."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield running
 
 
-def test_soon_ready_and_small(tmp_path: Path) -> None:
-    """By the processor's time, which does not depend on what else the machine does."""
+def test_start_takes_little_processor_time_and_memory(tmp_path: Path) -> None:
+    """Processor time does not depend on other load of the machine."""
     taken = []
     with serving(tmp_path) as broker:
         for _ in range(5):
@@ -62,8 +62,8 @@ def test_soon_ready_and_small(tmp_path: Path) -> None:
         ({"advertised.listeners": "PLAINTEXT://kafka.example.org:9094"}, "kafka.example.org"),
     ],
 )
-def test_a_client_is_told_what_reaches_us(tmp_path: Path, settings: dict[str, str], told: str) -> None:
-    """What is advertised, or else the host that is listened on; if it is any, the address the client came in on."""
+def test_clients_get_a_reachable_address(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+    """That is the advertised host, else the listener's; for a wildcard, the address that the client connected to."""
     with Serving(tmp_path, "--insecure", **settings) as broker, RawClient(broker.port) as client:
         (known,) = client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
         assert (known.host, known.port) == (told, 9094 if "example" in told else broker.port)
@@ -79,7 +79,7 @@ def one_sentence(text: str) -> str:
     return line
 
 
-def test_a_data_directory_in_use(broker: Serving, tmp_path: Path) -> None:
+def test_a_data_directory_in_use_ends_the_start(broker: Serving, tmp_path: Path) -> None:
     status, text = outcome_of_serve(tmp_path, *overrides(broker.directory / "data"))
     assert status == 1
     assert "in use by another" in one_sentence(text)
@@ -87,14 +87,14 @@ def test_a_data_directory_in_use(broker: Serving, tmp_path: Path) -> None:
         client.ping()
 
 
-def test_a_port_in_use(broker: Serving, tmp_path: Path) -> None:
+def test_a_port_in_use_ends_the_start(broker: Serving, tmp_path: Path) -> None:
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data", broker.port))
     assert status == 1
     assert f":{broker.port}: the port is in use" in one_sentence(text)
     assert not (tmp_path / "data").exists()
 
 
-def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+def test_a_data_directory_that_is_a_file_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("not a directory")
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
     assert status == 1
@@ -102,7 +102,7 @@ def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
+def test_a_read_only_parent_directory_ends_the_start(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     status, text = outcome_of_serve(Path("/"), *overrides(tmp_path / "data"))
     tmp_path.chmod(0o700)
@@ -110,14 +110,14 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     assert str(tmp_path / "data") in one_sentence(text)
 
 
-def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_ends_the_start(tmp_path: Path) -> None:
     status, text = outcome_of_serve(tmp_path, *overrides(Path("/proc/no/such")))
     assert status == 1
     assert "/proc/no" in one_sentence(text)
 
 
-def test_a_log_directory_among_several_that_is_a_file(tmp_path: Path) -> None:
-    """It is offline alone, as in Apache Kafka; without another one the broker does not start."""
+def test_a_log_directory_that_is_a_file_is_offline(tmp_path: Path) -> None:
+    """As in Apache Kafka it is offline alone; without another directory the broker does not start."""
     bad = tmp_path / "b"
     bad.write_text("not a directory")
     with Serving(tmp_path, **{"log.dirs": f"{tmp_path / 'a'},{bad}"}) as broker:
@@ -139,7 +139,7 @@ def test_a_log_directory_among_several_that_is_a_file(tmp_path: Path) -> None:
         ("log.dirs=\\u12\n", "server.properties"),
     ],
 )
-def test_a_configuration_that_is_wrong(tmp_path: Path, properties: str, culprit: str) -> None:
+def test_an_invalid_configuration_ends_the_start(tmp_path: Path, properties: str, culprit: str) -> None:
     path = tmp_path / "server.properties"
     path.write_text(properties)
     status, text = outcome_of_serve(tmp_path, str(path))
@@ -147,14 +147,14 @@ def test_a_configuration_that_is_wrong(tmp_path: Path, properties: str, culprit:
     assert culprit in one_sentence(text)
 
 
-def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_configuration_file_ends_the_start(tmp_path: Path) -> None:
     status, text = outcome_of_serve(tmp_path, str(tmp_path / "nowhere.properties"))
     assert status == 2
     assert "nowhere.properties" in one_sentence(text)
 
 
 @pytest.mark.parametrize("content", [b"rubbish" * 1000, b"SQLite format 3\0" + bytes(5000), b"x"])
-def test_a_metadata_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_metadata_file_ends_the_start(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "metadata.sqlite").write_bytes(content)
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
@@ -162,7 +162,7 @@ def test_a_metadata_file_that_is_none(tmp_path: Path, content: bytes) -> None:
     assert "metadata.sqlite" in one_sentence(text)
 
 
-def test_somebody_elses_database(tmp_path: Path) -> None:
+def test_a_foreign_database_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     path = tmp_path / "data" / "metadata.sqlite"
     with sqlite3.connect(path) as database:
@@ -173,8 +173,8 @@ def test_somebody_elses_database(tmp_path: Path) -> None:
     assert "metadata.sqlite" in one_sentence(text)
 
 
-def test_a_metadata_file_with_a_hole(tmp_path: Path) -> None:
-    """Pages of a real one are overwritten: one sentence at the start, never a traceback."""
+def test_a_corrupt_metadata_file_ends_the_start(tmp_path: Path) -> None:
+    """Overwritten pages of a real file cause one sentence at the start, never a traceback."""
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         for number in range(30):
             topic = CreatableTopic(
@@ -191,7 +191,7 @@ def test_a_metadata_file_with_a_hole(tmp_path: Path) -> None:
     assert "metadata.sqlite" in one_sentence(text)
 
 
-def test_the_directory_of_another_broker(tmp_path: Path) -> None:
+def test_a_directory_of_another_broker_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=other\n")
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"), "--override=broker.id=3")
@@ -200,7 +200,7 @@ def test_the_directory_of_another_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["version=9\n", "version=\xff\n", "version=0\nbroker.id=99999999999999999999\n"])
-def test_meta_properties_that_make_no_sense(tmp_path: Path, content: str) -> None:
+def test_invalid_meta_properties_end_the_start(tmp_path: Path, content: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_bytes(content.encode("latin-1"))
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
@@ -209,8 +209,8 @@ def test_meta_properties_that_make_no_sense(tmp_path: Path, content: str) -> Non
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
-def test_meta_properties_that_name_another_broker(tmp_path: Path, is_noted: bool) -> None:
-    """Cut or changed they are refused with all logs left as they are, also where no note of ours is beside them."""
+def test_changed_meta_properties_end_the_start(tmp_path: Path, is_noted: bool) -> None:
+    """Truncated or changed ones are refused and all logs left as they are, even without our own note beside them."""
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, "t")
@@ -233,8 +233,8 @@ def test_meta_properties_that_name_another_broker(tmp_path: Path, is_noted: bool
         client.ping()
 
 
-def test_logs_of_which_nothing_says_whose_they_are(tmp_path: Path) -> None:
-    """Under a new id the broker would lead none of them."""
+def test_logs_without_a_known_owner_end_the_start(tmp_path: Path) -> None:
+    """With a new id the broker would lead none of them."""
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, "t")
@@ -251,8 +251,8 @@ def test_logs_of_which_nothing_says_whose_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("same_id", [False, True])
-def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None:
-    """Until several brokers make a cluster, the second is refused; one that was killed does not keep others out."""
+def test_metadata_in_use_by_another_broker_ends_the_start(tmp_path: Path, same_id: bool) -> None:
+    """A second broker is refused; a killed broker does not prevent the next start."""
     shared = {"metadata.log.dir": str(tmp_path / "metadata")} | ({"broker.id": "7"} if same_id else {})
     second = [*overrides(tmp_path / "second"), *(f"--override={key}={value}" for key, value in shared.items())]
     (tmp_path / "first").mkdir()
@@ -273,13 +273,13 @@ def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None
     ("path", "stops"),
     [
         ("/brokers/topics/bad", True),
-        # Known to the controller, and never deleted from while it can't be read.
+        # It is known to the controller, and nothing of it is deleted while it cannot be read.
         ("/brokers/topics/bad/partitions/0/state", False),
         ("/config/topics/bad", False),
     ],
 )
-def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path, path: str, stops: bool) -> None:
-    """Costs the changes that depend on it, and nobody else's."""
+def test_an_unreadable_znode_fails_only_changes_that_depend_on_it(tmp_path: Path, path: str, stops: bool) -> None:
+    """Changes of other topics succeed."""
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         created(client, "good", "bad")
         with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
@@ -302,7 +302,7 @@ def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path, path: str, sto
 
 
 def find_coordinator(client: RawClient) -> ErrorCode:
-    """Until the topic that was made for it is there."""
+    """Send FindCoordinator until the internal topic is available."""
     end = time.monotonic() + WAIT_SECONDS_MAX
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
     while True:
@@ -322,12 +322,14 @@ def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
     ("topic", "path", "told"),
     [
         ("bad", "/brokers/topics/bad", ErrorCode.LEADER_NOT_AVAILABLE),
-        ("bad", "/brokers/topics/bad/partitions/0/state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # As by Kafka.
+        ("bad", "/brokers/topics/bad/partitions/0/state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # As in Kafka.
         ("__consumer_offsets", "/brokers/topics/__consumer_offsets", ErrorCode.LEADER_NOT_AVAILABLE),
     ],
 )
-def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, path: str, told: ErrorCode) -> None:
-    """Costs its topic, which is there as it was once the znode can be read again; the others are served."""
+def test_an_unreadable_znode_makes_only_its_topic_unavailable(
+    tmp_path: Path, topic: str, path: str, told: ErrorCode
+) -> None:
+    """The topic is back unchanged once the znode can be read again; other topics are served."""
     with serving(tmp_path, offsets_topic_num_partitions="2") as broker:
         with RawClient(broker.port) as client:
             created(client, "good", "bad")
@@ -359,8 +361,8 @@ def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, pat
 
 
 @pytest.mark.parametrize("topic", ["bad", "__consumer_offsets"])
-def test_a_configuration_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str) -> None:
-    """Costs nothing but deletion: what was set may have been to keep all."""
+def test_an_unreadable_topic_configuration_suspends_deletion(tmp_path: Path, topic: str) -> None:
+    """Nothing else changes: the unreadable configuration may have been set to keep all records."""
     with serving(tmp_path, offsets_topic_num_partitions="2", log_retention_ms="1") as broker:
         with RawClient(broker.port) as client:
             created(client, "bad")
@@ -380,7 +382,7 @@ def test_a_configuration_that_can_not_be_read_by_a_start(tmp_path: Path, topic: 
 
 
 def test_nothing_is_deleted_by_an_invalid_stored_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is told in the log, by topic config and by the doctor, until it is repaired."""
+    """The log, `topic config` and the doctor report the value until it is repaired."""
     with serving(tmp_path, log_retention_ms="1") as broker:
         with RawClient(broker.port) as client:
             created(client, "seven")
@@ -406,7 +408,7 @@ def test_nothing_is_deleted_by_an_invalid_stored_value(tmp_path: Path, capsys: p
         assert not capsys.readouterr().err
 
 
-def test_a_broker_whose_znode_has_no_number(tmp_path: Path) -> None:
+def test_a_broker_znode_without_a_number_ends_the_start(tmp_path: Path) -> None:
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         client.ping()
     with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
@@ -416,7 +418,7 @@ def test_a_broker_whose_znode_has_no_number(tmp_path: Path) -> None:
     assert "/brokers/ids has 'one'" in one_sentence(text)
 
 
-def test_an_api_that_is_not_here_is_named_in_the_log(broker: Serving) -> None:
+def test_unsupported_apis_are_named_in_the_log(broker: Serving) -> None:
     for key, version, text in (
         (29, 0, "asks for DescribeAcls (API 29), which is not here yet"),
         (1, 3, "asks for Fetch version 3, and it is answered in versions 4 to 18"),

@@ -1,4 +1,4 @@
-"""Brokers of three on a ZooKeeper are killed (kill -9), two of them or all, and come back in another order."""
+"""Three brokers on a ZooKeeper: two or all are killed (kill -9), and start again in another order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 300
 
 
 class Case:
-    """Three brokers with both topics, and what they have acknowledged."""
+    """Three brokers with both topics, and the records that they acknowledged."""
 
     def __init__(self, brokers: dict[int, Serving]) -> None:
         self.brokers = brokers
@@ -39,7 +39,7 @@ class Case:
             made.result(SECONDS_MAX)
 
     def write(self, topic: str, acks: str = "all") -> set[str]:
-        """Sends some records, each once; returns how they were answered, and notes who was acknowledged."""
+        """Send some records, each once; return the responses, and note acknowledged records."""
         answers: set[str] = set()
         producer = Producer({"bootstrap.servers": servers(self.brokers), "acks": acks, "retries": 0, "log_level": 0})
         for _ in range(COUNT):
@@ -56,7 +56,7 @@ class Case:
         return answers
 
     def until_in_sync(self, *numbers: int) -> None:
-        """Waits until just these are in sync and lead, as each of them knows it."""
+        """Wait until exactly these brokers are in sync and lead, as each of them knows it."""
         for number in numbers:
             admin = AdminClient({"bootstrap.servers": self.brokers[number].address, "log_level": 0})
 
@@ -68,7 +68,7 @@ class Case:
             until(is_so)
 
     def check(self) -> None:
-        """All are in sync, all replicas are equal, and all that was acknowledged is there, once."""
+        """Check that all replicas are in sync and equal, and contain every acknowledged record once."""
         self.until_in_sync(*BROKERS)
         for topic, kept in self.kept.items():
             until(lambda: len({tuple(self._logs(number, topic)) for number in BROKERS}) == 1)  # noqa: B023  # At once.
@@ -102,7 +102,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
         assert "Traceback" not in one.errors()
 
 
-def test_two_of_three_are_gone_and_come_back(case: Case) -> None:
+def test_two_of_three_brokers_are_killed_and_restart(case: Case) -> None:
     assert case.write(STRICT) == case.write(LENIENT) == {"acknowledged"}
     for number in (1, 2):
         case.brokers[number].kill()
@@ -116,8 +116,8 @@ def test_two_of_three_are_gone_and_come_back(case: Case) -> None:
     case.check()
 
 
-def test_the_last_one_in_sync_starts_last(case: Case) -> None:
-    """Nobody leads before it is back: the others lack what it acknowledged alone."""
+def test_the_last_in_sync_broker_starts_last(case: Case) -> None:
+    """No broker leads before it is back: the others lack records that it alone acknowledged."""
     assert case.write(STRICT) == case.write(LENIENT) == {"acknowledged"}
     for number in (2, 3):
         case.brokers[number].kill()
@@ -132,7 +132,7 @@ def test_the_last_one_in_sync_starts_last(case: Case) -> None:
     case.check()
 
 
-def test_all_are_killed_at_once_and_start_in_another_order(case: Case) -> None:
+def test_all_brokers_are_killed_and_restart_in_another_order(case: Case) -> None:
     assert case.write(STRICT) == case.write(LENIENT) == {"acknowledged"}
     for one in case.brokers.values():
         one.kill()

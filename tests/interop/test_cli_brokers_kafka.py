@@ -1,6 +1,6 @@
-"""The command line on a cluster of three Apache Kafka brokers: each question goes to the broker that has the answer.
+"""The command line on a cluster of three Apache Kafka brokers: each request goes to the broker that can answer it.
 
-Tests leave the cluster whole; those that kill or stop a broker stand at the end.
+Tests leave the cluster whole; those that kill or stop a broker come last.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def created(kafka: KafkaCluster, assignment: list[list[int]]) -> str:
 
 @pytest.fixture
 def topic(kafka: KafkaCluster) -> str:
-    """Each partition is on one broker alone."""
+    """Create a topic whose partitions are on one broker each."""
     return created(kafka, [[1], [2], [3]])
 
 
 class Told:
-    """What a command printed, and its status."""
+    """The output and the status of a command."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str], address: str, *arguments: str) -> None:
         capfd.readouterr()
@@ -86,7 +86,7 @@ class Told:
 
 
 class Terminal:
-    """Runs commands, each of them at the next broker."""
+    """A runner of commands that bootstraps from the next broker each time."""
 
     def __init__(self, kafka: KafkaCluster, capfd: pytest.CaptureFixture[str], nodes: Iterable[int] = NODES) -> None:
         self._addresses = [kafka[node].address for node in nodes]
@@ -99,7 +99,7 @@ class Terminal:
         return told
 
     def at_each(self, *arguments: str) -> list[Any]:
-        """Returns what was told at each broker in turn, which is the same."""
+        """Run a command at each broker in turn, and return its output, which is the same at all of them."""
         found = [self(*arguments, "--json").json for _ in self._addresses]
         assert all(each == found[0] for each in found)
         assert isinstance(found[0], list)
@@ -122,7 +122,7 @@ def filled(cluster: Cluster, topic: str, records: int = 10) -> None:
                 producer.send(topic, b"%d-%d" % (partition, number), partition=partition)
 
 
-def test_topics_whoever_is_asked(kafka: KafkaCluster, run: Terminal) -> None:
+def test_topics_are_the_same_from_every_bootstrap_broker(kafka: KafkaCluster, run: Terminal) -> None:
     names = [f"t-{uuid4().hex[:12]}" for _ in NODES]
     for name in names:
         run("topic", "create", name, "-p", "3", "-r", "3", "-c", "retention.ms=3600000")
@@ -139,7 +139,7 @@ def test_topics_whoever_is_asked(kafka: KafkaCluster, run: Terminal) -> None:
     assert run.at_each("topic", "list") == []
 
 
-def test_records_of_every_leader(run: Terminal, cluster: Cluster, topic: str) -> None:
+def test_records_are_read_from_every_leader(run: Terminal, cluster: Cluster, topic: str) -> None:
     filled(cluster, topic)
     (described,) = run.at_each("topic", "describe", topic)
     assert [(each["leader"], each["end_offset"]) for each in described["partitions"]] == [(1, 10), (2, 10), (3, 10)]
@@ -153,7 +153,9 @@ def test_records_of_every_leader(run: Terminal, cluster: Cluster, topic: str) ->
     assert refused.count("is not an Odradek broker") == len(NODES)
 
 
-def test_groups_of_every_coordinator(kafka: KafkaCluster, run: Terminal, cluster: Cluster, topic: str) -> None:
+def test_groups_are_listed_from_every_coordinator(
+    kafka: KafkaCluster, run: Terminal, cluster: Cluster, topic: str
+) -> None:
     filled(cluster, topic)
     names = [f"g{number}-{topic}" for number in range(9)]
     for name in names:
@@ -189,13 +191,13 @@ def test_groups_of_every_coordinator(kafka: KafkaCluster, run: Terminal, cluster
 
 
 class Careless(Sequences):
-    """Writes as an old producer whose coordinator has forgotten the transaction: nobody will ever end it."""
+    """Identity of an old producer whose coordinator forgot the transaction, so that nothing ends it."""
 
     transactional_id = "careless"
     produce_version_max = 11  # Later ones join the transaction by themselves.
 
 
-def test_transactions_of_every_coordinator(run: Terminal, cluster: Cluster, topic: str) -> None:
+def test_transactions_are_listed_from_every_coordinator(run: Terminal, cluster: Cluster, topic: str) -> None:
     ids = [f"id{number}-{topic}" for number in range(9)]
     producers = {name: TransactionalProducer(cluster, name) for name in ids}
     for producer in producers.values():
@@ -220,7 +222,7 @@ def test_transactions_of_every_coordinator(run: Terminal, cluster: Cluster, topi
     assert run("consume", topic, "--committed").out == ""
 
 
-def test_hanging_transactions_at_every_leader(run: Terminal, cluster: Cluster, topic: str) -> None:
+def test_hanging_transactions_are_found_at_every_leader(run: Terminal, cluster: Cluster, topic: str) -> None:
     identity = TransactionalProducer(cluster, "careless").identity
     for partition in range(LED):
         hanging = encode_batch([(None, b"hanging", (), now_ms())])
@@ -232,7 +234,7 @@ def test_hanging_transactions_at_every_leader(run: Terminal, cluster: Cluster, t
     assert run("txn", "find-hanging", "--older-than", "0s", "--json").json == []
 
 
-def test_a_broker_is_configured_by_itself(run: Terminal) -> None:
+def test_each_broker_is_configured_individually(run: Terminal) -> None:
     key = "message.max.bytes"
     for node in NODES:
         run("broker", "config", str(node), "--set", f"{key}={2_000_000 + node}")
@@ -250,7 +252,7 @@ def test_a_broker_is_configured_by_itself(run: Terminal) -> None:
     assert "no broker given: name one of 1, 2, 3" in run("broker", "config", status=2).err
 
 
-def test_each_replica_tells_where_its_log_ends(kafka: KafkaCluster, cluster: Cluster) -> None:
+def test_log_ends_of_each_replica_are_returned(kafka: KafkaCluster, cluster: Cluster) -> None:
     topic = created(kafka, [[2, 3, 1]])
     name = at(topic, 0)
     produce(cluster, {name: encode_batch([(None, b"%d" % number, (), now_ms()) for number in range(10)])})
@@ -260,7 +262,7 @@ def test_each_replica_tells_where_its_log_ends(kafka: KafkaCluster, cluster: Clu
     assert min_insync_replicas(cluster.connection(1), [topic, "no-such-topic"]) == {topic: 2}
 
 
-def test_the_doctor_looks_at_every_broker(kafka: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_checks_every_broker(kafka: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", kafka[3].address, "--json"]) == 0
     findings = json.loads(capfd.readouterr().out)["findings"]
     says = {each["check"]: each["says"] for each in findings}
@@ -268,7 +270,7 @@ def test_the_doctor_looks_at_every_broker(kafka: KafkaCluster, capfd: pytest.Cap
         assert says[f"broker {node}"].startswith(f"advertises {kafka[node].address}, and is there")
 
 
-def test_a_broker_that_hangs(
+def test_requests_report_a_broker_that_hangs(
     kafka: KafkaCluster, capfd: pytest.CaptureFixture[str], cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = created(kafka, [[2, 3, 1], [2, 1, 3], [2, 3, 1]])
@@ -295,7 +297,7 @@ def test_a_broker_that_hangs(
     run("topic", "delete", topic)
 
 
-def test_a_broker_that_is_down(
+def test_requests_report_a_broker_that_is_down(
     kafka: KafkaCluster, capfd: pytest.CaptureFixture[str], cluster: Cluster, topic: str
 ) -> None:
     filled(cluster, topic)
@@ -305,7 +307,7 @@ def test_a_broker_that_is_down(
     producers = [TransactionalProducer(cluster, f"id{number}-{topic}") for number in range(9)]
     run = Terminal(kafka, capfd, (1, 3))
     kafka[2].kill()
-    # At first its cluster does not know, and sends everybody there.
+    # At first its cluster has not noticed, and sends all clients there.
     listed = [each["group"] for each in run("group", "list", "--json").json]
     assert [each for each in listed if topic in each] == names
     ids = {each["transactional_id"] for each in run("txn", "list", "--json").json}
@@ -331,7 +333,7 @@ def test_a_broker_that_is_down(
     assert {each["why"] for each in status["partitions"]} == {"broker 2 is down"}
     assert {(each["topic"] == topic, each["state"]) for each in status["partitions"]} <= {
         (True, "offline"),
-        (False, "offline"),  # An earlier test's.
+        (False, "offline"),  # A topic of an earlier test.
         (False, "at min ISR"),
     }
     assert {each["min_insync_replicas"] for each in status["partitions"]} == {2}

@@ -1,4 +1,4 @@
-"""`odradek cluster status` of a broker of ours, and of a cluster of Apache Kafka whose second broker comes and goes."""
+"""`odradek cluster status` with an Odradek broker, and with an Apache Kafka cluster one of whose brokers restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATE_RECORDS = 3_000
 
 
 def told(address: str, capfd: pytest.CaptureFixture[str]) -> Any:
-    """What is said as JSON, with the exit status under `status`."""
+    """Return the JSON output, with the exit status as `status`."""
     capfd.readouterr()
     status = main(["cluster", "status", "-b", address, "--json"])
     return {**json.loads(capfd.readouterr().out), "status": status}
@@ -38,13 +38,13 @@ def shown(address: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> l
 
 
 def doctor(address: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, str]]]:
-    """Returns the exit status, and what it found."""
+    """Return the exit status and the findings of the doctor."""
     capfd.readouterr()
     status = main(["doctor", address, "--json", "--timeout", "60"])
     return status, json.loads(capfd.readouterr().out)["findings"]
 
 
-def test_a_broker_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_of_an_odradek_broker(capfd: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         first = shown(broker.bootstrap_servers, capfd)
         assert first[0].endswith(f"1 broker, controller {told(broker.bootstrap_servers, capfd)['controller']}")
@@ -57,12 +57,12 @@ def test_a_broker_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
         assert one["offline_log_dirs"] == []
 
 
-def test_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -> None:
-    """Brokers that clients reach, and their leader does not; then only one is left."""
+def test_status_of_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -> None:
+    """Clients reach the brokers but their leader does not; in the end only one is left."""
     late = 100
     with Cluster(default_replication_factor=3, min_insync_replicas=2, replica_lag_time_max_ms=1_000) as cluster:
-        leader = cluster.controller.id  # Who shrinks the ISR must reach it.
-        address = cluster[leader].address  # Who is cut off tells what was so before.
+        leader = cluster.controller.id  # The leader must reach the controller to shrink the ISR.
+        address = cluster[leader].address  # A broker that is cut off reports the former state.
         first, second = (broker.id for broker in cluster if broker.id != leader)
         admin = AdminClient({"bootstrap.servers": cluster.address})
         topic = NewTopic("orders", 1, replica_assignment=[[leader, first, second]])
@@ -103,7 +103,7 @@ def test_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -> None:
         until(lambda: told(address, capfd)["status"] == 0)
 
 
-def test_nobody_is_there(capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_without_a_reachable_broker(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "status", "-b", "127.0.0.1:1"]) == 1
     assert own(capfd.readouterr().err).count("\n") == 1
 
@@ -114,7 +114,7 @@ def test_nobody_is_there(capfd: pytest.CaptureFixture[str]) -> None:
 class TestKafka:
     pytestmark = OLD_KAFKA
 
-    def test_a_broker_that_is_down(
+    def test_status_with_a_broker_that_is_down(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
     ) -> None:
         with ZooKeeper(tmp_path) as zookeeper:
@@ -130,7 +130,7 @@ class TestKafka:
                 ]
                 for future in admin.create_topics(topics).values():
                     future.result(SECONDS_MAX)
-                # Until the brokers have heard of the topics, nothing is amiss with any.
+                # Until the brokers learn of the topics, they report no problem.
                 until(lambda: [broker["leads"] for broker in told(one.address, capfd)["brokers"]] == [1, 2])
                 until(lambda: told(one.address, capfd)["partitions"] == [])
                 two.kill()
@@ -169,7 +169,7 @@ def check_what_the_doctor_says(address: str, capfd: pytest.CaptureFixture[str]) 
 
 
 def a_follower_that_is_behind(leader: OldKafka, follower: OldKafka, capfd: pytest.CaptureFixture[str]) -> None:
-    """Starts the follower, which may fetch only so much in a second of what came meanwhile, until that is seen."""
+    """Start the follower with a limited fetch rate until the status shows that it is behind."""
     producer = Producer({"bootstrap.servers": leader.address, "acks": "1"})
     for _ in range(LATE_RECORDS):
         producer.produce("both", bytes(1000), partition=0)
@@ -198,7 +198,7 @@ def a_follower_that_is_behind(leader: OldKafka, follower: OldKafka, capfd: pytes
 
 
 def topics_while_controllers_change(zookeeper: str, brokers: str) -> None:
-    """Creates, grows and deletes topics by the command line while the office of the controller is taken from it."""
+    """Create, grow and delete topics with the command line while the controller changes."""
     kazoo = pytest.importorskip("kazoo.client", reason="ZooKeeper is reached through kazoo.")
     names = [f"passing-{number}" for number in range(4)]
     tree, is_over = kazoo.KazooClient(zookeeper), threading.Event()

@@ -1,4 +1,4 @@
-"""odradek topic config and odradek broker config, as a person types them, against a broker of ours."""
+"""`odradek topic config` and `odradek broker config`, as typed by a user, with an Odradek broker."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_topic_is_shown_and_changed(cli: Cli, topic: str) -> None:
     assert ["retention.ms", "604800000", "default"] in everything and len(everything) > 25
 
 
-def test_it_may_be_asked_for_only(cli: Cli, topic: str) -> None:
+def test_a_dry_run_changes_nothing(cli: Cli, topic: str) -> None:
     status, out, _ = cli("topic", "config", topic, "--set", "retention.ms=5", "--dry-run")
     assert (status, out) == (0, f"topic {topic}: retention.ms=5 (not applied: --dry-run)\n")
     status, _, err = cli("topic", "config", topic, "--set", "retention.ms=soon", "--dry-run")
@@ -84,7 +84,9 @@ def test_it_may_be_asked_for_only(cli: Cli, topic: str) -> None:
         (["--set-from", "/no/such/file"], 2, "/no/such/file"),
     ],
 )
-def test_what_is_wrong_is_said(cli: Cli, serving: Serving, arguments: list[str], status: int, sentence: str) -> None:
+def test_topic_config_mistakes_get_one_sentence(
+    cli: Cli, serving: Serving, arguments: list[str], status: int, sentence: str
+) -> None:
     cli("topic", "create", "wrong", "--if-not-exists")
     got, out, err = cli("topic", "config", "wrong", *arguments)
     assert (got, out) == (status, "") and sentence in err and err.count("\n") == 1
@@ -123,6 +125,6 @@ def test_a_password_comes_from_a_file_and_is_not_shown(cli: Cli, tmp_path: Path)
         (["--set", "log.retention.msx=2"], 1, "Did you mean 'log.retention.ms'?"),
     ],
 )
-def test_what_is_wrong_with_a_broker_is_said(cli: Cli, arguments: list[str], status: int, sentence: str) -> None:
+def test_broker_config_mistakes_get_one_sentence(cli: Cli, arguments: list[str], status: int, sentence: str) -> None:
     got, out, err = cli("broker", "config", *arguments)
     assert (got, out) == (status, "") and sentence in err and err.count("\n") == 1

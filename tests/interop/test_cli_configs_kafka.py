@@ -1,4 +1,4 @@
-"""odradek topic config and odradek broker config against a real Apache Kafka 4.4.0."""
+"""`odradek topic config` and `odradek broker config` with a real Apache Kafka 4.4.0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.waiting import until
 pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("commands against brokers of Apache Kafka")]
 
 
-def test_the_verbs_work_against_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_commands_work_with_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(port: int, *arguments: str) -> str:
         assert main([*arguments, "-b", f"127.0.0.1:{port}"]) == 0, capsys.readouterr().err
         return capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`odradek group` and `odradek consume --group` against real brokers, with librdkafka's consumers in the groups too."""
+"""`odradek group` and `odradek consume --group` with real brokers, and with librdkafka's consumers in the groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KAFKAS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 class Terminal:
-    """Runs commands on one broker."""
+    """A runner of commands on one broker."""
 
     def __init__(self, address: str, capfd: pytest.CaptureFixture[str]) -> None:
         self.address = address
@@ -36,7 +36,7 @@ class Terminal:
         self._capfd = capfd
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        """Standard output; where a status other than 0 is expected, the sentence on standard error."""
+        """Return standard output, or the sentence on standard error if a status other than 0 is expected."""
         returned = main([*arguments, "--bootstrap-server", self.address])
         captured = self._capfd.readouterr()
         self.errors = own(captured.err)
@@ -60,14 +60,14 @@ def terminal(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.fixture
 def names() -> tuple[str, str]:
-    """A topic and a group that nobody else uses."""
+    """Return the names of an unused topic and an unused group."""
     unique = uuid4().hex[:12]
     return f"cli-{unique}", f"group-{unique}"
 
 
 @pytest.fixture
 def topic(terminal: Terminal, names: tuple[str, str]) -> str:
-    """Three partitions of ten records, `partition-number`."""
+    """Create three partitions of ten records each, with values `partition-number`."""
     name, _ = names
     terminal.run("topic", "create", name, "--partitions", "3")
     for partition in range(3):
@@ -107,9 +107,9 @@ def lags(terminal: Terminal, group: str) -> dict[int, int | None]:
 def librdkafka(
     terminal: Terminal, group: str, topic: str, settings: Mapping[str, str] = {}, *, commits: bool = True
 ) -> Iterator[None]:
-    """A consumer that reads all and commits, and is in the group until the end of the block.
+    """Run a consumer that reads and commits all, and is in the group until the end of the block.
 
-    One thread has it to itself: confluent-kafka can stand still when two ask it at a time.
+    Only one thread uses it: confluent-kafka can block if two threads use a consumer at a time.
     """
     configuration = {
         "bootstrap.servers": terminal.address,
@@ -141,7 +141,7 @@ def librdkafka(
         consuming.join()
 
 
-def test_a_group_goes_on_where_it_was(terminal: Terminal, topic: str, group: str) -> None:
+def test_a_group_resumes_at_its_committed_offsets(terminal: Terminal, topic: str, group: str) -> None:
     first = terminal.run("consume", topic, "--group", group, "-n", "7").splitlines()
     assert len(first) == 7
     assert sum(offset or 0 for offset in committed(terminal, group).values()) == 7, "what was printed, and no more"
@@ -156,8 +156,8 @@ def test_a_group_goes_on_where_it_was(terminal: Terminal, topic: str, group: str
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
-def test_what_was_not_printed_is_not_committed(terminal: Terminal, topic: str, group: str, most: int) -> None:
-    """Wherever in an answer of several batches the last record lies."""
+def test_unprinted_records_are_not_committed(terminal: Terminal, topic: str, group: str, most: int) -> None:
+    """That holds for any place of the last printed record in a response of several batches."""
     for number in range(10, 13):
         write(terminal, topic, 0, range(number, number + 1))
     printed: list[str] = []
@@ -167,7 +167,7 @@ def test_what_was_not_printed_is_not_committed(terminal: Terminal, topic: str, g
     assert sorted(printed) == sorted(everything() | {"0-10", "0-11", "0-12"})
 
 
-def test_where_a_new_group_begins(terminal: Terminal, topic: str, group: str) -> None:
+def test_the_from_option_sets_the_start_of_a_new_group(terminal: Terminal, topic: str, group: str) -> None:
     assert terminal.run("consume", topic, "-g", group, "--from", "end") == ""
     assert committed(terminal, group) == {0: 10, 1: 10, 2: 10}
     write(terminal, topic, 2, range(10, 11))
@@ -228,7 +228,7 @@ def test_offsets_are_reset(terminal: Terminal, topic: str, group: str) -> None:
     assert table[2].split() == [group, topic, "1", "10", "3"]
 
 
-def test_offsets_that_cannot_be_reset(terminal: Terminal, topic: str, group: str) -> None:
+def test_refused_offset_resets_name_the_reason(terminal: Terminal, topic: str, group: str) -> None:
     words = ("group", "reset-offsets", group)
     assert "has no committed offsets: name topics" in terminal.run(*words, "--all-topics", "--to-latest", status=1)
     assert "has no committed offset for it" in terminal.run(*words, "--topic", topic, "--shift-by", "1", status=1)
@@ -237,7 +237,7 @@ def test_offsets_that_cannot_be_reset(terminal: Terminal, topic: str, group: str
     assert "no such topic" in terminal.run(*words, "--topic", f"{topic}-nix", "--to-latest", status=1)
 
 
-def test_plans_go_through_files(terminal: Terminal, topic: str, group: str, tmp_path: Path) -> None:
+def test_reset_plans_are_exported_and_imported(terminal: Terminal, topic: str, group: str, tmp_path: Path) -> None:
     other = f"{group}-2"
     for each in (group, other):
         terminal.run("consume", topic, "-g", each)
@@ -259,7 +259,7 @@ def test_plans_go_through_files(terminal: Terminal, topic: str, group: str, tmp_
 
 @pytest.mark.java
 @pytest.mark.skipif(REAL_KAFKA[1].args[0], reason="needs Kafka's tool")
-def test_kafkas_tool_takes_our_plans_and_we_take_its(
+def test_reset_plans_are_compatible_with_kafkas_tool(
     terminal: Terminal, topic: str, group: str, tmp_path: Path
 ) -> None:
     terminal.run("consume", topic, "-g", group)
@@ -278,7 +278,9 @@ def test_kafkas_tool_takes_our_plans_and_we_take_its(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_with_members(terminal: Terminal, topic: str, group: str, protocol: str) -> None:
+def test_a_group_with_members_is_described_and_protected(
+    terminal: Terminal, topic: str, group: str, protocol: str
+) -> None:
     kind = {"group.protocol": "consumer"} if protocol == "consumer" else {"group.instance.id": "their-instance"}
     with librdkafka(terminal, group, topic, {"client.id": "their-client", **kind}):
         until(lambda: lags(terminal, group) == {0: 0, 1: 0, 2: 0})
@@ -304,8 +306,8 @@ def test_a_group_with_members(terminal: Terminal, topic: str, group: str, protoc
         assert "members subscribe" in terminal.run("group", "delete-offsets", group, "--topic", topic, status=1)
 
 
-def test_why_a_group_rebalanced_is_shown(names: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    """Apache Kafka writes it into its log at most."""
+def test_rebalance_reasons_are_shown(names: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Apache Kafka writes them to its log at most."""
     terminal = Terminal(STARTERS["odradek"](), capfd)
     topic, group = names
     terminal.run("topic", "create", topic)
@@ -329,7 +331,7 @@ class Reader:
             self.lines.append(line.decode().rstrip("\n"))
 
     def end(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
-        """Exit status and standard error."""
+        """Stop the process; return its exit status and standard error."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         assert self.process.stderr is not None
@@ -344,7 +346,7 @@ class Reader:
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"])
-def test_two_share_a_topic_until_one_leaves(
+def test_two_members_share_a_topic_until_one_leaves(
     terminal: Terminal, topic: str, group: str, number: signal.Signals, status: int
 ) -> None:
     readers = [Reader(terminal.start("consume", topic, "-g", group, "--follow")) for _ in range(2)]
@@ -370,7 +372,7 @@ def test_two_share_a_topic_until_one_leaves(
 
 
 def members(terminal: Terminal, group: str) -> list[Any]:
-    """None of a group that is not there yet."""
+    """Return the members of the group, or none if the group does not exist yet."""
     if not any(each["group"] == group for each in terminal.json("group", "list")):
         return []
     found: list[Any] = described(terminal, group)["members"]
@@ -381,8 +383,8 @@ def shares(member: Any) -> int:
     return sum(map(len, member["assignment"].values()))
 
 
-def test_a_pipe_that_nobody_empties_keeps_nobody_from_the_group(terminal: Terminal, topic: str, group: str) -> None:
-    """The others go on, and the one that waits is no less a member."""
+def test_a_blocked_output_pipe_does_not_block_the_group(terminal: Terminal, topic: str, group: str) -> None:
+    """Other members continue, and the blocked one stays a member."""
     write(terminal, topic, 0, range(10, 60_000))
     waiting = terminal.start("consume", topic, "-g", group, "--follow")
     try:
@@ -401,8 +403,8 @@ def test_a_pipe_that_nobody_empties_keeps_nobody_from_the_group(terminal: Termin
     assert set(reader.lines) == everything() | {f"0-{number}" for number in range(10, 60_000)}
 
 
-def test_a_group_of_the_consumer_protocol_takes_us_in(terminal: Terminal, topic: str, group: str) -> None:
-    """We speak the classic protocol; KIP-848 lets both into one group."""
+def test_a_classic_member_joins_a_group_of_the_consumer_protocol(terminal: Terminal, topic: str, group: str) -> None:
+    """The command uses the classic protocol; KIP-848 allows both in one group."""
     with librdkafka(terminal, group, topic, {"group.protocol": "consumer"}):
         reader = Reader(terminal.start("consume", topic, "-g", group, "--follow"))
         try:
@@ -417,7 +419,7 @@ def test_a_group_of_the_consumer_protocol_takes_us_in(terminal: Terminal, topic:
     assert reader.lines
 
 
-def test_a_reader_that_leaves_commits_what_it_took(terminal: Terminal, topic: str, group: str) -> None:
+def test_a_reader_commits_its_records_when_its_pipe_closes(terminal: Terminal, topic: str, group: str) -> None:
     write(terminal, topic, 1, range(10, 60_000))
     head = terminal.start("consume", topic, "-g", group)
     assert head.stdout is not None
@@ -432,7 +434,7 @@ def test_a_reader_that_leaves_commits_what_it_took(terminal: Terminal, topic: st
     assert f"1-{59_999}" in rest
 
 
-def test_a_static_member_comes_back_to_what_it_had(terminal: Terminal, topic: str, group: str) -> None:
+def test_a_static_member_returns_to_its_partitions(terminal: Terminal, topic: str, group: str) -> None:
     command = ("consume", topic, "-g", group, "--follow", "--group-instance-id", "static-1")
     first = Reader(terminal.start(*command))
     until(lambda: set(first.lines) == everything())
@@ -452,7 +454,7 @@ def test_a_static_member_comes_back_to_what_it_had(terminal: Terminal, topic: st
     assert usurper.end()[0] == 130
 
 
-def test_formats_and_ends_are_those_without_a_group(terminal: Terminal, topic: str, group: str) -> None:
+def test_formats_and_limits_work_with_a_group(terminal: Terminal, topic: str, group: str) -> None:
     lines = terminal.run("consume", topic, "-g", group, "--format", "json", "-n", "30").splitlines()
     assert {json.loads(line)["value"] for line in lines} == everything()
     assert terminal.run("consume", topic, "-g", f"{group}-raw", "--format", "raw", "-n", "1") in everything()

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a command: no traceback, and no word but at most an empty line."""
+"""Ctrl-C at any moment of a command: no traceback, and no output but at most an empty line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts the command; returns once it has control."""
+    """Start the command and return once it has control."""
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
@@ -65,7 +65,7 @@ def started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def interrupted(arguments: Sequence[str], after_seconds: float) -> tuple[int, str]:
-    """Returns the exit status and standard error of a command that gets SIGINT so long after its first instruction."""
+    """Send SIGINT that long after the command's first instruction; return its exit status and standard error."""
     process = started(arguments)
     time.sleep(after_seconds)
     process.send_signal(signal.SIGINT)
@@ -121,7 +121,7 @@ def test_ctrl_c_is_quiet_at_any_moment(verb: Verb) -> None:
         outcomes = list(pool.map(lambda moment: interrupted(verb(), moment), moments))
     for status, errors in outcomes:
         assert errors in ("", "\n")
-        # Ended by the signal, which shells show as 130; by us, after putting things in order; done before it came.
+        # The signal ended it, which shells show as 130; the command ended after cleaning up; or it was done before.
         assert status in (-signal.SIGINT, 130, 0)
     assert any(status == -signal.SIGINT for status, _ in outcomes), "the first moments are before the verb is at work"
 
@@ -137,7 +137,7 @@ def test_ctrl_c_in_a_destructor_is_not_lost() -> None:
     assert outcome_of(LOST) == (-signal.SIGINT, "", "")
 
 
-def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
     status, _, errors = outcome_of(IGNORED)
     assert (status, errors) == (0, "")
 

@@ -1,4 +1,4 @@
-"""The command line where a person sits: tables in a narrow window, and the question before Kafka's own topics go."""
+"""The command line on a terminal: tables in a narrow window, and the prompt before internal topics are deleted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Shown(NamedTuple):
 
 
 def on_terminal(*arguments: str, typed: str = "") -> Shown:
-    """Runs a command in a window of COLUMNS; returns its exit status and what is seen."""
+    """Run a command in a window of COLUMNS; return its exit status and the visible text."""
     outside, inside = pty.openpty()
     ioctl(inside, TIOCSWINSZ, pack("HHHH", 24, COLUMNS, 0, 0))
     os.write(outside, typed.encode())
@@ -84,7 +84,7 @@ def test_sentences_are_folded_between_words() -> None:
     shown = on_terminal("doctor", address)
     assert shown.status == 0
     table, _, _ = shown.text.partition("\n\n")
-    # The sentences begin in this column; only a word that is too long by itself goes beyond the window.
+    # The sentences begin in this column; only a word that is too long for it exceeds the window.
     begin = table.index("what a client sees")
     sentences = [line[begin:].strip() for line in table.splitlines()]
     assert all(begin + len(sentence) <= COLUMNS or " " not in sentence for sentence in sentences)
@@ -94,7 +94,7 @@ def test_sentences_are_folded_between_words() -> None:
 
 @pytest.fixture
 def own_topics() -> Iterator[str]:
-    """A broker that has topics of Kafka's own."""
+    """Start a broker that has internal topics."""
     with Broker() as broker:
         address = broker.address
         assert main(["topic", "create", "t", "-b", address]) == 0
@@ -108,7 +108,7 @@ def topics(address: str, capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [line.split()[0] for line in capfd.readouterr().out.splitlines()[2:]]
 
 
-def test_topics_of_kafka_itself_are_deleted_only_after_a_second_word(
+def test_internal_topics_are_deleted_only_after_a_confirmation(
     own_topics: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     delete = ["topic", "delete", "t", "__consumer_offsets", "-b", own_topics]
@@ -129,12 +129,12 @@ def test_topics_of_kafka_itself_are_deleted_only_after_a_second_word(
     assert topics(own_topics, capfd) == []
 
 
-def test_yes_answers_for_scripts(own_topics: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_yes_option_skips_the_confirmation(own_topics: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["topic", "delete", "__consumer_offsets", "--internal", "--yes", "-b", own_topics]) == 0
     assert topics(own_topics, capfd) == ["t"]
 
 
-def test_a_topic_that_is_not_made_is_not_waited_for_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+def test_produce_reports_a_topic_that_is_not_created(capfd: pytest.CaptureFixture[str]) -> None:
     with Broker(auto_create_topics_enable="false") as broker:
         assert main(["produce", "nix", "--file", os.devnull, "-b", broker.address]) == 1
     assert "topic nix: the cluster has no such topic or partition" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""odradek topic compact against a real broker, and against one that is not ours."""
+"""`odradek topic compact` with an Odradek broker and with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def runner(address: str, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def write(broker: Broker, topic: str, partitions: int = 1) -> dict[tuple[int, bytes], bytes]:
-    """Writes each key many times; returns the last value of each."""
+    """Write each key many times; return the last value of each."""
     producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 5, "batch.size": 20_000})
     last: dict[tuple[int, bytes], bytes] = {}
     for number in range(KEYS * TIMES):
@@ -93,7 +93,7 @@ def rows(run: Run, *arguments: str) -> list[dict[str, Any]]:
     return shown
 
 
-def test_a_topic_is_compacted_now_and_the_last_values_are_there(broker: Broker, run: Run) -> None:
+def test_compaction_on_request_keeps_the_last_values(broker: Broker, run: Run) -> None:
     broker.create_topic("table", partitions=2, configs=NEVER_BY_ITSELF)
     last = write(broker, "table", partitions=2)
     before = [size_of(broker, f"table-{partition}") for partition in range(2)]
@@ -109,8 +109,8 @@ def test_a_topic_is_compacted_now_and_the_last_values_are_there(broker: Broker, 
     assert {(partition, key): value for partition, key, value in found} == last
 
 
-def test_it_waits_for_no_round_of_the_periodic_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of its steps follows from the end of the one before: here there is one round, at the start, and no other."""
+def test_compaction_on_request_waits_for_no_periodic_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step follows from the end of the one before: here only one periodic round runs, at the start."""
     monkeypatch.setattr(shell, "HOUSEKEEPING_MS", A_DAY_MS)
     with Broker({}, directory=tmp_path / "data") as broker:
         broker.create_topic("table", configs=NEVER_BY_ITSELF)
@@ -122,7 +122,7 @@ def test_it_waits_for_no_round_of_the_periodic_tasks(tmp_path: Path, monkeypatch
         assert (part.error_code, part.removed_records) == (ErrorCode.NONE, KEYS * (TIMES - 1))
 
 
-def test_the_second_time_there_is_nothing_to_win(broker: Broker, run: Run) -> None:
+def test_a_second_compaction_removes_nothing(broker: Broker, run: Run) -> None:
     broker.create_topic("table", configs=NEVER_BY_ITSELF)
     before = write(broker, "table")
     (won,) = rows(run, "table")
@@ -137,7 +137,7 @@ def test_the_second_time_there_is_nothing_to_win(broker: Broker, run: Run) -> No
     assert {(partition, key): value for partition, key, value in read(broker, "table")} == before
 
 
-def test_one_partition_only(broker: Broker, run: Run) -> None:
+def test_a_single_partition_is_compacted(broker: Broker, run: Run) -> None:
     broker.create_topic("table", partitions=2, configs=NEVER_BY_ITSELF)
     write(broker, "table", partitions=2)
     before = size_of(broker, "table-0")
@@ -146,7 +146,7 @@ def test_one_partition_only(broker: Broker, run: Run) -> None:
     assert size_of(broker, "table-0") == before
 
 
-def test_what_is_too_young_stays_and_it_is_said(broker: Broker, run: Run) -> None:
+def test_records_protected_by_min_compaction_lag_are_reported(broker: Broker, run: Run) -> None:
     broker.create_topic("table", configs=NEVER_BY_ITSELF | {"min.compaction.lag.ms": "3600000"})
     write(broker, "table")
     shown, remarks = run("table")
@@ -155,7 +155,7 @@ def test_what_is_too_young_stays_and_it_is_said(broker: Broker, run: Run) -> Non
     assert len(read(broker, "table")) == KEYS * TIMES
 
 
-def test_what_cannot_be_compacted_is_one_sentence_each(broker: Broker, run: Run) -> None:
+def test_refused_partitions_get_one_sentence_each(broker: Broker, run: Run) -> None:
     broker.create_topic("stream", partitions=2)
     broker.create_topic("table", partitions=2, configs=NEVER_BY_ITSELF)
     write(broker, "table", partitions=2)
@@ -172,7 +172,7 @@ def test_what_cannot_be_compacted_is_one_sentence_each(broker: Broker, run: Run)
     assert "1 partition, 1.5 MiB compacted to" in shown, "the other one is compacted"
 
 
-def test_what_is_not_there_or_not_understood(run: Run) -> None:
+def test_unknown_topics_and_invalid_options_get_one_sentence(run: Run) -> None:
     for arguments, said, status in (
         (("nowhere",), "no such topic", 1),
         (("a*",), "use a name, not a pattern", 2),
@@ -182,14 +182,14 @@ def test_what_is_not_there_or_not_understood(run: Run) -> None:
         assert not shown and said in remarks and remarks.count("\n") == 1
 
 
-def test_a_cleaner_that_is_switched_off(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_disabled_cleaner_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Broker({"log.cleaner.enable": "false"}, directory=tmp_path) as broker:
         broker.create_topic("table", configs=NEVER_BY_ITSELF)
         _, remarks = runner(broker.address, capfd)("table", status=1)
     assert "compacts nothing, since its log.cleaner.enable is false: start it with true" in remarks
 
 
-def test_who_waits_does_not_wait_for_ever(broker: Broker, run: Run) -> None:
+def test_the_timeout_ends_the_wait(broker: Broker, run: Run) -> None:
     broker.create_topic("table", configs=NEVER_BY_ITSELF)
     write(broker, "table")
     _, remarks = run("table", "--timeout", "0s", status=1)
@@ -198,8 +198,8 @@ def test_who_waits_does_not_wait_for_ever(broker: Broker, run: Run) -> None:
     assert won["compacted_to"] == KEYS * TIMES
 
 
-def test_clients_that_go_away_leave_nothing_behind(broker: Broker, run: Run) -> None:
-    """One that asked and is gone, and one that waits on another connection, while others are served."""
+def test_disconnected_clients_leave_nothing_behind(broker: Broker, run: Run) -> None:
+    """One client disconnects after its request, one waits on another connection, and others are served."""
     broker.create_topic("table", configs=NEVER_BY_ITSELF)
     write(broker, "table")
     topics = [CompactPartitionsTopic(name="table", partitions=[0])]
@@ -215,7 +215,7 @@ def test_clients_that_go_away_leave_nothing_behind(broker: Broker, run: Run) -> 
     assert len(read(broker, "table")) == KEYS
 
 
-def test_a_stop_does_not_wait_for_who_waits(broker: Broker) -> None:
+def test_a_stop_does_not_wait_for_parked_requests(broker: Broker) -> None:
     broker.create_topic("table", configs=NEVER_BY_ITSELF)
     write(broker, "table")
     topics = [CompactPartitionsTopic(name="table", partitions=[0])]
@@ -227,8 +227,8 @@ def test_a_stop_does_not_wait_for_who_waits(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("start", [pytest.param(apache_kafka, marks=REAL_KAFKA)])
-def test_a_broker_that_is_not_ours(start: Callable[[], str], capfd: pytest.CaptureFixture[str]) -> None:
-    """Apache Kafka closes the connection at an API it does not know."""
+def test_a_broker_without_the_api_is_reported(start: Callable[[], str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Apache Kafka closes the connection on an unknown API."""
     address = start()
     run = runner(address, capfd)
     main(["topic", "create", "table", "--config", "cleanup.policy=compact", "-b", address, "--if-not-exists"])

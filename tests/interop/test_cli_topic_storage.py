@@ -1,4 +1,4 @@
-"""odradek topic segments and topic trim against real brokers, whose files lie on this machine."""
+"""`odradek topic segments` and `topic trim` with real brokers, whose files are on this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(address: str, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def runner(address: str, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command and gives both of its streams; `status` is the exit status it has to have."""
+    """Run a command and return both of its streams; its exit status must be `status`."""
 
     def run_one(*arguments: str, status: int = 0) -> tuple[str, str]:
         at = [] if "--log-dir" in arguments else ["--bootstrap-server", address]
@@ -54,13 +54,13 @@ def runner(address: str, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def filled(run: Run, address: str, *configs: str, first_ms: int | None = None, step_ms: int = 60_000) -> str:
-    """A topic with 40 records in four segments of partition 0, a minute apart, the last of them from now."""
+    """Create 40 records in four segments of partition 0, a minute apart, the last one now."""
     name = f"storage-{uuid4().hex[:12]}"
     given = ("segment.bytes=1048576", "message.timestamp.after.max.ms=9223372036854775807", *configs)
     run("topic", "create", name, "--partitions", "2", *(word for each in given for word in ("-c", each)))
     first = now_ms() - 39 * step_ms if first_ms is None else first_ms
     with RawClient(int(address.rpartition(":")[2])) as client:
-        # Apache Kafka tells of a topic before it leads its partitions.
+        # Apache Kafka reports a topic before it leads its partitions.
         until(lambda: produce(client, name, VALUE, timestamp_ms=first)[0] == ErrorCode.NONE)
         for number in range(1, 40):
             produced(client, name, VALUE, timestamp_ms=first + number * step_ms)
@@ -76,7 +76,7 @@ def segments(run: Run, topic: str, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_segments_with_their_age_and_fate(run: Run, address: str) -> None:
+def test_segments_show_their_age_and_deletion_time(run: Run, address: str) -> None:
     topic = filled(run, address, "retention.ms=7200000")
     rows = segments(run, topic)
     assert [(row["partition"], row["base_offset"], row["end_offset"]) for row in rows] == [
@@ -96,7 +96,7 @@ def test_segments_with_their_age_and_fate(run: Run, address: str) -> None:
     assert shown.splitlines()[-1].startswith("4 segments, 3.")
 
 
-def test_a_record_from_the_future_is_told(run: Run, address: str) -> None:
+def test_segments_name_a_record_from_the_future(run: Run, address: str) -> None:
     topic = filled(run, address, "retention.ms=-1", first_ms=now_ms() - 10 * HOUR_MS)
     with RawClient(int(address.rpartition(":")[2])) as client:
         for _ in range(2):  # Into a segment of its own, with another behind it.
@@ -114,14 +114,14 @@ def test_a_record_from_the_future_is_told(run: Run, address: str) -> None:
 
 
 def folder_of(address: str, topic: str) -> Path:
-    """The data directory, as the broker tells it."""
+    """Return the data directory as reported by the broker."""
     name = TopicPartition(TopicName(topic), 0)
     with Cluster(ClientConfig(address)) as cluster:
         cluster.partitions([topic])
         return Path(replicas_of(cluster, cluster.leader(name), [name])[name].log_dir)
 
 
-def test_trim_shows_it_then_does_it(run: Run, address: str) -> None:
+def test_trim_shows_a_plan_and_executes_it(run: Run, address: str) -> None:
     topic = filled(run, address)
     shown, remarks = run("topic", "trim", topic, "--before-offset", "25", "--json")
     assert (
@@ -142,7 +142,7 @@ def test_trim_shows_it_then_does_it(run: Run, address: str) -> None:
     assert remarks == "odradek: deleted 15 records\n"
 
 
-def test_trim_by_time(run: Run, address: str) -> None:
+def test_trim_deletes_records_before_a_time(run: Run, address: str) -> None:
     topic = filled(run, address, "retention.ms=-1", first_ms=1_700_000_000_000, step_ms=1_000)
     shown, _ = run("topic", "trim", topic, "--before-time", "2023-11-14T22:13:27.500Z", "--json")
     assert [row["new"] for row in json.loads(shown)] == [8, 0]
@@ -150,7 +150,7 @@ def test_trim_by_time(run: Run, address: str) -> None:
     assert [row["new"] for row in json.loads(shown)] == [40, 0]
 
 
-def test_what_cannot_be_trimmed(run: Run, address: str) -> None:
+def test_refused_trims_name_the_reason(run: Run, address: str) -> None:
     topic = filled(run, address)
     compacted = f"compacted-{uuid4().hex[:8]}"
     run("topic", "create", compacted, "-c", "cleanup.policy=compact")
@@ -172,8 +172,8 @@ def broker(tmp_path: Path) -> Iterator[Serving]:
         yield running
 
 
-def test_a_folder_that_is_not_here(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
-    """It is another broker's, though it has the same name: what is here says nothing about that one."""
+def test_a_folder_of_another_broker_is_not_used(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
+    """The folder has the same name but belongs to another broker, so its contents say nothing about this one."""
     run = runner(broker.address, capfd)
     topic = filled(run, broker.address)
     properties = broker.directory / "data" / "meta.properties"
@@ -186,7 +186,9 @@ def test_a_folder_that_is_not_here(broker: Serving, capfd: pytest.CaptureFixture
     assert segments(run, topic, "-p", "0", "--log-dir", str(properties.parent))
 
 
-def test_a_folder_without_a_broker(broker: Serving, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_segments_of_a_folder_are_shown_without_a_broker(
+    broker: Serving, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = runner(broker.address, capfd)
     topic = filled(run, broker.address)
     run("topic", "trim", topic, "-p", "0", "--before-offset", "15", "--execute")

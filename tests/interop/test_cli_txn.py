@@ -1,4 +1,4 @@
-"""`odradek txn` against real brokers, and what `odradek produce` and `consume` make of transactions."""
+"""`odradek txn` with real brokers, and the use of transactions by `odradek produce` and `consume`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ODRADEK = [sys.executable, "-m", "odradek"]
 
 
 class Terminal:
-    """Runs commands on one broker."""
+    """A runner of commands on one broker."""
 
     def __init__(self, address: str, capfd: pytest.CaptureFixture[str]) -> None:
         self.address = address
         self._capfd = capfd
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        """Standard output; where a status other than 0 is expected, the sentence on standard error."""
+        """Return standard output, or the sentence on standard error if a status other than 0 is expected."""
         returned = main([*arguments, "--bootstrap-server", self.address])
         captured = self._capfd.readouterr()
         errors = own(captured.err)
@@ -75,7 +75,7 @@ def producer(terminal: Terminal, transactional_id: str) -> Iterator[Transactiona
 
 
 def opened(producer: TransactionalProducer, topic: str) -> None:
-    """One record in each partition, in a transaction that stays open."""
+    """Write one record to each partition, in a transaction that stays open."""
     producer.begin_transaction()
     for partition in range(2):
         producer.send(topic, b"open-%d" % partition, partition=partition)
@@ -86,7 +86,7 @@ def states(terminal: Terminal, *options: str) -> dict[str, str]:
     return {each["transactional_id"]: each["state"] for each in terminal.json("txn", "list", *options)}
 
 
-def test_a_transaction_is_seen_and_aborted(
+def test_a_transaction_is_described_and_aborted(
     terminal: Terminal, topic: str, transactional_id: str, producer: TransactionalProducer
 ) -> None:
     assert states(terminal)[transactional_id] == "Empty"
@@ -121,7 +121,7 @@ def test_a_transaction_is_seen_and_aborted(
     assert sorted(terminal.run("consume", topic).split()) == ["open-0", "open-1"], "who does not ask gets all of it"
 
 
-def test_an_id_that_nobody_has_is_not_made_by_asking(terminal: Terminal, transactional_id: str) -> None:
+def test_an_unknown_transactional_id_is_not_created(terminal: Terminal, transactional_id: str) -> None:
     for verb in ("describe", "abort"):
         refused = terminal.run("txn", verb, transactional_id, status=1)
         assert refused == (
@@ -131,7 +131,7 @@ def test_an_id_that_nobody_has_is_not_made_by_asking(terminal: Terminal, transac
     assert transactional_id not in states(terminal)
 
 
-def test_producers_of_a_partition(
+def test_producers_of_a_partition_are_described(
     terminal: Terminal, topic: str, transactional_id: str, producer: TransactionalProducer
 ) -> None:
     subprocess.run(
@@ -154,8 +154,10 @@ def test_producers_of_a_partition(
     producer.abort()
 
 
-def test_one_partition_is_freed_by_its_place(terminal: Terminal, topic: str, producer: TransactionalProducer) -> None:
-    """What kafka-transactions does about a hanging transaction; on a live one the other partition still waits."""
+def test_abort_by_offset_ends_the_transaction_in_one_partition(
+    terminal: Terminal, topic: str, producer: TransactionalProducer
+) -> None:
+    """kafka-transactions does the same to a hanging transaction; in a live one the other partition still waits."""
     opened(producer, topic)
     for partition in range(2):
         subprocess.run(
@@ -175,7 +177,9 @@ def test_one_partition_is_freed_by_its_place(terminal: Terminal, topic: str, pro
     assert sorted(terminal.run("consume", topic, "--committed").split()) == ["after-0", "after-1"]
 
 
-def test_nothing_hangs(terminal: Terminal, topic: str, producer: TransactionalProducer) -> None:
+def test_an_open_transaction_is_not_reported_as_hanging(
+    terminal: Terminal, topic: str, producer: TransactionalProducer
+) -> None:
     opened(producer, topic)
     found = terminal.json("txn", "find-hanging", "--topic", topic, "--older-than", "0s")
     assert found == [], "its coordinator holds it open"
@@ -186,7 +190,7 @@ def test_nothing_hangs(terminal: Terminal, topic: str, producer: TransactionalPr
 
 @contextmanager
 def lax(kind: str, folder: Path) -> Iterator[str]:
-    """The address of a broker that lets anybody write into a transaction, as all did before KIP-890."""
+    """Return the address of a broker without KIP-890, which accepts any write into a transaction."""
     if kind == "odradek":
         with Broker(transaction_partition_verification_enable=False) as ours:
             yield ours.address
@@ -196,7 +200,7 @@ def lax(kind: str, folder: Path) -> Iterator[str]:
 
 
 class Careless(Sequences):
-    """Writes as an old producer whose coordinator has forgotten the transaction: nobody will ever end it."""
+    """Identity of an old producer whose coordinator forgot the transaction, so that nothing ends it."""
 
     transactional_id = "careless"
     produce_version_max = 11  # Later ones join the transaction by themselves.
@@ -225,7 +229,7 @@ def test_a_hanging_transaction_is_found_and_ended(kind: str, tmp_path: Path, cap
         assert sorted(terminal.run("consume", "t", "--committed").split()) == ["0", "1", "after"]
 
 
-def test_a_group_reads_what_is_committed(terminal: Terminal, topic: str, producer: TransactionalProducer) -> None:
+def test_a_group_reads_committed_records(terminal: Terminal, topic: str, producer: TransactionalProducer) -> None:
     with producer.transaction():
         producer.send(topic, b"first", partition=0)
     opened(producer, topic)
@@ -240,7 +244,7 @@ def test_a_group_reads_what_is_committed(terminal: Terminal, topic: str, produce
 @pytest.mark.parametrize(
     ("options", "is_numbered"), [((), True), (("--no-idempotence",), False), (("--acks", "1"), False)]
 )
-def test_produce_is_idempotent_unless_told_otherwise(
+def test_produce_is_idempotent_by_default(
     terminal: Terminal, topic: str, options: tuple[str, ...], is_numbered: bool
 ) -> None:
     command = [*ODRADEK, "produce", topic, "-p", "1", "-b", terminal.address, *options]

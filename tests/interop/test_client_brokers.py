@@ -1,4 +1,4 @@
-"""The client against real brokers, Odradek and Apache Kafka, with librdkafka and kafka-python at the other end."""
+"""The client with real brokers, Odradek and Apache Kafka, and with librdkafka and kafka-python as its counterparts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def topic(cluster: Cluster) -> str:
     name = f"client-{uuid4().hex[:12]}"
     create_topics(cluster, [NewTopic(name, partitions=3, replication_factor=1)])
-    # Metadata may name a leader before it leads; a request with acks=0 would then be lost without a word.
+    # Metadata may name a leader before it leads; a request with acks=0 would then be lost silently.
     list_offsets(cluster, dict.fromkeys(cluster.partitions([name]), LATEST))
     return name
 
@@ -71,7 +71,7 @@ def read_all(cluster: Cluster, topic: str) -> dict[int, list[Record]]:
     return found
 
 
-def test_topics_come_and_go(cluster: Cluster) -> None:
+def test_topics_are_created_grown_and_deleted(cluster: Cluster) -> None:
     name = f"client-{uuid4().hex[:12]}"
     (created,) = create_topics(
         cluster, [NewTopic(name, partitions=2, replication_factor=1, configs={"retention.ms": "123456"})]
@@ -97,7 +97,7 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
         describe_topics(cluster, [name])
 
 
-def test_the_cluster_describes_itself(cluster: Cluster) -> None:
+def test_the_cluster_is_described(cluster: Cluster) -> None:
     described = describe_cluster(cluster)
     assert described.cluster_id == cluster.metadata.cluster_id
     assert [broker.address for broker in described.brokers] == list(cluster.config.addresses)
@@ -116,14 +116,14 @@ def test_the_cluster_describes_itself(cluster: Cluster) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, ErrorCode) else None,
 )
-def test_a_topic_that_cannot_be(cluster: Cluster, topic: NewTopic, code: ErrorCode) -> None:
+def test_an_invalid_topic_is_refused_with_a_reason(cluster: Cluster, topic: NewTopic, code: ErrorCode) -> None:
     with pytest.raises(ErrorAnswer) as raised:
         create_topics(cluster, [topic])
     assert raised.value.code == code
     assert raised.value.detail, "the broker says why"
 
 
-def test_the_same_topic_twice(cluster: Cluster, topic: str) -> None:
+def test_an_existing_topic_is_not_created_again(cluster: Cluster, topic: str) -> None:
     with pytest.raises(ErrorAnswer) as raised:
         create_topics(cluster, [NewTopic(topic, 1, 1)])
     assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -133,7 +133,7 @@ def test_the_same_topic_twice(cluster: Cluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
-def test_what_is_produced_is_fetched(cluster: Cluster, topic: str, codec: Codec) -> None:
+def test_produced_records_are_fetched(cluster: Cluster, topic: str, codec: Codec) -> None:
     headers = (("h", b"\x00"), ("h", None))
     with Producer(cluster, codec=codec) as producer:
         for number in range(500):
@@ -148,7 +148,7 @@ def test_what_is_produced_is_fetched(cluster: Cluster, topic: str, codec: Codec)
 
 
 @pytest.mark.parametrize("acks", [ACKS_NONE, ACKS_LEADER, ACKS_ALL])
-def test_every_kind_of_acks(cluster: Cluster, topic: str, acks: int) -> None:
+def test_records_are_produced_with_every_kind_of_acks(cluster: Cluster, topic: str, acks: int) -> None:
     batch = encode_batch([(None, b"x", (), 1_000), (None, b"y", (), 1_000)])
     landed = produce(cluster, {at(topic, 0): batch, at(topic, 2): batch}, acks=acks)
     assert {each.partition: where.base_offset for each, where in landed.items()} == dict.fromkeys(
@@ -159,7 +159,7 @@ def test_every_kind_of_acks(cluster: Cluster, topic: str, acks: int) -> None:
         assert time.monotonic() < deadline
 
 
-def test_partitions_are_those_of_librdkafka(cluster: Cluster, topic: str) -> None:
+def test_keys_go_to_the_partitions_that_librdkafka_chooses(cluster: Cluster, topic: str) -> None:
     keys = [b"key-%d" % number for number in range(200)]
     theirs: dict[bytes, int] = {}
 
@@ -182,7 +182,7 @@ def test_partitions_are_those_of_librdkafka(cluster: Cluster, topic: str) -> Non
             assert theirs[record.key] == partition
 
 
-def test_kafka_python_reads_what_we_write(cluster: Cluster, topic: str) -> None:
+def test_kafka_python_reads_our_records(cluster: Cluster, topic: str) -> None:
     with Producer(cluster, codec=Codec.GZIP) as producer:
         for number in range(300):
             text = b"%d" % number
@@ -201,7 +201,7 @@ def test_kafka_python_reads_what_we_write(cluster: Cluster, topic: str) -> None:
     ]
 
 
-def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
+def test_offsets_are_found_by_time(cluster: Cluster, topic: str) -> None:
     for moment in (1_000, 2_000, 3_000):
         produce(cluster, {at(topic, 0): encode_batch([(None, b"x", (), moment), (None, b"x", (), moment + 500)])})
     partition = at(topic, 0)
@@ -215,7 +215,7 @@ def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     assert list_offsets(cluster, {at(topic, 1): LATEST, at(topic, 2): EARLIEST})[at(topic, 1)].offset == 0
 
 
-def test_a_fetch_from_the_middle_of_a_batch(cluster: Cluster, topic: str) -> None:
+def test_a_fetch_may_start_in_the_middle_of_a_batch(cluster: Cluster, topic: str) -> None:
     produce(cluster, {at(topic, 0): encode_batch([(None, b"%d" % number, (), 0) for number in range(100)])})
     fetcher = Fetcher(cluster, {at(topic, 0): 60}, until={at(topic, 0): 100})
     (fetched,) = fetcher.poll(60_000)
@@ -223,7 +223,7 @@ def test_a_fetch_from_the_middle_of_a_batch(cluster: Cluster, topic: str) -> Non
     assert (batch.base_offset, fetched.fetch_offset, fetched.next_offset, fetcher.is_done) == (0, 60, 100, True)
 
 
-def test_offsets_outside_the_log(cluster: Cluster, topic: str) -> None:
+def test_offsets_outside_the_log_are_refused(cluster: Cluster, topic: str) -> None:
     produce(cluster, {at(topic, 0): encode_batch([(None, b"x", (), 0)])})
     for outside in (2, 10**12):
         fetcher = Fetcher(cluster, {at(topic, 0): outside})
@@ -232,7 +232,7 @@ def test_offsets_outside_the_log(cluster: Cluster, topic: str) -> None:
                 fetcher.poll(10_000)
 
 
-def test_a_long_poll_brings_what_comes(cluster: Cluster, topic: str) -> None:
+def test_a_long_poll_returns_new_records(cluster: Cluster, topic: str) -> None:
     partition = at(topic, 0)
     fetcher = Fetcher(cluster, {partition: 0})
     assert fetcher.poll(100) == []
@@ -241,12 +241,12 @@ def test_a_long_poll_brings_what_comes(cluster: Cluster, topic: str) -> None:
         started = time.monotonic()
         (fetched,) = fetcher.poll(60_000)
         assert [record.offset for batch in fetched.batches() for record in decode(batch)] == [number]
-        # The fetch was under way before the record: Kafka may have read its high watermark before, too.
+        # The fetch was in flight before the record: Kafka may have read its high watermark before, too.
         assert fetched.fetch_offset == number <= fetched.high_watermark <= number + 1
         assert time.monotonic() - started < 30
 
 
-def test_many_partitions_in_bounded_answers(cluster: Cluster) -> None:
+def test_many_partitions_are_read_in_bounded_responses(cluster: Cluster) -> None:
     name = f"client-{uuid4().hex[:12]}"
     create_topics(cluster, [NewTopic(name, partitions=20, replication_factor=1)])
     cluster.topic(name)
@@ -259,7 +259,7 @@ def test_many_partitions_in_bounded_answers(cluster: Cluster) -> None:
     assert {partition: len(records) for partition, records in found.items()} == dict.fromkeys(range(20), 12)
 
 
-def test_a_batch_larger_than_the_topic_takes_goes_out_in_halves(cluster: Cluster) -> None:
+def test_a_batch_too_large_for_its_topic_is_split(cluster: Cluster) -> None:
     name = f"client-{uuid4().hex[:12]}"
     create_topics(cluster, [NewTopic(name, 1, 1, {"max.message.bytes": "2000"})])
     values = [b"%03d" % number + bytes(97) for number in range(100)]
@@ -281,7 +281,7 @@ def test_a_flipped_bit_is_refused_and_the_connection_lives(cluster: Cluster, top
     assert produce(cluster, {at(topic, 0): batch})[at(topic, 0)].base_offset == 0
 
 
-def test_a_topic_created_again_while_it_is_read(cluster: Cluster, topic: str) -> None:
+def test_a_reader_notices_a_recreated_topic(cluster: Cluster, topic: str) -> None:
     produce(cluster, {at(topic, 0): encode_batch([(None, b"x", (), 0)])})
     fetcher = Fetcher(cluster, {at(topic, 0): 0})
     assert fetcher.poll(10_000)
@@ -293,7 +293,7 @@ def test_a_topic_created_again_while_it_is_read(cluster: Cluster, topic: str) ->
             fetcher.poll(1_000)
 
 
-def test_committed_records_only(cluster: Cluster, topic: str) -> None:
+def test_read_committed_returns_committed_records_only(cluster: Cluster, topic: str) -> None:
     producer = RdProducer({"bootstrap.servers": cluster.config.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(SECONDS_MAX)
     expected = []

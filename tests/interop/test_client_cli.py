@@ -1,4 +1,4 @@
-"""The command line against real brokers; where pipes and signals matter, as processes of their own."""
+"""The command line with real brokers; tests of pipes and signals start processes of their own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def address(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def run(address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs one command on the broker and gives its standard output; `status` is the exit status it has to have."""
+    """Run one command on the broker and return its standard output; its exit status must be `status`."""
 
     def run_one(*arguments: str, lines: str = "", status: int = 0) -> str:
         (tmp_path / "standard input").write_text(lines)
@@ -55,7 +55,7 @@ def topic(run: Run) -> str:
     return name
 
 
-def test_the_life_of_a_topic(run: Run, topic: str) -> None:
+def test_a_topic_is_created_described_and_deleted(run: Run, topic: str) -> None:
     assert run("topic", "create", topic, "--if-not-exists") == f"{topic} already exists\n"
     assert "TOPIC_ALREADY_EXISTS" in run("topic", "create", topic, status=1)
     assert topic in run("topic", "list").split()
@@ -96,17 +96,17 @@ def test_mistakes_get_one_sentence(run: Run, topic: str, tmp_path: Path) -> None
         ["txn", "find-hanging", "--topic"],
     ],
 )
-def test_a_name_that_no_topic_can_have_is_explained(run: Run, arguments: list[str]) -> None:
+def test_an_invalid_topic_name_is_explained(run: Run, arguments: list[str]) -> None:
     assert "has characters other than ASCII letters" in run(*arguments, "a/b", status=2)
 
 
-def test_lines_that_end_as_windows_has_it(run: Run, topic: str, tmp_path: Path) -> None:
+def test_windows_line_ends_are_removed(run: Run, topic: str, tmp_path: Path) -> None:
     (tmp_path / "values").write_bytes(b"a\r\nb\r\n")
     run("produce", topic, "--partition", "0", "--file", str(tmp_path / "values"))
     assert run("consume", topic) == "a\nb\n"
 
 
-def test_lines_through_a_topic(run: Run, topic: str) -> None:
+def test_lines_are_produced_and_consumed(run: Run, topic: str) -> None:
     lines = "".join(f"line {number}\n" for number in range(5_000))
     run("produce", topic, "--partition", "0", "--codec", "zstd", lines=lines)
     assert run("consume", topic) == lines
@@ -127,7 +127,7 @@ def test_a_file_is_produced_whole(run: Run, topic: str, tmp_path: Path) -> None:
     assert [each.get("value", each.get("value_base64")) for each in found] == ["a", "", "Yv8=", "last"]
 
 
-def test_keys_headers_and_nulls(run: Run, topic: str) -> None:
+def test_keys_headers_and_nulls_are_produced_and_consumed(run: Run, topic: str) -> None:
     run("produce", topic, "-k", ":", "--headers", "--null", "NULL", lines="h:1,g:2\tada:1815\n\tbob:NULL\n")
     found = {each["key"]: each for each in map(json.loads, run("consume", topic, "--format", "json").splitlines())}
     assert (found["ada"]["value"], found["ada"]["headers"]) == ("1815", {"h": "1", "g": "2"})
@@ -135,7 +135,7 @@ def test_keys_headers_and_nulls(run: Run, topic: str) -> None:
     assert sorted(run("consume", topic, "--format", "key-value", "-k", "=").splitlines()) == ["ada=1815", "bob=null"]
 
 
-def test_json_lines_from_one_topic_to_another(run: Run, topic: str) -> None:
+def test_json_lines_are_copied_between_topics(run: Run, topic: str) -> None:
     copy = f"{topic}-copy"
     run("topic", "create", copy, "--partitions", "2")
     given = [
@@ -203,11 +203,11 @@ def test_ctrl_c_and_a_closed_pipe_are_quiet(address: str, run: Run, topic: str) 
 def has_connected(pid: int) -> bool:
     try:
         return any(str(one.readlink()).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
-    except FileNotFoundError:  # A descriptor was closed meanwhile.
+    except FileNotFoundError:  # A descriptor was closed before.
         return False
 
 
-def test_progress_where_a_person_looks(address: str, topic: str, tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal(address: str, topic: str, tmp_path: Path) -> None:
     (tmp_path / "values").write_text("x\n" * 2_000)
     terminal, end = pty.openpty()
     command = [*ODRADEK, "produce", topic, "--file", str(tmp_path / "values"), "-b", address]

@@ -1,4 +1,4 @@
-"""The client while the brokers of a cluster are killed and come back, one after the other: every record once."""
+"""The client while the brokers of a cluster are killed and restarted, one after the other: every record once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kafka(tmp_path: Path) -> Iterator[KafkaCluster]:
 
 
 class Numbers:
-    """`odradek produce` of rising numbers into a topic, until it is told to stop."""
+    """A run of `odradek produce` that writes rising numbers into a topic until it is stopped."""
 
     def __init__(self, addresses: str, topic: str) -> None:
         command = [*ODRADEK, "produce", topic, "-b", addresses]
@@ -71,7 +71,7 @@ class Numbers:
 
 
 def copy(addresses: str, source: str, sink: str, name: str, is_over: threading.Event) -> int:
-    """Copies records as a member of a group, each read in a transaction with its offset; returns how many."""
+    """Copy records as a group member, each in a transaction with its offset; return their number."""
     copied = 0
     with Cluster(quick_config(addresses)) as cluster:
         producer = TransactionalProducer(cluster, name)
@@ -97,14 +97,14 @@ def beginning(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[To
 
 
 def come_and_go(addresses: str, is_over: threading.Event) -> int:
-    """Creates topics and deletes them again, while there is now this controller and now that; returns how many."""
+    """Create and delete topics while the controller changes; return their number."""
     count = 0
     with Cluster(quick_config(addresses)) as cluster:
         while not is_over.is_set():
             name = f"passing-{count}"
             try:
                 create_topics(cluster, [NewTopic(name, 2, 2)])
-            except ErrorAnswer as error:  # Nobody else creates it.
+            except ErrorAnswer as error:  # No other client creates it.
                 assert error.code == ErrorCode.TOPIC_ALREADY_EXISTS and "an answer was lost" in str(error)
             assert wait_until_seen(cluster, name, 2)
             delete_topics(cluster, [name])
@@ -125,7 +125,7 @@ def test_every_record_once_while_brokers_are_killed(kafka: KafkaCluster) -> None
         passed = threads.submit(come_and_go, kafka.addresses, is_over)
         running: list[Future[Any]] = [written, passed, *copied]
         try:
-            for node in NODES[:2]:  # One of them is the controller or was, more often than not.
+            for node in NODES[:2]:  # More often than not, one of them is or was the controller.
                 kafka[node].kill()
                 kafka.start(node)
                 for each in running:

@@ -1,5 +1,6 @@
-"""The client through kill -9 of a broker: nothing acknowledged is lost, nothing is read twice or out of order, and
-nothing is written twice by an idempotent producer.
+"""The client through kill -9 of a broker: no acknowledged record is lost, and reads are in order without duplicates.
+
+An idempotent producer writes no record twice.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def kill_and_start(broker: Serving, stop: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True], ids=["at least once", "once"])
-def test_a_broker_that_is_killed_again_and_again(tmp_path: Path, is_idempotent: bool) -> None:
+def test_acknowledged_records_survive_repeated_kills(tmp_path: Path, is_idempotent: bool) -> None:
     with Serving(tmp_path) as broker, Cluster(quick_config(broker.address)) as cluster:
         create_topics(cluster, [NewTopic("t", 1, 1)])
         stop = threading.Event()
@@ -47,7 +48,7 @@ def test_a_broker_that_is_killed_again_and_again(tmp_path: Path, is_idempotent: 
             for _ in range(10):
                 producer.send("t", b"%d" % sent)
                 sent += 1
-            producer.flush()  # What follows is acknowledged.
+            producer.flush()  # Records from here on are acknowledged.
             read += values(fetcher, 100)
         killer.join()
         end = list_offsets(cluster, {AT: LATEST})[AT].offset
@@ -57,7 +58,7 @@ def test_a_broker_that_is_killed_again_and_again(tmp_path: Path, is_idempotent: 
     assert offsets == list(range(end)), "every offset once, in order"
     numbers = [int(value) for _, value in read]
     assert sorted(set(numbers)) == list(range(sent)), "all that was acknowledged is there"
-    # A lost answer makes its ten records come twice, as often as the broker was killed at most.
+    # A lost response duplicates its ten records, at most once per kill.
     assert len(numbers) - sent <= (0 if is_idempotent else 10 * ROUNDS)
     firsts = list(dict.fromkeys(numbers))
     assert firsts == sorted(firsts), "in the order they were sent"

@@ -1,4 +1,4 @@
-"""The command line over TLS, to a broker of ours behind a proxy that speaks it, and to Apache Kafka."""
+"""The command line over TLS, to an Odradek broker behind a TLS proxy and to Apache Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 class Terminal:
-    """Runs one command and gives its standard output, or the sentence on standard error."""
+    """A runner of one command that returns its standard output, or the sentence on standard error."""
 
     def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Terminal:
         self._monkeypatch = monkeypatch
 
     def config(self, **texts: str) -> str:
-        """The path of a file with these client configurations."""
+        """Return the path of a file with these client configurations."""
         lines = [f"{name.replace('_', '.')}={text}".replace("\n", "\\n") for name, text in texts.items()]
         return written(self.folder / f"{uuid4().hex}.properties", "\n".join(lines))
 
@@ -63,7 +63,7 @@ def terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
     return Terminal(tmp_path, capfd, monkeypatch)
 
 
-def test_records_come_back_as_they_went(secured: Secured, terminal: Terminal) -> None:
+def test_records_are_unchanged_over_tls(secured: Secured, terminal: Terminal) -> None:
     address, config, topic = secured.addresses[OPEN], terminal.config(**trusting(secured)), f"t-{uuid4().hex}"
     terminal.run(address, config, "topic", "create", topic, "--partitions", "3")
     lines = [f"{number}:{'x' * (number % 500)}" for number in range(20_000)]
@@ -74,7 +74,7 @@ def test_records_come_back_as_they_went(secured: Secured, terminal: Terminal) ->
     assert sorted(grouped.splitlines()) == sorted(lines)
 
 
-def test_both_sides_have_certificates(secured: Secured, terminal: Terminal) -> None:
+def test_mutual_tls_authenticates_both_sides(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[MUTUAL]
     mine = keystore(secured.authority.known("me", common_name="me and nobody else"))
     assert "topic" in terminal.run(address, terminal.config(**trusting(secured), **mine), "topic", "list")
@@ -84,7 +84,7 @@ def test_both_sides_have_certificates(secured: Secured, terminal: Terminal) -> N
         assert subject.startswith("CN=me and nobody else,")
 
 
-def test_a_pkcs12_store_of_the_client(secured: Secured, terminal: Terminal, tmp_path: Path) -> None:
+def test_a_pkcs12_keystore_is_used(secured: Secured, terminal: Terminal, tmp_path: Path) -> None:
     config = terminal.config(
         **{
             "security.protocol": "SSL",
@@ -101,21 +101,21 @@ def refused(terminal: Terminal, address: str, status: int = 1, **texts: str) -> 
     return terminal.run(address, terminal.config(**texts), "topic", "list", status=status)
 
 
-def test_no_certificate_where_one_is_required(secured: Secured, terminal: Terminal) -> None:
+def test_a_missing_client_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[MUTUAL]
     expected = "the broker wants a certificate of its clients: set ssl.keystore.location"
-    if not secured.proxies:  # Java's server has one alert for all that it does not like.
+    if not secured.proxies:  # Java's server uses one alert for every rejected certificate.
         expected = "the broker refused the certificate of this client: it does not accept it"
     assert refused(terminal, address, **trusting(secured)) == f"odradek: no TLS with {address}: {expected}\n"
 
 
-def test_a_certificate_that_the_broker_does_not_trust(secured: Secured, terminal: Terminal) -> None:
+def test_an_untrusted_client_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[MUTUAL]
     said = refused(terminal, address, **trusting(secured), **keystore(Authority().known("me")))
     assert said.startswith(f"odradek: no TLS with {address}: the broker refused the certificate of this client: it ")
 
 
-def test_a_broker_that_is_not_trusted(secured: Secured, terminal: Terminal) -> None:
+def test_an_untrusted_broker_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[OPEN]
     texts = trusting(secured) | {"ssl.truststore.certificates": Authority().pem}
     assert refused(terminal, address, **texts) == (
@@ -124,7 +124,7 @@ def test_a_broker_that_is_not_trusted(secured: Secured, terminal: Terminal) -> N
     )
 
 
-def test_a_broker_under_another_name(secured: Secured, terminal: Terminal) -> None:
+def test_a_broker_certificate_for_another_host_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[OPEN].replace("localhost", "127.0.0.1")
     assert refused(terminal, address, **trusting(secured)) == (
         f"odradek: no TLS with {address}: the broker's certificate is not for this address: certificate is not valid "
@@ -134,20 +134,20 @@ def test_a_broker_under_another_name(secured: Secured, terminal: Terminal) -> No
     assert "topic" in terminal.run(address, anyone, "topic", "list")
 
 
-def test_a_certificate_that_has_expired(secured: Secured, terminal: Terminal) -> None:
+def test_an_expired_broker_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[EXPIRED]
     assert refused(terminal, address, **trusting(secured)) == (
         f"odradek: no TLS with {address}: the broker's certificate is not trusted: certificate has expired\n"
     )
 
 
-def test_a_listener_in_plain_text(secured: Secured, terminal: Terminal) -> None:
+def test_a_plain_text_listener_is_reported(secured: Secured, terminal: Terminal) -> None:
     assert refused(terminal, secured.plain, **trusting(secured)) == (
         f"odradek: {secured.plain} closed the connection in the TLS handshake; is it an SSL listener?\n"
     )
 
 
-def test_a_client_in_plain_text(secured: Secured, terminal: Terminal) -> None:
+def test_a_plain_text_client_is_reported(secured: Secured, terminal: Terminal) -> None:
     said = terminal.run(secured.addresses[OPEN], None, "topic", "list", status=1)
     assert "plaintext" in said
     if secured.proxies:
@@ -173,7 +173,7 @@ def test_a_client_in_plain_text(secured: Secured, terminal: Terminal) -> None:
         ({"sasl.mechanism": "PLAIN"}, "option sasl.mechanism is not supported"),
     ],
 )
-def test_a_configuration_that_is_wrong(
+def test_an_invalid_configuration_is_reported(
     secured: Secured, terminal: Terminal, tmp_path: Path, texts: dict[str, str], words: str
 ) -> None:
     places = {
@@ -186,13 +186,13 @@ def test_a_configuration_that_is_wrong(
     assert "wr0ng" not in said
 
 
-def test_a_file_that_is_not_there(secured: Secured, terminal: Terminal) -> None:
+def test_a_missing_configuration_file_is_reported(secured: Secured, terminal: Terminal) -> None:
     said = terminal.run(secured.plain, "/no/such.properties", "topic", "list", status=2)
     assert said == "odradek: Cannot read the configuration file /no/such.properties: No such file or directory\n"
 
 
-def test_what_cannot_be_mended_by_waiting_is_not_waited_for(secured: Secured) -> None:
-    """Without connect(), as in a task of Spark's: a broker that restarts is waited for, a certificate is not."""
+def test_a_rejected_certificate_is_not_retried(secured: Secured) -> None:
+    """Without connect(), as in a Spark task, the client waits for a restarting broker, but not for a certificate."""
     options: dict[str, Any] = trusting(secured) | {"bootstrap.servers": secured.addresses[EXPIRED]}
     with Cluster(ClientConfig.from_options(options, "")) as cluster, pytest.raises(TlsRefused, match="has expired"):
         cluster.topics()

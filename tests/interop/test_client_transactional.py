@@ -1,4 +1,4 @@
-"""The client's transactions on real brokers, read by librdkafka and mixed with its own."""
+"""The client's transactions on real brokers, read by librdkafka and mixed with librdkafka's."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def at(topic: str, partition: int = 0) -> TopicPartition:
 
 
 def committed_values(cluster: Cluster, topic: str) -> list[bytes]:
-    """What read_committed shows, sorted."""
+    """Return the values that read_committed shows, sorted."""
     config = quick_config(cluster.config.bootstrap_servers, isolation_level=READ_COMMITTED)
     with Cluster(config) as reader:
         partitions = reader.partitions([topic])
@@ -70,21 +70,21 @@ def committed_values(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 def settles(cluster: Cluster, topic: str, expected: list[bytes]) -> None:
-    """A commit is answered before its markers are written."""
+    """Wait for the committed values: a commit is answered before its markers are written."""
     until(lambda: committed_values(cluster, topic) == sorted(expected))
 
 
 def stable_offsets(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
-    """Where the group named like the topic stands, by partition.
+    """Return the committed offsets of the group named like the topic, by partition.
 
-    Asked for all that is committed, a broker leaves out what only a transaction about to end has committed.
+    With require_stable a broker leaves out offsets that an ending transaction has committed.
     """
     found = fetch_offsets(cluster, {topic: cluster.partitions([topic])}, require_stable=True)[topic]
     return {partition: committed.offset for partition, committed in found.items()}
 
 
 def some(cluster: Cluster, topic: str, transactional_id: str) -> list[bytes]:
-    """Commits and aborts in turn; what counts."""
+    """Commit and abort transactions in turn; return the committed values."""
     producer = TransactionalProducer(cluster, transactional_id)
     expected = []
     for number in range(8):
@@ -100,7 +100,7 @@ def some(cluster: Cluster, topic: str, transactional_id: str) -> list[bytes]:
     return expected
 
 
-def test_all_of_a_transaction_or_nothing(cluster: Cluster, topic: str) -> None:
+def test_a_transaction_is_visible_whole_or_not_at_all(cluster: Cluster, topic: str) -> None:
     expected = some(cluster, topic, topic)
     settles(cluster, topic, expected)
     consumer = Consumer(
@@ -117,7 +117,7 @@ def test_all_of_a_transaction_or_nothing(cluster: Cluster, topic: str) -> None:
     assert sorted(theirs) == sorted(expected)
 
 
-def test_offsets_count_with_the_transaction(cluster: Cluster, topic: str) -> None:
+def test_offsets_are_committed_with_the_transaction(cluster: Cluster, topic: str) -> None:
     offsets_of_three_transactions(cluster, topic)
 
 
@@ -134,8 +134,8 @@ def offsets_of_three_transactions(cluster: Cluster, topic: str) -> None:
     assert stable_offsets(cluster, topic) == {at(topic): 1, at(topic, 1): 7}
 
 
-def test_a_member_that_the_group_has_lost_commits_nothing(cluster: Cluster, topic: str) -> None:
-    """KIP-447: the group says who may commit, whatever the transactional id."""
+def test_a_former_member_cannot_commit_offsets(cluster: Cluster, topic: str) -> None:
+    """KIP-447: membership in the group decides, whatever the transactional id."""
     member = GroupMember(cluster, topic, [topic])
     member.keep_alive()
     producer = TransactionalProducer(cluster, topic)
@@ -156,7 +156,7 @@ def copy(producer: TransactionalProducer, fetched: Fetched, target: str) -> None
                 producer.send(target, record.value, key=record.key)
 
 
-def test_consume_transform_produce(cluster: Cluster, topic: str) -> None:
+def test_consume_transform_produce_copies_each_record_once(cluster: Cluster, topic: str) -> None:
     target = fresh_topic(cluster)
     source = some(cluster, topic, f"{topic}-source")
     settles(cluster, topic, source)
@@ -208,7 +208,7 @@ def one_after_the_other(cluster: Cluster, topic: str) -> None:
     settles(cluster, topic, [b"alive"])
 
 
-def test_librdkafka_takes_over(cluster: Cluster, topic: str) -> None:
+def test_librdkafka_takes_over_a_transactional_id(cluster: Cluster, topic: str) -> None:
     ours = TransactionalProducer(cluster, topic)
     with ours.transaction():
         ours.send(topic, b"ours")
@@ -222,7 +222,7 @@ def test_librdkafka_takes_over(cluster: Cluster, topic: str) -> None:
     settles(cluster, topic, [b"ours", b"theirs"])
 
 
-def test_a_transaction_that_runs_out_of_time_is_aborted_and_the_producer_goes_on(cluster: Cluster, topic: str) -> None:
+def test_a_producer_continues_after_its_transaction_timed_out(cluster: Cluster, topic: str) -> None:
     producer = TransactionalProducer(cluster, topic, timeout_ms=1_000)
     producer.begin_transaction()
     producer.send(topic, b"late")
@@ -241,7 +241,7 @@ def test_a_transaction_that_runs_out_of_time_is_aborted_and_the_producer_goes_on
     settles(cluster, topic, [b"in time"])
 
 
-def test_a_batch_that_is_too_large_goes_out_in_halves(cluster: Cluster) -> None:
+def test_a_batch_too_large_for_its_topic_is_split(cluster: Cluster) -> None:
     topic = f"txn-{uuid4().hex[:12]}"
     create_topics(cluster, [NewTopic(topic, 1, 1, {"max.message.bytes": "2000"})])
     values = [b"%03d" % number + bytes(97) for number in range(60)]
@@ -260,8 +260,8 @@ def test_a_batch_that_is_too_large_goes_out_in_halves(cluster: Cluster) -> None:
 @pytest.mark.java
 @pytest.mark.skipif(REAL_KAFKA[1].args[0], reason="needs Apache Kafka")
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_older_protocol(tmp_path: Path, version: int) -> None:
-    """Where partitions have to be announced, and the epoch stays: Apache Kafka before 4.0, or one that was set back."""
+def test_transactions_work_with_the_older_protocol(tmp_path: Path, version: int) -> None:
+    """Partitions must be added first and the epoch stays, as in Apache Kafka before 4.0 or after a downgrade."""
     with KafkaBroker(tmp_path / "kafka") as broker:
         feature = f"transaction.version={version}"
         run_tool(tmp_path, FEATURES, "--bootstrap-server", broker.address, "downgrade", "--feature", feature)
@@ -274,7 +274,7 @@ def test_the_older_protocol(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("decision", ["commit", "abort"])
 def test_a_prepared_transaction_outlives_its_producer(decision: str) -> None:
-    """KIP-939.  Apache Kafka 4.3.0 refuses to keep one: Odradek only."""
+    """KIP-939. Only Odradek: Apache Kafka 4.3.0 refuses two-phase commit."""
     with Broker(transaction_two_phase_commit_enable=True) as broker, Cluster(quick_config(broker.address)) as cluster:
         topic = fresh_topic(cluster)
         producer = TransactionalProducer(cluster, topic, two_phase=True)

@@ -1,4 +1,4 @@
-"""Topics, their configuration, the cluster and offsets, as the administrators of every client see them; and kcat."""
+"""Topics, their configuration, the cluster and offsets in the administration APIs of every client, and in kcat."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from clients.registry import ADMINISTRATORS, Opened, parameter
 
 from odradek.base.errors import ErrorCode
 
-# The second is the newest; the third and the last are older than what came before them.
+# The second is the newest; the third and the last are older than the ones before them.
 TIMES = [NOW_MS + seconds * 1000 for seconds in (0, 50, 30, 40, 20)]
 
-# What a client makes of "no record is that late": these ask for the end then.
+# These clients return the end offset if no record is that late.
 NOTHING_SO_LATE = {"franz-go": len(TIMES), "kafkajs": len(TIMES)}
 
 
@@ -44,7 +44,7 @@ def timed(clients: Opened) -> str:
     return topic
 
 
-def test_a_topic_from_its_making_to_its_end(admin: Administrator) -> None:
+def test_a_topic_is_created_altered_and_deleted(admin: Administrator) -> None:
     topic, cluster = f"admin-{uuid4().hex[:12]}", admin.describe_cluster()
     admin.create_topic(topic, 2, {"retention.ms": "123456", "cleanup.policy": "compact,delete"})
     made = _settled(admin, topic, 2)
@@ -65,7 +65,7 @@ def test_a_topic_from_its_making_to_its_end(admin: Administrator) -> None:
 
 
 def _settled(admin: Administrator, topic: str, partitions: int) -> Mapping[int, int]:
-    """Apache Kafka answers a change before its metadata tells it."""
+    """Wait for the change: Apache Kafka answers it before its metadata shows it."""
     until = time.monotonic() + SECONDS_MAX
     while time.monotonic() < until:
         with suppress(ClientError):
@@ -76,7 +76,7 @@ def _settled(admin: Administrator, topic: str, partitions: int) -> Mapping[int, 
     raise AssertionError(f"{topic} has not {partitions} partitions with a leader each")
 
 
-def test_the_cluster(clients: Opened, admin: Administrator) -> None:
+def test_the_cluster_is_described(clients: Opened, admin: Administrator) -> None:
     cluster = admin.describe_cluster()
     assert clients.address in cluster.brokers.values()
     assert cluster.controller in cluster.brokers
@@ -85,7 +85,7 @@ def test_the_cluster(clients: Opened, admin: Administrator) -> None:
     assert told.id and cluster.id in (told.id, None if admin.name in SAYS_NO_CLUSTER_ID else told.id)
 
 
-# How these clients ask, whatever the broker: the same tests say the same of Apache Kafka.
+# These are gaps of the clients with any broker: the same tests find them with Apache Kafka.
 SAYS_NO_CLUSTER_ID = {"sarama"}
 SAYS_THE_END_FOR_A_TIME_TO_COME = {"franz-go"}
 GAPS = {
@@ -150,7 +150,7 @@ def existing(clients: Opened) -> str:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_done(admin: Administrator, existing: str, wrong: str) -> None:
+def test_refused_requests_return_kafkas_error(admin: Administrator, existing: str, wrong: str) -> None:
     if reason := GAPS.get((admin.name, wrong)):
         pytest.skip(reason)
     action, code = WRONG[wrong]
@@ -160,7 +160,7 @@ def test_what_cannot_be_done(admin: Administrator, existing: str, wrong: str) ->
     assert set(admin.describe_topic(existing).leaders) == {0, 1, 2}
 
 
-def test_offsets(admin: Administrator, timed: str) -> None:
+def test_offsets_are_listed_by_time(admin: Administrator, timed: str) -> None:
     assert admin.list_offsets(timed, "earliest") == 0
     assert admin.list_offsets(timed, "latest") == len(TIMES)
     if "max timestamp" in admin.answers:

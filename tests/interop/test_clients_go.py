@@ -1,4 +1,4 @@
-"""What is particular to the clients in Go; what every client can is in the other modules on clients."""
+"""Special behaviour of the Go clients; the other modules on clients test the behaviour that all share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.serving import serving
 pytestmark = pytest.mark.skipif(golang.missing is not None, reason=golang.missing or "")
 
 CLIENTS = 500
-# What sarama makes of a broker's version: which Produce, and which Fetch.
+# The versions of Produce and Fetch that sarama derives from a broker's version.
 SARAMA_VERSIONS = {
     "0.11.0.0": (3, 5),
     "1.0.0": (5, 6),
@@ -40,8 +40,8 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("version", SARAMA_VERSIONS)
-def test_sarama_as_if_the_broker_were_older(tmp_path: Path, version: str) -> None:
-    codec = "snappy" if version < "2.1" else "zstd"  # It knows zstd from there on.
+def test_sarama_works_with_settings_for_older_brokers(tmp_path: Path, version: str) -> None:
+    codec = "snappy" if version < "2.1" else "zstd"  # It supports zstd from that version on.
     with watched(tmp_path) as seen, closing(Sarama(seen.address, version)) as client:
         topic = new_topic(seen.address)
         client.produce(topic, codec, RECORDS)
@@ -51,7 +51,7 @@ def test_sarama_as_if_the_broker_were_older(tmp_path: Path, version: str) -> Non
         assert (*spoken["Produce"], *spoken["Fetch"]) == SARAMA_VERSIONS[version]
 
 
-def test_five_hundred_clients_at_once(tmp_path: Path) -> None:
+def test_five_hundred_franz_go_clients_are_served(tmp_path: Path) -> None:
     with serving(tmp_path) as running, closing(FranzGo(running.address)) as client:
         topic = new_topic(running.address)
         before = _sockets(running.pid)
@@ -63,7 +63,7 @@ def test_five_hundred_clients_at_once(tmp_path: Path) -> None:
         assert "Traceback" not in running.errors()
 
 
-def test_many_producers_of_sarama(address: str) -> None:
+def test_many_sarama_producers_are_served(address: str) -> None:
     topic = new_topic(address)
     with closing(Sarama(address)) as client:
         client.hold(topic, 100)
@@ -72,8 +72,8 @@ def test_many_producers_of_sarama(address: str) -> None:
         client.release()
 
 
-def test_franz_go_says_what_is_too_large_before_it_sends(address: str) -> None:
-    """Its own bound, which is by default the broker's; with the broker's words, and its code."""
+def test_franz_go_refuses_oversized_records_before_sending(address: str) -> None:
+    """Its own limit, by default the broker's, gives the broker's words and code."""
     topic = new_topic(address)
     larger = [Record(b"k", b"x" * 1_100_000)]
     with closing(FranzGo(address)) as client:
@@ -84,8 +84,8 @@ def test_franz_go_says_what_is_too_large_before_it_sends(address: str) -> None:
         assert client.list_offsets(topic, "latest") == 0
 
 
-def test_franz_go_and_a_topic_that_was_made_again(address: str) -> None:
-    """Its requests name topics by id, and the second topic of a name has another."""
+def test_franz_go_handles_a_recreated_topic(address: str) -> None:
+    """Its requests name topics by id, and a recreated topic has a new one."""
     with closing(FranzGo(address)) as client:
         for value in (b"first", b"second"):
             client.create_topic("again", 1, {})
@@ -98,6 +98,6 @@ def test_franz_go_and_a_topic_that_was_made_again(address: str) -> None:
 def _sockets(pid: int) -> int:
     count = 0
     for one in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # Closed since it was listed.
+        with suppress(FileNotFoundError):  # It was closed after it was listed.
             count += str(one.readlink()).startswith("socket:")
     return count

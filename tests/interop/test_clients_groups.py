@@ -1,4 +1,4 @@
-"""Members of groups, of every client: who has which partitions, that nothing is lost, where the next one goes on."""
+"""Group members of every client: their partitions, complete records, and the start of the next member."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = 4
 EACH = 10  # Records of a partition.
 CLOSE_SECONDS_MAX = 20
 WITHOUT_METADATA = {"kcat", "kafka-go"}
-# Told to stop, it commits a record that it does not show any more.
+# When stopped, it commits a record that it does not return any more.
 SWALLOWS = {"kcat"}
 
 
@@ -37,7 +37,7 @@ EACH_WAY = [
 
 
 @pytest.mark.parametrize(("name", "way"), EACH_WAY)
-def test_members_come_and_go(clients: Opened, name: str, way: Way) -> None:
+def test_members_join_and_leave_without_losing_records(clients: Opened, name: str, way: Way) -> None:
     client = clients[name]
     with Group(clients.address, PARTITIONS) as group:
         first, _ = group.join(client, way), group.join(client, way)
@@ -56,7 +56,7 @@ def test_members_come_and_go(clients: Opened, name: str, way: Way) -> None:
         goes_on_where_it_was(clients, group, name, way)
 
 
-# When it leaves it does not say which instance it is, so the broker refuses to hear of it, and keeps its place.
+# Its leave request does not name its instance, so the broker refuses it, and keeps the member's place.
 LEAVES_WITHOUT_ITS_NAME = ("franz-go", "consumer")
 STATIC_WAYS = [
     pytest.param(name, way, marks=parameter(name).marks, id=f"{name}-{way}")
@@ -67,7 +67,7 @@ STATIC_WAYS = [
 
 
 @pytest.mark.parametrize(("name", "way"), STATIC_WAYS)
-def test_an_instance_comes_back_to_its_partitions(clients: Opened, name: str, way: Way) -> None:
+def test_a_static_member_returns_to_its_partitions(clients: Opened, name: str, way: Way) -> None:
     client = clients[name]
     with Group(clients.address, PARTITIONS) as group:
         stays, goes = group.join(client, way, "stays"), group.join(client, way, "goes")
@@ -82,12 +82,12 @@ def test_an_instance_comes_back_to_its_partitions(clients: Opened, name: str, wa
         assert {place.partition for place in group.places(stays)} == owned[stays]
 
 
-# It says that its subscription is of version 1, and leaves out what that version has: no other client can read it.
+# It declares version 1 of its subscription and leaves out fields of that version: no other client can read it.
 HALF_A_SUBSCRIPTION = {"kafka-go"}
 
 
 @pytest.mark.parametrize("way", ["range", "cooperative-sticky", "consumer"])
-def test_clients_of_many_kinds_in_one_group(clients: Opened, way: Way) -> None:
+def test_different_clients_share_a_group(clients: Opened, way: Way) -> None:
     names = [name for name, ways in WAYS.items() if way in ways and name not in HALF_A_SUBSCRIPTION and not lacks(name)]
     with Group(clients.address, len(names) + 1) as group:
         members = [group.join(clients[name], way) for name in names]
@@ -102,8 +102,8 @@ def test_clients_of_many_kinds_in_one_group(clients: Opened, way: Way) -> None:
 
 
 @pytest.mark.parametrize("name", [parameter("confluent-kafka"), parameter("java-4.4.0"), parameter("franz-go")])
-def test_a_group_goes_over_to_the_new_protocol_and_back(clients: Opened, name: str) -> None:
-    """With members of both meanwhile."""
+def test_a_group_migrates_to_the_consumer_protocol_and_back(clients: Opened, name: str) -> None:
+    """The group has members of both protocols in between."""
     old, new = clients["kafka-python"], clients[name]
     with Group(clients.address, PARTITIONS) as group:
         first, second = group.join(old, "range"), group.join(old, "range")
@@ -122,8 +122,8 @@ def test_a_group_goes_over_to_the_new_protocol_and_back(clients: Opened, name: s
         group.has_read_all()
 
 
-def test_a_consumer_that_assigns_itself_commits_when_it_closes(clients: Opened) -> None:
-    """As librdkafka comes.  Where there is no coordinator it would wait for one, for three quarters of a minute."""
+def test_a_consumer_with_manual_assignment_commits_on_close(clients: Opened) -> None:
+    """With librdkafka's defaults. Without a coordinator it would wait for one for three quarters of a minute."""
     with Group(clients.address, 1) as group:
         group.write(EACH)
         consumer = Consumer({"bootstrap.servers": clients.address, "group.id": group.name})
@@ -137,7 +137,7 @@ def test_a_consumer_that_assigns_itself_commits_when_it_closes(clients: Opened) 
 
 
 def goes_on_where_it_was(clients: Opened, group: Group, name: str, way: Way) -> None:
-    """The next member begins where the group has committed, to the record."""
+    """Check that the next member begins exactly at the committed offsets."""
     teller = clients.administrator(name) if name in ADMINISTRATORS else Librdkafka(clients.address)
     committed = teller.committed(group.name, group.topic)
     assert committed.keys() == group.partitions

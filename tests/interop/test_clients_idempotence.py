@@ -1,4 +1,4 @@
-"""Producers whose answers get lost: they send again, and what is idempotent is there once, and in its order."""
+"""Producers that lose responses and retry: idempotent ones write each record once, and in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clients.registry import CLIENTS, NEVER_IDEMPOTENT, Opened, parameter
 
 from odradek.testing import Broker
 
-LOST = 2  # Answers.
+LOST = 2  # Responses.
 VALUES = [b"%d" % number for number in range(50)]
 RECORDS = [Record(b"key", value) for value in VALUES]
 # It ends when its connection does.
@@ -36,7 +36,7 @@ def clients(broker: Broker) -> Iterator[Opened]:
 
 
 def written(broker: Broker, clients: Opened, name: str, idempotent: bool | None) -> list[bytes | None]:
-    """What is in the log when two answers have been lost on the way."""
+    """Return the records in the log after two responses were lost."""
     topic = f"idempotence-{uuid4().hex[:12]}"
     broker.create_topic(topic, partitions=1)
     with broker.faults.drop("Produce", times=LOST, after=True, topic=topic) as fault:
@@ -53,12 +53,12 @@ def test_an_idempotent_producer_writes_each_record_once(broker: Broker, clients:
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in BY_THEMSELVES])
-def test_so_does_one_that_is_not_told(broker: Broker, clients: Opened, name: str) -> None:
+def test_a_producer_with_default_settings_writes_each_record_once(broker: Broker, clients: Opened, name: str) -> None:
     assert written(broker, clients, name, idempotent=None) == VALUES
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS if name not in GIVES_UP])
-def test_one_that_is_told_not_to_be_writes_again_what_was_there(broker: Broker, clients: Opened, name: str) -> None:
+def test_a_producer_without_idempotence_writes_duplicates(broker: Broker, clients: Opened, name: str) -> None:
     found = Counter(written(broker, clients, name, idempotent=False))
     assert found.keys() == set(VALUES)
     assert max(found.values()) > 1

@@ -1,4 +1,4 @@
-"""Five hundred clients on one broker at once, each of them served."""
+"""Five hundred clients on one broker at the same time, all of them served."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def started(stack: AsyncExitStack, make: type, **settings: object) -> list
     return made
 
 
-def test_five_hundred_producers(clients: Opened) -> None:
+def test_five_hundred_producers_are_served(clients: Opened) -> None:
     topic = new_topic(clients.address)
 
     async def run() -> list[int]:
         async with AsyncExitStack() as stack:
-            # A producer has at least one connection from its start to its stop, so there are so many at once.
+            # A producer has at least one connection from its start to its stop, so there are COUNT at once.
             producers = await started(stack, AIOKafkaProducer, bootstrap_servers=clients.address, acks="all")
             sending = (one.send_and_wait(topic, b"%d" % number, partition=0) for number, one in enumerate(producers))
             return [sent.offset for sent in await asyncio.gather(*sending)]
@@ -49,8 +49,8 @@ def test_five_hundred_producers(clients: Opened) -> None:
     assert [values[offset] for offset in offsets] == [b"%d" % number for number in range(COUNT)]
 
 
-def test_five_hundred_consumers(clients: Opened) -> None:
-    """All of them wait at the end, and one record wakes them all."""
+def test_five_hundred_consumers_are_served(clients: Opened) -> None:
+    """All of them wait at the end of the log, and one record wakes them all."""
     topic = new_topic(clients.address)
 
     async def run() -> list[bytes | None]:

@@ -1,4 +1,4 @@
-"""What is particular to kafkajs; what every client can is in the other modules on clients."""
+"""Special behaviour of kafkajs; the other modules on clients test the behaviour that all share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kafkajs(address: str) -> Iterator[KafkaJs]:
         yield client
 
 
-def test_many_producers_at_once(address: str, kafkajs: KafkaJs) -> None:
+def test_many_kafkajs_producers_are_served(address: str, kafkajs: KafkaJs) -> None:
     topic = new_topic(address)
     kafkajs.hold(topic, CLIENTS)
     found = Librdkafka(address).consume(topic, BEGINNING, CLIENTS)
@@ -38,7 +38,7 @@ def test_many_producers_at_once(address: str, kafkajs: KafkaJs) -> None:
     kafkajs.release()
 
 
-def test_a_null_header_is_beyond_it(address: str, kafkajs: KafkaJs) -> None:
-    """So no test that it writes one."""
+def test_kafkajs_cannot_write_a_null_header(address: str, kafkajs: KafkaJs) -> None:
+    """So no test has it write one."""
     with pytest.raises(ClientError, match="Received null"):
         kafkajs.produce(new_topic(address), "none", [Record(b"k", b"v", (("null", None),))])

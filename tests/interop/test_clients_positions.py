@@ -1,4 +1,4 @@
-"""From where a client may read: the beginning, the end, an offset, a time, and an offset that is not there."""
+"""Start positions of a reader: the beginning, the end, an offset, a time, and an offset outside the log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ STEP_MS = 1000
 TIMES = [NOW_MS + STEP_MS * number for number in range(COUNT)]
 RECORDS = [Record(b"%d" % number, b"value", (), at) for number, at in enumerate(TIMES)]
 PAST_THE_END = 99
-# What a consumer without a reset policy tells its user: Kafka's own error, or librdkafka's _AUTO_OFFSET_RESET.
+# The error of a consumer without a reset policy: Kafka's own, or librdkafka's _AUTO_OFFSET_RESET.
 NO_RESET = {"confluent-kafka": -140}
-# It asks again for the offset that is not there.
+# It requests the missing offset again.
 WITHOUT_RESET = {"kafka-go"}
 # It always has a reset policy.
 ALWAYS_RESETS = {"kafkajs"}
@@ -41,7 +41,7 @@ def clients(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def topic(clients: Opened) -> str:
-    """Ten records, a second apart, in two batches."""
+    """Create a topic of ten records, a second apart, in two batches."""
     name = new_topic(clients.address)
     for half in (RECORDS[:5], RECORDS[5:]):
         Librdkafka(clients.address).produce(name, "none", half)
@@ -63,30 +63,32 @@ def topic(clients: Opened) -> str:
     ],
 )
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_reading_starts_where_it_should(clients: Opened, topic: str, name: str, start: Start, first: int) -> None:
+def test_reading_starts_at_the_requested_position(
+    clients: Opened, topic: str, name: str, start: Start, first: int
+) -> None:
     found = clients[name].consume(topic, start, COUNT - first)
     assert [one.offset for one in found] == list(range(first, COUNT))
     assert [one.record for one in found] == RECORDS[first:]
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_from_the_end_only_what_comes_later(clients: Opened, name: str) -> None:
+def test_reading_from_the_end_returns_later_records_only(clients: Opened, name: str) -> None:
     _comes_later(clients, name, END)
 
 
 @pytest.mark.parametrize("name", RESETTING)
-def test_an_offset_that_is_not_there_and_a_reset_to_the_latest(clients: Opened, name: str) -> None:
+def test_an_offset_outside_the_log_is_reset_to_the_latest(clients: Opened, name: str) -> None:
     _comes_later(clients, name, Start("offset", PAST_THE_END, "latest"))
 
 
 @pytest.mark.parametrize("name", RESETTING)
-def test_an_offset_that_is_not_there_and_a_reset_to_the_earliest(clients: Opened, topic: str, name: str) -> None:
+def test_an_offset_outside_the_log_is_reset_to_the_earliest(clients: Opened, topic: str, name: str) -> None:
     found = clients[name].consume(topic, Start("offset", PAST_THE_END, "earliest"), COUNT)
     assert [one.record for one in found] == RECORDS
 
 
 @pytest.mark.parametrize("name", COMPLAINING)
-def test_an_offset_that_is_not_there_and_no_reset(clients: Opened, topic: str, name: str) -> None:
+def test_an_offset_outside_the_log_fails_without_a_reset_policy(clients: Opened, topic: str, name: str) -> None:
     with pytest.raises(ClientError) as seen:
         clients[name].consume(topic, Start("offset", PAST_THE_END, "none"), 1)
     if seen.value.code is None:
@@ -97,10 +99,8 @@ def test_an_offset_that_is_not_there_and_no_reset(clients: Opened, topic: str, n
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_a_reader_at_the_end_gets_what_is_written_then(
-    clients: Opened, name: str, codec: Literal["none", "zstd"]
-) -> None:
-    """An offset of its own choice, the next one that there will be: a fetch that waits."""
+def test_a_reader_at_the_end_gets_new_records(clients: Opened, name: str, codec: Literal["none", "zstd"]) -> None:
+    """The reader starts at the next offset to be written, so its fetch waits."""
     topic, writer = new_topic(clients.address), Librdkafka(clients.address)
     writer.produce(topic, codec, RECORDS[:2])
     with ThreadPoolExecutor(1) as thread:
@@ -111,7 +111,7 @@ def test_a_reader_at_the_end_gets_what_is_written_then(
 
 
 def _comes_later(clients: Opened, name: str, start: Start) -> None:
-    """The reader gets nothing that was there before.  When it is in place is not known: so write until it reads."""
+    """Check that the reader gets later records only; write until it reads, as its start is not known."""
     topic, writer = new_topic(clients.address), Librdkafka(clients.address)
     writer.produce(topic, "none", RECORDS)
     with ThreadPoolExecutor(1) as thread:

@@ -1,4 +1,4 @@
-"""What one client writes, every client reads, byte for byte; and how large a record may be."""
+"""Records written by one client and read by every client, byte for byte; and limits of record sizes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def clients(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ope
 
 
 class Part(NamedTuple):
-    """What one client wrote with one codec."""
+    """Records that one client wrote with one codec."""
 
     writer: str
     codec: str
@@ -65,7 +65,7 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module")
 def written(clients: Opened) -> Written:
-    """One topic, one partition: in it everything by every client here with every codec it has, one after the other."""
+    """Write records with every client and each of its codecs to one partition, one after the other."""
     topic = new_topic(clients.address)
     here = [name for name in CLIENTS if lacks(name) is None]
     return Written(topic, [_write(clients, topic, name, codec) for name in here for codec in clients[name].codecs])
@@ -80,7 +80,7 @@ def _write(clients: Opened, topic: str, name: str, codec: str) -> Part:
 
 
 @pytest.mark.parametrize("reader", CLIENT_PARAMETERS)
-def test_what_each_client_writes_every_client_reads(clients: Opened, written: Written, reader: str) -> None:
+def test_every_client_reads_the_records_of_every_other(clients: Opened, written: Written, reader: str) -> None:
     found = clients[reader].consume(written.topic, BEGINNING, written.total)
     assert [one.offset for one in found] == list(range(written.total))
     rest = (one.record for one in found)
@@ -111,11 +111,11 @@ def _batches(address: str, written: Written) -> Iterator[Batch]:
         yield from iter_batches(records)
 
 
-# How large a record may be.
+# The largest record.
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_a_megabyte_fits_and_more_does_not(clients: Opened, name: str) -> None:
+def test_records_over_a_megabyte_are_refused_by_default(clients: Opened, name: str) -> None:
     topic, client = new_topic(clients.address), clients[name]
     large = Record(b"large", bytes(range(250)) * 4000)
     client.produce(topic, "none", [large])
@@ -125,19 +125,19 @@ def test_a_megabyte_fits_and_more_does_not(clients: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_a_topic_may_allow_less(clients: Opened, name: str) -> None:
+def test_a_topic_may_have_a_lower_size_limit(clients: Opened, name: str) -> None:
     topic, client = new_topic(clients.address, configs={"max.message.bytes": "10000"}), clients[name]
     _is_refused(clients, name, topic, Record(b"k", b"x" * 11_000))
     small = Record(b"k", b"x" * 9_000)
     client.produce(topic, "none", [small])
     (found,) = client.consume(topic, BEGINNING, 1)
     assert (found.offset, found.record.value) == (0, small.value)
-    client.produce(topic, "gzip", [Record(b"k", b"x" * 11_000)])  # What counts is its size on the wire.
+    client.produce(topic, "gzip", [Record(b"k", b"x" * 11_000)])  # The limit applies to its size on the wire.
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_a_topic_may_allow_more(clients: Opened, name: str) -> None:
-    """Larger than a consumer's own limits, and sent to it all the same: a reader must get on."""
+def test_a_topic_may_have_a_higher_size_limit(clients: Opened, name: str) -> None:
+    """A record over the consumer's own limits is sent all the same: a reader must not get stuck."""
     topic, client = new_topic(clients.address, configs={"max.message.bytes": "5000000"}), clients[name]
     larger = [Record(b"%d" % number, bytes([number]) * 4_000_000) for number in range(2)]
     client.produce(topic, "none", larger, record_bytes_max=5_000_000)
@@ -155,8 +155,8 @@ def _is_refused(clients: Opened, name: str, topic: str, record: Record) -> None:
 
 
 @pytest.mark.parametrize("name", [parameter("java-4.4.0")])
-def test_a_batch_larger_than_the_topic_takes_goes_out_in_parts(clients: Opened, name: str) -> None:
-    """The Java producer splits a batch that was refused for its size, and sends the parts (2.1.1 tries for ever)."""
+def test_a_batch_too_large_for_its_topic_is_split(clients: Opened, name: str) -> None:
+    """The Java producer splits a batch that is refused for its size (2.1.1 retries for ever)."""
     topic, client = new_topic(clients.address, configs={"max.message.bytes": "10000"}), clients[name]
     records = [Record(b"%02d" % number, b"x" * 1000) for number in range(40)]
     client.produce(topic, "none", records)
@@ -164,7 +164,7 @@ def test_a_batch_larger_than_the_topic_takes_goes_out_in_parts(clients: Opened, 
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_a_topic_is_there_when_it_is_first_written_to(clients: Opened, kind: str, name: str) -> None:
+def test_a_topic_is_created_by_its_first_produce(clients: Opened, kind: str, name: str) -> None:
     if (kind, name) == ("apache-kafka", "kafka-go"):
         pytest.skip("Kafka answers that there is none, and kafka-go leaves it at that")
     topic = f"new-by-{name}"

@@ -1,6 +1,6 @@
-"""Which versions of which APIs the clients speak with us, against the table in docs/CLIENTS.md.
+"""API versions that the clients use with Odradek, compared with the table in docs/CLIENTS.md.
 
-Whoever changes the table runs this with the new client, and writes down what the failure says.
+To change the table, run this with the new client and copy the versions from the failure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEARTBEATS = {"Heartbeat", "ConsumerGroupHeartbeat"}
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS])
-def test_the_versions_they_speak(tmp_path: Path, name: str) -> None:
+def test_clients_use_the_documented_versions(tmp_path: Path, name: str) -> None:
     with watched(tmp_path) as seen, closing(Opened(seen.address)) as clients:
         if clients[name].version.removeprefix("v").split()[0] != page.version_of(name):
             pytest.skip(f"the page tells of {page.version_of(name)}")
@@ -56,7 +56,7 @@ def _write_and_read(client: Client, idempotent: bool | None) -> None:
 
 
 def _join(client: Client, ways: set[Way], have_beaten: Callable[[], bool]) -> None:
-    """With the protocol of old groups, and of new ones if the client has it."""
+    """Join a group with the classic protocol, and with the consumer protocol if the client supports it."""
     members = [client.join(Joining(f"member-{way}", f"group-{way}", TOPIC, way)) for way in ways]
     _wait(lambda: all(len(member.places()) == 2 for member in members) and have_beaten())
     for member in members:
@@ -83,7 +83,7 @@ def _administer(admin: Administrator) -> None:
 
 
 def _wait(is_so: Callable[[], bool]) -> None:
-    """In vain if it never is: what is wrong is seen better afterwards."""
+    """Wait for the condition without failing: the comparison afterwards shows the difference."""
     until = time.monotonic() + SECONDS_MAX
     while not is_so() and time.monotonic() < until:
         time.sleep(PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""docs/CLIENTS.md tells of the clients that the tests run, and of no other."""
+"""The table in docs/CLIENTS.md: it lists the clients that the tests run, and no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clients.registry import (
 
 TOOLS = "kafka-tools"
 NOBODY = "127.0.0.1:1"
-# Their versions are ours to choose; the others are whatever pip or Debian has.
+# Their versions are chosen here; the others come from pip or Debian.
 PINNED = {TOOLS: kafka_peer.VERSION, f"java-{JAVA_NEW}": JAVA_NEW, f"java-{JAVA_OLD}": JAVA_OLD}
 CHOSEN_HERE = {"franz-go", "sarama", "kafka-go", "kafkajs"}
 
@@ -31,17 +31,17 @@ def test_each_client_has_its_row() -> None:
     assert set(rows()) == {*CLIENTS, TOOLS}
 
 
-def test_rows_tell_version_and_what_ran() -> None:
+def test_rows_name_the_version_and_the_tests() -> None:
     for name, (version, ran, _) in rows().items():
         assert re.match(r"\d+\.\d+", version), name
         assert ran, name
 
 
-def test_all_means_administration_too() -> None:
+def test_rows_with_all_tests_include_administration() -> None:
     assert {name for name, (_, ran, _) in rows().items() if ran.startswith("all")} <= ADMINISTRATORS.keys()
 
 
-def test_how_they_are_members_and_whether_they_have_transactions() -> None:
+def test_rows_name_group_protocols_and_transactions() -> None:
     assert {name: told.split(", ") for name, (told, _, _) in groups().items()} == {
         name: list(ways) for name, ways in WAYS.items()
     }
@@ -49,12 +49,12 @@ def test_how_they_are_members_and_whether_they_have_transactions() -> None:
     assert {name for name, (_, _, told) in groups().items() if told == "no"} == WITHOUT_TRANSACTIONS
 
 
-def test_versions_that_are_ours_to_choose() -> None:
+def test_pinned_versions_equal_the_table() -> None:
     assert {name: rows()[name][0] for name in PINNED} == PINNED
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in sorted(CHOSEN_HERE)])
-def test_versions_of_lock_files(name: str) -> None:
+def test_installed_versions_equal_the_lock_files(name: str) -> None:
     assert lacks(name) is None
     opened = Opened(NOBODY)
     try:

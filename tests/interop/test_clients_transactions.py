@@ -1,4 +1,4 @@
-"""Transactions of every client that has them: what is read and what is not, offsets in them, and who fences whom."""
+"""Transactions of every client that supports them: visible records, offsets in transactions, and fencing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError
 
 from odradek.base.errors import ErrorCode
 
-# It hands out markers as if they were records, and does not leave out what was aborted.
+# It returns markers as if they were records, and does not leave out aborted records.
 SHOWS_MARKERS = {"kafka-go"}
-# Kafka's errors by the version of what was asked, and librdkafka's own.
+# Kafka's errors by the version of the request, and librdkafka's own.
 FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, KafkaError._FENCED}
 TRANSACTIONAL = [name for name in CLIENTS if name not in WITHOUT_TRANSACTIONS]
 
@@ -40,7 +40,7 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module")
 def written(clients: Opened) -> Written:
-    """Of every client: two transactions that were committed, and one between them that was not."""
+    """Write with every client two committed transactions and an aborted one between them."""
     found = Written(new_topic(clients.address), [], [])
     for name in TRANSACTIONAL:
         if lacks(name) is None:
@@ -60,14 +60,14 @@ def write(clients: Opened, name: str, written: Written) -> None:
 
 
 @pytest.mark.parametrize("reader", [parameter(name) for name in CLIENTS if name not in SHOWS_MARKERS])
-def test_readers_see_what_was_committed(clients: Opened, written: Written, reader: str) -> None:
+def test_readers_see_committed_records(clients: Opened, written: Written, reader: str) -> None:
     found = clients[reader].consume(written.topic, BEGINNING, len(written.committed), committed=True)
     assert [one.record.value for one in found] == written.committed
     found = clients[reader].consume(written.topic, BEGINNING, len(written.all))
     assert [one.record.value for one in found] == written.all
 
 
-def test_nobody_sees_what_is_open(clients: Opened) -> None:
+def test_open_transactions_are_invisible_to_read_committed(clients: Opened) -> None:
     topic, names = new_topic(clients.address), [name for name in CLIENTS if lacks(name) is None]
     writer = Librdkafka(clients.address)
     writer.produce(topic, "none", [Record(None, b"before")])
@@ -82,7 +82,7 @@ def test_nobody_sees_what_is_open(clients: Opened) -> None:
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in TRANSACTIONAL])
-def test_offsets_are_part_of_it(clients: Opened, name: str) -> None:
+def test_offsets_are_part_of_the_transaction(clients: Opened, name: str) -> None:
     client, teller = clients.transactional(name), clients.administrator(name)
     source, sink, group = new_topic(clients.address), new_topic(clients.address), f"group-{uuid4().hex[:12]}"
     Librdkafka(clients.address).produce(source, "none", [Record(None, b"%d" % number) for number in range(6)])
@@ -112,7 +112,7 @@ def test_offsets_are_part_of_it(clients: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in TRANSACTIONAL])
-def test_who_comes_later_fences_who_was_there(clients: Opened, name: str) -> None:
+def test_a_newer_producer_fences_the_older(clients: Opened, name: str) -> None:
     topic, client, transactional_id = new_topic(clients.address), clients.transactional(name), new_id()
     with closing(client.transactor(transactional_id)) as first:
         first.begin()

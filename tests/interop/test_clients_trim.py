@@ -1,4 +1,4 @@
-"""Records deleted from the start of a topic, and the folders described, as the clients of others do it."""
+"""Records deleted from the start of a topic, and log directories described, by other clients."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def earliest(address: str, topic: str) -> int:
 
 
 @pytest.mark.parametrize("delete", DELETERS)
-def test_what_is_deleted_is_not_read(address: str, delete: Delete) -> None:
+def test_deleted_records_are_not_read(address: str, delete: Delete) -> None:
     topic = filled(address)
     assert delete(address, topic, 4) == 4
     assert earliest(address, topic) == 4
@@ -85,7 +85,7 @@ def test_what_is_deleted_is_not_read(address: str, delete: Delete) -> None:
 
 
 @pytest.mark.parametrize("delete", DELETERS)
-def test_what_cannot_be_deleted(address: str, delete: Delete) -> None:
+def test_refused_deletions_return_kafkas_error(address: str, delete: Delete) -> None:
     assert delete(address, filled(address), RECORDS + 1) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert delete(address, filled(address, cleanup_policy="compact"), 4) == ErrorCode.POLICY_VIOLATION
 
@@ -103,7 +103,9 @@ def by_tool_of_3(folder: Path, main_class: str, *arguments: str) -> str:
     "ran",
     [pytest.param(by_tool_of_4, id=VERSION, marks=REAL_KAFKA), pytest.param(by_tool_of_3, id="3.9.1", marks=OLD_KAFKA)],
 )
-def test_kafkas_own_tools(address: str, ran: Callable[..., str], tmp_path: Path) -> None:
+def test_kafkas_tools_delete_records_and_describe_log_dirs(
+    address: str, ran: Callable[..., str], tmp_path: Path
+) -> None:
     topic = filled(address)
     wanted = tmp_path / "offsets.json"
     wanted_parts = [{"topic": topic, "partition": 0, "offset": 7}, {"topic": topic, "partition": 1, "offset": -1}]

@@ -1,4 +1,4 @@
-"""Every client at a broker that reads all records: what is good gets in as ever, and what has no key is told so."""
+"""Every client with a broker that validates records: valid ones are accepted, and missing keys are rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode
 from odradek.testing import Broker
 
 CLIENT_PARAMETERS = [parameter(name) for name in CLIENTS]
-UNTOLD = {None, -1}  # Some tell no number, and aiokafka does not know this one.
+UNTOLD = {None, -1}  # Some report no number, and aiokafka does not know this one.
 VALUES = [b"%d" % number for number in range(50)]
 
 
@@ -33,7 +33,7 @@ def clients(broker: Broker) -> Iterator[Opened]:
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_what_is_good_gets_in(clients: Opened, name: str) -> None:
+def test_valid_records_are_accepted(clients: Opened, name: str) -> None:
     topic, client = new_topic(clients.address), clients[name]
     records = [record for record in RECORDS if client.writes(record)]
     for codec in client.codecs:
@@ -44,7 +44,7 @@ def test_what_is_good_gets_in(clients: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
-def test_a_compacted_topic_wants_keys(clients: Opened, name: str) -> None:
+def test_a_compacted_topic_rejects_records_without_a_key(clients: Opened, name: str) -> None:
     topic, client = new_topic(clients.address, configs={"cleanup.policy": "compact"}), clients[name]
     with pytest.raises(ClientError) as refused:
         client.produce(topic, "none", [Record(None, b"without")])
@@ -56,7 +56,7 @@ def test_a_compacted_topic_wants_keys(clients: Opened, name: str) -> None:
 
 @pytest.mark.parametrize("name", [parameter(name) for name in ("confluent-kafka", "kafka-python", "java-4.4.0")])
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_a_batch_that_is_sent_again_is_there_once(broker: Broker, clients: Opened, name: str, codec: str) -> None:
+def test_a_retried_batch_is_written_once(broker: Broker, clients: Opened, name: str, codec: str) -> None:
     topic = f"again-{uuid4().hex[:12]}"
     broker.create_topic(topic, partitions=1)
     with broker.faults.drop("Produce", times=2, after=True, topic=topic) as fault:
@@ -67,7 +67,7 @@ def test_a_batch_that_is_sent_again_is_there_once(broker: Broker, clients: Opene
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS if name not in WITHOUT_TRANSACTIONS])
-def test_what_was_committed_is_there(clients: Opened, name: str) -> None:
+def test_committed_records_are_readable(clients: Opened, name: str) -> None:
     topic = new_topic(clients.address)
     with closing(clients.transactional(name).transactor(f"validated-{uuid4().hex[:12]}")) as transactor:
         for values, is_kept in ((VALUES[:5], True), (VALUES[5:9], False), (VALUES[9:12], True)):

@@ -1,4 +1,4 @@
-"""Disks of one of three brokers that are slow, full or fail: the others go on, and what was acknowledged is kept."""
+"""Slow, full or failing disks of one of three brokers: the others continue, and acknowledged records are kept."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DISK_MIB = 24
 
 
 @pytest.mark.parametrize("assignment", [EACH_LEADS, THE_FIRST_FOLLOWS], ids=["leader", "follower"])
-def test_a_full_disk(tmp_path: Path, assignment: list[list[int]]) -> None:
-    """Who leads there hands over, and follows again as soon as there is room, without a restart."""
+def test_a_broker_with_a_full_disk_resigns_and_follows_again(tmp_path: Path, assignment: list[list[int]]) -> None:
+    """The broker resigns its leaderships, and follows again as soon as there is space, without a restart."""
     with (
         small_disk(tmp_path / "disk", DISK_MIB) as disk,
         cluster(tmp_path, {1: {"log.dirs": str(disk / "data")}}, assignment=assignment) as it,
@@ -41,8 +41,8 @@ def test_a_full_disk(tmp_path: Path, assignment: list[list[int]]) -> None:
         it.check(load)
 
 
-def test_a_start_on_a_full_disk(tmp_path: Path) -> None:
-    """What can't be opened for want of room is opened as soon as there is some, without another start."""
+def test_logs_open_without_a_restart_once_there_is_space(tmp_path: Path) -> None:
+    """Logs that could not be opened are opened as soon as there is space, without another start."""
     with (
         small_disk(tmp_path / "disk", DISK_MIB) as disk,
         cluster(tmp_path, {1: {"log.dirs": str(disk / "data")}}) as it,
@@ -62,8 +62,8 @@ def test_a_start_on_a_full_disk(tmp_path: Path) -> None:
         it.check(load)
 
 
-def test_a_full_disk_beside_another(tmp_path: Path) -> None:
-    """A broker with two goes on leading what lies on the other."""
+def test_a_full_disk_leaves_the_other_directory_leading(tmp_path: Path) -> None:
+    """A broker with two directories continues to lead the partitions in the other one."""
     directories = {"log.dirs": f"{tmp_path / 'disk' / 'data'},{tmp_path / 'other'}"}
     with (
         small_disk(tmp_path / "disk", DISK_MIB) as disk,
@@ -83,8 +83,8 @@ def test_a_full_disk_beside_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", [Operations.WRITES, pytest.param(Operations.READS, marks=pytest.mark.soak)])
-def test_a_bad_place_on_a_leaders_disk(tmp_path: Path, operation: Operations) -> None:
-    """The log that lies there is offline until the next start, and another broker leads the partition."""
+def test_a_bad_sector_takes_one_log_offline(tmp_path: Path, operation: Operations) -> None:
+    """The log is offline until the next start, and another broker leads its partition."""
     faults = Faults(tmp_path)
     with cluster(tmp_path, faults=faults) as it:
         with Load(it.address) as load:
@@ -125,8 +125,10 @@ def have_closed_segments(it: Cluster) -> bool:
 
 
 @pytest.mark.parametrize("damage", [cut_tail, flip_byte])
-def test_damage_on_a_leaders_disk_keeps_no_empty_follower_out(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """A replica that is whole leads, and the damaged one fetches again from the damage on."""
+def test_an_empty_follower_catches_up_despite_damage_at_the_leader(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """An undamaged replica leads, and the damaged one fetches again from the damage on."""
     with cluster(tmp_path, SMALL_SEGMENTS) as it:
         with Load(it.address, pause_seconds=0.0005) as load:
             until(lambda: have_closed_segments(it))
@@ -147,8 +149,8 @@ def test_damage_on_a_leaders_disk_keeps_no_empty_follower_out(tmp_path: Path, da
         assert "t-0: cut off at offset" in it.brokers[1].errors()
 
 
-def test_damage_that_is_known_at_the_start_is_mended(tmp_path: Path) -> None:
-    """`odradek log verify` has found it while the broker was stopped."""
+def test_damage_known_at_the_start_is_repaired(tmp_path: Path) -> None:
+    """`odradek log verify` found it while the broker was stopped."""
     with cluster(tmp_path, SMALL_SEGMENTS) as it:
         with Load(it.address, pause_seconds=0.0005) as load:
             until(lambda: have_closed_segments(it))
@@ -163,9 +165,9 @@ def test_damage_that_is_known_at_the_start_is_mended(tmp_path: Path) -> None:
 
 
 def _lead(it: Cluster, number: int) -> None:
-    """Have a broker lead the first partition, of which it is the preferred leader.
+    """Make a broker lead the first partition, of which it is the preferred leader.
 
-    The client does not ask again where the answer names an error, as that the controller has moved.
+    The client does not retry errors in the response, such as a controller that has moved.
     """
 
     def is_elected() -> bool:
@@ -175,15 +177,15 @@ def _lead(it: Cluster, number: int) -> None:
     until(is_elected)
 
 
-def test_a_slow_disk(tmp_path: Path) -> None:
-    """A follower that does not keep up leaves the in-sync replicas, and joins them again; it is the controller."""
+def test_a_follower_on_a_slow_disk_leaves_and_rejoins_the_isr(tmp_path: Path) -> None:
+    """The follower, which is also the controller, cannot keep up for a while."""
     faults = Faults(tmp_path)
     with cluster(tmp_path, faults=faults, assignment=THE_FIRST_FOLLOWS) as it:
-        # What it fetches at once goes out in one write: with ten of them, none of which ends within 4 seconds, nobody
+        # Each fetch is written at once: with ten such writes, none of which ends within 4 seconds, no client
         # would get an answer within request.timeout.ms.
         with Load(it.address, pause_seconds=0.02) as load:
             load.goes_on()
-            # Meanwhile that broker does nothing else, so clients hear of it only between two writes.
+            # That broker does nothing else during a write, so clients learn of the ISR only between two writes.
             faults.slow(Operations.WRITES, 2 * LAG_MS / 1000, f"/{TOPIC}-1/")
             until(lambda: it.states()[1][1] == {2, 3})
             load.goes_on()

@@ -1,7 +1,7 @@
-"""A cluster whose brokers get every request between brokers with every extreme, and which works on afterwards.
+"""Inter-broker requests with every extreme value, sent to the brokers of a cluster that must keep working.
 
-Each request is right but for one field.  What is right in form is believed, as by Apache Kafka, whoever sends it: the
-topic that is named has nothing to expect.  All others have: topics are made, written to, and their leaders move.
+Each request is valid but for one field. Like Apache Kafka, brokers believe every valid request, whoever sends it, so
+the named topic may break. All other topics work: they are created and written to, and their leaders move.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Attacker:
-    """Knows all that brokers know of the victim and of each other."""
+    """A client that knows all that brokers know of the victim topic and of each other."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -101,7 +101,7 @@ class Attacker:
         self._brokers = [broker.id for broker in cluster]
 
     def message(self, kind: type, broker: Member, version: int) -> object:
-        """Returns what is right in form, and asked of this broker."""
+        """Return a valid request of the kind for this broker."""
         told = {
             "controller_id": self.controller.id,
             "controller_epoch": self._epoch,
@@ -124,7 +124,7 @@ class Attacker:
         return self._asked(kind, version)
 
     def _asked(self, kind: type, version: int) -> object:
-        """Returns what brokers ask of each other, or of the controller."""
+        """Return a valid request of the kind between brokers, or to the controller."""
         epoch = self._cluster[self._leader].broker_epoch()
         made: dict[type, object] = {
             AlterPartitionRequest: self._alter(epoch, version),
@@ -189,7 +189,7 @@ class Attacker:
     # Asking.
 
     def attack(self, kind: type) -> int:
-        """Sends every broker the request with every extreme; returns how many had an answer."""
+        """Send every broker the request with every extreme; return the number of responses."""
         answered = 0
         for broker in self._cluster:
             for version in VERSIONS[kind]:
@@ -212,7 +212,7 @@ class Attacker:
 
 
 def is_patient(message: object) -> bool:
-    """True for a fetch that would wait for longer than a test does."""
+    """Return whether the request is a fetch that would wait for longer than a test."""
     return isinstance(message, FetchRequest) and message.max_wait_ms > 1 and message.min_bytes > 0
 
 
@@ -235,11 +235,11 @@ def _transaction() -> AddPartitionsToTxnTransaction:
 
 
 @pytest.mark.parametrize("kind", VERSIONS, ids=lambda kind: kind.__name__.removesuffix("Request"))
-def test_a_cluster_works_on_after_every_extreme(cluster: Cluster, kind: type) -> None:
+def test_a_cluster_keeps_working_after_every_extreme_value(cluster: Cluster, kind: type) -> None:
     assert Attacker(cluster).attack(kind) > 0
     cluster.check()
     assert [path.name for path in cluster.directory.glob("**/*evil*")] == []
-    if kind not in FROM_CONTROLLERS:  # What brokers say of themselves is over soon.
+    if kind not in FROM_CONTROLLERS:  # The effects of requests about the brokers themselves end soon.
         cluster.await_in_sync()
         produce(cluster.address, VICTIM, b"value", partition=0)
         cluster.await_in_sync()

@@ -1,4 +1,4 @@
-"""A follower that was away while its leaders took very much: it catches up, and nobody else has to wait for that."""
+"""A follower far behind its leaders: it catches up without delaying other requests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of 
 
 MIB = 1 << 20
 VALUE = bytes(100_000)
-GIANT = bytes(8 * MIB)  # Of replica.fetch.max.bytes, 1 MiB, a multiple.
-# A broker has some 50 MiB by itself, and buffers of some fetches; no part of what a follower is behind.
+GIANT = bytes(8 * MIB)  # A multiple of replica.fetch.max.bytes, 1 MiB.
+# A broker takes some 50 MiB plus buffers of some fetches, whatever the follower's lag.
 MEMORY_KIB_MAX = 200 * 1024
 AWAY = 3
 CONFIGS = {
@@ -38,7 +38,7 @@ KEPT = {"min.insync.replicas": "2", "max.message.bytes": str(2 * len(GIANT))}
 
 
 class Topics:
-    """`deleted` loses what is old, `kept` does not, of `giant` a batch is larger than a fetch, `other` is measured."""
+    """Four topics: `deleted` loses old data, `kept` does not, `giant` has a batch over a fetch, `other` is measured."""
 
     def __init__(self, brokers: dict[int, Serving], segment_bytes: int) -> None:
         self.admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
@@ -59,7 +59,7 @@ class Topics:
 
 
 class Measured:
-    """Writes one record after the other with acks=all, and looks at the brokers' memory, while it is entered."""
+    """A context that writes one record after the other with acks=all and measures the brokers' memory."""
 
     def __init__(self, brokers: dict[int, Serving]) -> None:
         self._producer = Producer(
@@ -128,7 +128,7 @@ def records(one: Serving, topic: str) -> bytes:
 
 
 def digest(one: Serving, topic: str) -> str:
-    """Returns a checksum of all records: more than fits into memory, perhaps."""
+    """Return a checksum of all records, which may not fit into memory."""
     found = hashlib.sha256()
     for path in segments(one, topic):
         with path.open("rb") as file:
@@ -173,16 +173,16 @@ def catch_up(folder: Path, mebibytes: int, segment_bytes: int) -> None:
         assert first_segment(away, "deleted") > 5
         for name in ("kept", "giant"):
             until(lambda: digest(away, name) == digest(brokers[1], name))  # noqa: B023  # It is called here alone.
-        # Each deletes for itself.
+        # Each replica deletes on its own.
         ours, theirs = records(away, "deleted"), records(brokers[1], "deleted")
         assert ours.endswith(theirs) or theirs.endswith(ours)
         assert not any("Traceback" in one.errors() for one in brokers.values())
 
 
-def test_a_follower_that_was_away_for_300_mebibytes(tmp_path: Path) -> None:
+def test_a_follower_300_mebibytes_behind_catches_up(tmp_path: Path) -> None:
     catch_up(tmp_path, 300, 16 * MIB)
 
 
 @pytest.mark.soak
-def test_a_follower_that_was_away_for_gigabytes(tmp_path: Path) -> None:
+def test_a_follower_gigabytes_behind_catches_up(tmp_path: Path) -> None:
     catch_up(tmp_path, 3 * 1024, 64 * MIB)

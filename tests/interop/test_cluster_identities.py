@@ -1,6 +1,6 @@
-"""Brokers that start as somebody else: with another broker's data, another cluster's, or an id that is taken.
+"""Brokers that start with another broker's data, another cluster's, or an id that is in use.
 
-Each is refused in one sentence, as by Apache Kafka 3.9.1, and has changed nothing: not in its folder, not in the tree.
+Each is refused in one sentence, as by Apache Kafka 3.9.1, and changes nothing in its folder or in the tree.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tree = dict[str, tuple[bytes, int]]
 
 
 class Cluster:
-    """Brokers 1 to 3, and the folder of a fourth of a cluster of its own; both have a topic of the same name."""
+    """Brokers 1 to 3, and the folder of broker 4 of another cluster; both have a topic of the same name."""
 
     def __init__(self, folder: Path, port: int, brokers: dict[int, Serving]) -> None:
         self.connect = f"127.0.0.1:{port}/ours"
@@ -46,7 +46,7 @@ class Cluster:
         admin.create_topics([NewTopic(TOPIC, 3, replicas)])[TOPIC].result(SECONDS_MAX)
 
     def write(self) -> None:
-        """The cluster works: acks=all, by all brokers."""
+        """Write with acks=all to check that the cluster works."""
         producer = Producer({"bootstrap.servers": servers(self.brokers), "acks": "all", "log_level": 0})
         failures: list[object] = []
         for partition in range(3):
@@ -63,7 +63,7 @@ class Cluster:
         return directory / "data"
 
     def data_of(self, number: int) -> Path:
-        """A copy, as by a backup that was put back on the wrong machine."""
+        """Return a copy of the data, like a backup restored on the wrong machine."""
         copy = self.folder / f"copy-of-{number}"
         shutil.copytree(self.folder / str(number) / "data", copy)
         return copy
@@ -73,7 +73,7 @@ class Cluster:
         found: Tree = {}
 
         def look(path: str) -> None:
-            with suppress(NoNode):  # What is told of comes and goes.
+            with suppress(NoNode):  # These znodes come and go.
                 data, stat = tree.get(path)
                 found[path] = data, stat.version
                 for name in tree.children(path):
@@ -95,7 +95,7 @@ class Cluster:
         }
 
     def refusal_by_us(self, number: int, data: Path) -> str:
-        """Returns the one sentence."""
+        """Return the one sentence of the refusal."""
         arguments = [f"--override={key}={value}" for key, value in self.settings(number, data).items()]
         status, errors = outcome_of_serve(self.folder, *arguments)
         assert status == 1
@@ -134,7 +134,7 @@ def check_nothing_changed(cluster: Cluster, tree: Tree) -> None:
     cluster.write()
 
 
-def test_with_the_data_of_another_broker(cluster: Cluster) -> None:
+def test_a_start_with_another_brokers_data_is_refused(cluster: Cluster) -> None:
     data, tree = cluster.data_of(2), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(7, data)
@@ -144,7 +144,7 @@ def test_with_the_data_of_another_broker(cluster: Cluster) -> None:
     check_nothing_changed(cluster, tree)
 
 
-def test_with_the_data_of_another_cluster(cluster: Cluster) -> None:
+def test_a_start_with_another_clusters_data_is_refused(cluster: Cluster) -> None:
     data, tree = cluster.data_of_another_cluster(), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(4, data)
@@ -155,8 +155,8 @@ def test_with_the_data_of_another_cluster(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("is_copy", [False, True])
-def test_with_an_id_that_is_taken(cluster: Cluster, is_copy: bool) -> None:
-    """By a broker that lives: nothing is done to the logs, which may be a copy of its own."""
+def test_a_start_with_an_id_in_use_is_refused(cluster: Cluster, is_copy: bool) -> None:
+    """A live broker has the id: the logs are left alone, even if they are a copy of its own."""
     data, tree = cluster.data_of(3) if is_copy else cluster.folder / "new", cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(3, data)

@@ -1,4 +1,4 @@
-"""What docs/CLUSTER.md promises of three replicas, and what it says to do, as a person at a terminal does it."""
+"""Promises and instructions of docs/CLUSTER.md for three replicas, carried out as a user does at a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATED = ("--partitions", str(PARTITIONS), "--replication-factor", "3", "--conf
 
 
 class Case:
-    """A cluster with a topic, and how many records it has been told to keep."""
+    """A cluster with a topic, and the number of acknowledged records."""
 
     def __init__(self, cluster: ServingCluster) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class Case:
         return main(["cluster", "status", "-b", self.cluster.address])
 
     def check(self) -> None:
-        """All is in sync again, and has what was acknowledged, the same everywhere."""
+        """Check that all replicas are in sync again, and have every acknowledged record, equal everywhere."""
         until(lambda: self.status() == 0)
         assert sorted(consumed(self.cluster, self.count)) == list(range(self.count))
         data = [logs(self.folder(broker)) for broker in BROKERS]
@@ -51,9 +51,9 @@ class Case:
 
     @contextmanager
     def killed(self, broker: int) -> Iterator[None]:
-        """Kills a broker, which is started again at the end."""
+        """Kill a broker, and start it again at the end."""
         pid, ready = self.cluster.pids()[broker], len(self.cluster.lines)
-        self.cluster.signal_first(signal.SIGSTOP)  # Who starts it again.
+        self.cluster.signal_first(signal.SIGSTOP)  # The caller starts it again.
         try:
             os.kill(pid, signal.SIGKILL)
             yield
@@ -65,7 +65,7 @@ class Case:
         return AdminClient({"bootstrap.servers": self.cluster.address}).list_topics(timeout=SECONDS_MAX).controller_id
 
     def replace_unnoticed(self, broker: int, lost: list[Path]) -> None:
-        """Kills a broker and takes folders away, while the others stand still until it is on its way again."""
+        """Kill a broker and remove folders, while the others are paused until it is starting again."""
         said = f"broker {broker} may have lost records"
         before = self.cluster.errors().count(said)
         pid, ready = self.cluster.pids()[broker], len(self.cluster.lines)
@@ -84,28 +84,28 @@ class Case:
 
 
 @pytest.mark.timeout(600)
-def test_what_was_acknowledged_by_all_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_acks_all_records_survive_failures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with ServingCluster(tmp_path) as cluster:
         case = Case(cluster)
-        # All are killed at once: what they wrote is the system's.
+        # All are killed at once: their writes are in the page cache.
         cluster.kill_all()
         cluster.start()
         case.check()
-        # One has lost the ends of its logs, as by a power failure, the leader of one of them.
+        # One lost the ends of its logs, as in a power failure; it leads one of them.
         with case.killed(1):
             for log in case.folder(1).glob(f"{TOPIC}-*/*.log"):
                 os.truncate(log, log.stat().st_size // 2)
             case.write()
         case.check()
-        # One has lost its disk, and begins with an empty one.
+        # One lost its disk, and starts with an empty one.
         with case.killed(2):
             case.write()
             capfd.readouterr()
             until(lambda: case.status() == DEGRADED and "broker 2 is down" in capfd.readouterr().out)
             shutil.rmtree(case.folder(2))
         case.check()
-        # The controller has lost its disk, and is there again before anybody has noticed: it waits until they have.
-        # So it is with some of its logs: the others know no more of that than of a disk.
+        # The controller lost its disk and restarts before any broker noticed: it waits until they have.
+        # The same with some of its logs: the others know as little of those as of a disk.
         controller = case.controller()
         case.replace_unnoticed(controller, [case.folder(controller)])
         case.check()
@@ -116,8 +116,8 @@ def test_what_was_acknowledged_by_all_is_kept(tmp_path: Path, capfd: pytest.Capt
 
 
 @pytest.mark.timeout(600)
-def test_a_rolling_restart(tmp_path: Path) -> None:
-    """One after the other, each when all is in sync: producers notice nothing."""
+def test_a_rolling_restart_is_invisible_to_producers(tmp_path: Path) -> None:
+    """Each broker restarts once all replicas are in sync."""
     with ServingCluster(tmp_path) as cluster:
         case = Case(cluster)
         failures: list[object] = []

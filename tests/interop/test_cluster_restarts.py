@@ -1,4 +1,4 @@
-"""One of three brokers restarted again and again under load: killed, stopped as planned, or with its session lost."""
+"""One of three brokers restarted repeatedly under load: killed, stopped as planned, or with its session lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSIONS, SESSIONS_FOR_LONG = 1, 10
 
 
 def session(it: Cluster, number: int) -> int:
-    """Returns the session by which a broker is registered; 0 while it is not."""
+    """Return the session of a broker's registration, or 0 if it is not registered."""
     tree = open_zookeeper(it.connect)
     try:
         stat = tree.exists(layout.broker(number))
@@ -44,12 +44,12 @@ def kill_and_start(folder: Path, kills: int) -> None:
         it.check(load)
 
 
-def test_a_broker_that_is_killed_and_started_before_its_session_ends(tmp_path: Path) -> None:
+def test_a_broker_restarted_before_its_session_ends_loses_nothing(tmp_path: Path) -> None:
     kill_and_start(tmp_path, KILLS)
 
 
 @pytest.mark.soak
-def test_a_broker_that_is_killed_and_started_for_long(tmp_path: Path) -> None:
+def test_a_broker_restarted_before_its_session_ends_for_long(tmp_path: Path) -> None:
     kill_and_start(tmp_path, KILLS_FOR_LONG)
 
 
@@ -76,18 +76,18 @@ def lose_sessions(folder: Path, sessions: int) -> None:
         it.check(load)
 
 
-def test_a_broker_whose_former_registration_is_in_its_way(tmp_path: Path) -> None:
-    """Of a session that has ended (KAFKA-6584, KAFKA-7165): it is waited for."""
+def test_a_stale_registration_is_waited_out(tmp_path: Path) -> None:
+    """Its session has ended, but the node is still visible (KAFKA-6584, KAFKA-7165)."""
     lose_sessions(tmp_path, SESSIONS)
 
 
 @pytest.mark.soak
-def test_a_broker_whose_former_registration_is_in_its_way_for_long(tmp_path: Path) -> None:
+def test_a_stale_registration_is_waited_out_for_long(tmp_path: Path) -> None:
     lose_sessions(tmp_path, SESSIONS_FOR_LONG)
 
 
-def test_a_rolling_restart_with_another_configuration(tmp_path: Path) -> None:
-    """One broker after the other, each when all is in sync; meanwhile they differ."""
+def test_a_rolling_restart_changes_the_configuration(tmp_path: Path) -> None:
+    """Each broker restarts once all replicas are in sync; in between, their configurations differ."""
     altered = {
         "replica.lag.time.max.ms": "4000",
         "num.replica.fetchers": "2",

@@ -1,4 +1,4 @@
-"""`odradek serve --brokers 3`, as its users have it: killed, stopped, paused, under clients that notice nothing."""
+"""`odradek serve --brokers 3`: brokers killed, stopped or paused under clients that notice nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def create(cluster: ServingCluster, topic: str, partitions: int = PARTITIONS) ->
 
 
 def has_created(cluster: ServingCluster, topic: str) -> bool:
-    """Creates the topic, unless one of that name is there still."""
+    """Create the topic and return True, or return False while the name is taken."""
     try:
         create(cluster, topic)
     except KafkaException as failed:
@@ -55,7 +55,7 @@ def has_created(cluster: ServingCluster, topic: str) -> bool:
 
 
 def until_leaders(cluster: ServingCluster, asked: int, wanted: set[int]) -> None:
-    """Waits until these lead the topic t, -1 for nobody, as one of the brokers knows it."""
+    """Wait until these brokers lead the topic t, -1 for none, as one of the brokers knows it."""
     until(lambda: set(leaders(cluster.address_of(asked), "t").values()) == wanted)
 
 
@@ -65,7 +65,7 @@ def controller(cluster: ServingCluster) -> int:
 
 
 def read(cluster: ServingCluster, topic: str, count: int) -> list[bytes]:
-    """Returns the values of a topic, as a new group gets them; all that there are and `count` of them at least."""
+    """Return all values of a topic, at least `count`, as read by a new group."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.address,
@@ -84,7 +84,7 @@ def read(cluster: ServingCluster, topic: str, count: int) -> list[bytes]:
 
 
 class Writing:
-    """A producer that goes on until it is told to stop, and what has been acknowledged to it."""
+    """A producer that writes until it is stopped, and its acknowledged records."""
 
     def __init__(self, cluster: ServingCluster, topic: str) -> None:
         self.acknowledged: list[bytes] = []
@@ -120,7 +120,7 @@ class Writing:
             self.failed.append(error)
 
     def goes_on(self) -> bool:
-        """True once much more was acknowledged, in all partitions."""
+        """Return whether many more records were acknowledged in all partitions."""
         before = len(self.acknowledged)
         until(lambda: len(self.acknowledged) > before + 100 * PARTITIONS)
         return True
@@ -131,7 +131,7 @@ class Writing:
         assert not self.failed, self.failed[:3]
 
 
-def test_each_broker_killed_in_turn_loses_and_doubles_nothing(cluster: ServingCluster) -> None:
+def test_kills_of_each_broker_lose_and_duplicate_no_record(cluster: ServingCluster) -> None:
     assert sorted(cluster.lines) == [f"ready PLAINTEXT://localhost:{cluster.port + number}\n" for number in range(3)]
     create(cluster, "t")
     until_leaders(cluster, 1, {1, 2, 3})
@@ -150,7 +150,7 @@ def test_each_broker_killed_in_turn_loses_and_doubles_nothing(cluster: ServingCl
     assert found == Counter(writing.acknowledged)
 
 
-def test_nothing_is_left_of_a_first_process_that_was_killed(tmp_path: Path) -> None:
+def test_killing_the_first_process_ends_all_brokers(tmp_path: Path) -> None:
     cluster = ServingCluster(tmp_path).start()
     pids = cluster.pids()
     assert len(pids) == 3
@@ -168,7 +168,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_stop_stops_all_and_what_was_written_is_there_at_the_next_start(tmp_path: Path) -> None:
+def test_a_stop_ends_all_brokers_and_keeps_the_records(tmp_path: Path) -> None:
     cluster = ServingCluster(tmp_path)
     with cluster:
         create(cluster, "t")
@@ -182,7 +182,7 @@ def test_a_stop_stops_all_and_what_was_written_is_there_at_the_next_start(tmp_pa
         assert Counter(read(cluster, "t", len(writing.acknowledged))) == Counter(writing.acknowledged)
 
 
-def test_a_broker_whose_session_ended_while_it_was_paused_comes_back(tmp_path: Path) -> None:
+def test_a_paused_broker_returns_after_its_session_ended(tmp_path: Path) -> None:
     with ServingCluster(tmp_path, configs={"zookeeper.session.timeout.ms": "2000"}) as cluster:
         create(cluster, "t")
         for paused in (controller(cluster), *({1, 2, 3} - {controller(cluster)})):
@@ -205,18 +205,18 @@ def test_a_topic_is_deleted_while_one_of_its_brokers_is_down(cluster: ServingClu
     down = next(broker for broker in (1, 2) if broker != controller(cluster))
     gone = cluster.directory / "data" / f"broker{down}"
     until(lambda: any(gone.glob("t-[0-9]")))
-    cluster.signal(down, signal.SIGSTOP)  # It lives on for the others, and answers nobody.
+    cluster.signal(down, signal.SIGSTOP)  # For the others it stays alive, and it answers no request.
     client = admin(cluster)
     deleted = client.delete_topics(["t"])["t"]
     until(lambda: not any(leaders(cluster.address_of(asked), "t") for asked in (1, 2, 3) if asked != down))
     deleted.result(SECONDS_MAX)
     cluster.signal(down, signal.SIGKILL)
     until(lambda: not any(gone.glob("t-[0-9]")))
-    until(lambda: has_created(cluster, "t"))  # The name is free when the controller has heard of that.
+    until(lambda: has_created(cluster, "t"))  # The name is free once the controller has learned of the deletion.
     until_leaders(cluster, down, {1, 2, 3})
 
 
-def test_partitions_are_added_by_whoever_is_the_controller(cluster: ServingCluster) -> None:
+def test_partitions_are_added_by_a_new_controller(cluster: ServingCluster) -> None:
     create(cluster, "t", 2)
     cluster.kill(controller(cluster))
     client = admin(cluster)
@@ -226,7 +226,7 @@ def test_partitions_are_added_by_whoever_is_the_controller(cluster: ServingClust
         until_leaders(cluster, asked, {1, 2, 3})
 
 
-def test_brokers_speak_tls_with_each_other_and_require_certificates(tmp_path: Path) -> None:
+def test_brokers_use_mutual_tls_with_each_other(tmp_path: Path) -> None:
     authority = Authority()
     known = authority.known("localhost")
     stores = {
@@ -259,7 +259,7 @@ def test_brokers_speak_tls_with_each_other_and_require_certificates(tmp_path: Pa
     assert "Traceback" not in cluster.errors()
 
 
-def test_what_is_in_a_directory_that_fails_has_no_leader(tmp_path: Path) -> None:
+def test_partitions_in_a_failed_directory_have_no_leader(tmp_path: Path) -> None:
     faults = Faults(tmp_path)
     cluster = ServingCluster(tmp_path, configs={"log.dirs": f"{tmp_path}/a,{tmp_path}/b"})
     cluster.environment = faults.environment
@@ -284,8 +284,8 @@ def test_what_is_in_a_directory_that_fails_has_no_leader(tmp_path: Path) -> None
     assert "Traceback" not in cluster.errors()
 
 
-def test_a_configuration_is_in_force_on_every_broker(cluster: ServingCluster) -> None:
-    topics = [f"t{number}" for number in range(20)]  # Of one alone all brokers may have heard before it is altered.
+def test_a_topic_configuration_applies_on_every_broker(cluster: ServingCluster) -> None:
+    topics = [f"t{number}" for number in range(20)]  # All brokers might learn of a single topic before it is altered.
     client = admin(cluster)
     for topic in topics:
         create(cluster, topic)
@@ -314,7 +314,7 @@ def test_a_configuration_is_in_force_on_every_broker(cluster: ServingCluster) ->
 
 
 class Churn:
-    """A client that makes topics, writes to them and deletes them, as fast as it can; it does not care what fails."""
+    """A client that creates topics, writes to them and deletes them as fast as it can, and ignores failures."""
 
     def __init__(self, cluster: ServingCluster, name: str) -> None:
         self._cluster = cluster
@@ -344,7 +344,7 @@ class Churn:
 
 
 def disturbed(folder: Path, seconds: float, seed: int) -> None:
-    """Kills and pauses brokers while topics come and go; what a bystander was acknowledged is there once."""
+    """Kill and pause brokers while topics come and go; check a bystander's acknowledged records."""
     random = Random(seed)
     with ServingCluster(folder, configs={"zookeeper.session.timeout.ms": "2000"}) as cluster:
         create(cluster, "t")
@@ -371,11 +371,11 @@ def disturbed(folder: Path, seconds: float, seed: int) -> None:
 
 
 @pytest.mark.nightly
-def test_topics_come_and_go_while_brokers_are_killed_and_paused(tmp_path: Path) -> None:
+def test_topics_are_created_and_deleted_while_brokers_fail(tmp_path: Path) -> None:
     disturbed(tmp_path, 8, 16)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
-def test_topics_come_and_go_for_long(tmp_path: Path, seed: int) -> None:
+def test_topics_are_created_and_deleted_for_long_while_brokers_fail(tmp_path: Path, seed: int) -> None:
     disturbed(tmp_path, 60, seed)

@@ -1,4 +1,4 @@
-"""Brokers of ours on a ZooKeeper ensemble: `zookeeper.connect`, each started by itself as on its own machine."""
+"""Odradek brokers on a ZooKeeper ensemble: `zookeeper.connect`, each started alone as on its own machine."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def servers(brokers: dict[int, Serving]) -> str:
 
 
 def until_leaders(brokers: dict[int, Serving], numbers: tuple[int, ...], wanted: set[int]) -> None:
-    """Waits until these lead the topic t, -1 for nobody, as each of some brokers knows it."""
+    """Wait until these brokers lead the topic t, -1 for none, as each of some brokers knows it."""
     for number in numbers:
         address = brokers[number].address
         until(lambda: set(leaders(address, "t").values()) == wanted)  # noqa: B023  # It is called here alone.
 
 
-def test_records_come_back_though_brokers_and_the_controller_are_killed(brokers: dict[int, Serving]) -> None:
+def test_kills_of_brokers_and_the_controller_lose_no_record(brokers: dict[int, Serving]) -> None:
     admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
     admin.create_topics([NewTopic("t", 6, 1)])["t"].result(SECONDS_MAX)
     until_leaders(brokers, BROKERS, {1, 2, 3})
@@ -100,14 +100,14 @@ def test_records_come_back_though_brokers_and_the_controller_are_killed(brokers:
     assert not any("Traceback" in one.errors() for one in brokers.values())
 
 
-def test_a_second_broker_of_a_number_does_not_start(tmp_path: Path, brokers: dict[int, Serving]) -> None:
+def test_a_second_broker_with_the_same_id_does_not_start(tmp_path: Path, brokers: dict[int, Serving]) -> None:
     connect = brokers[1]._overrides["zookeeper.connect"]
     other = broker(tmp_path / "3", 2, connect)
     with pytest.raises(NotReady, match=f"Broker 2 at 127.0.0.1:{brokers[2].port} is running already"):
         other.start()
 
 
-def test_znodes_are_those_of_kafka(ensemble: ZooKeeper, brokers: dict[int, Serving]) -> None:
+def test_znodes_have_kafkas_layout(ensemble: ZooKeeper, brokers: dict[int, Serving]) -> None:
     admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
     admin.create_topics([NewTopic("t", 3, 1, config={"retention.ms": "1000000"})])["t"].result(SECONDS_MAX)
     tree = open_zookeeper(f"127.0.0.1:{ensemble.port}/kafka/ours")
@@ -125,7 +125,9 @@ def test_znodes_are_those_of_kafka(ensemble: ZooKeeper, brokers: dict[int, Servi
         tree.close()
 
 
-def test_the_ensemble_is_away_for_longer_than_a_session(ensemble: ZooKeeper, brokers: dict[int, Serving]) -> None:
+def test_leaders_stay_through_an_ensemble_outage_beyond_the_session(
+    ensemble: ZooKeeper, brokers: dict[int, Serving]
+) -> None:
     admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
     admin.create_topics([NewTopic("t", 3, 1)])["t"].result(SECONDS_MAX)
     until_leaders(brokers, BROKERS, {1, 2, 3})
@@ -138,7 +140,7 @@ def test_the_ensemble_is_away_for_longer_than_a_session(ensemble: ZooKeeper, bro
         assert producer.flush(SECONDS_MAX) == 0
 
     ensemble.__exit__(None, None, None)
-    for _ in range(6):  # Longer than their sessions: who leads goes on leading.
+    for _ in range(6):  # Longer than their sessions: leaders stay leaders.
         send()
         time.sleep(1)
     assert not any(one.has_ended for one in brokers.values())
@@ -154,8 +156,8 @@ def test_the_ensemble_is_away_for_longer_than_a_session(ensemble: ZooKeeper, bro
     assert not any("Traceback" in one.errors() for one in brokers.values())
 
 
-def test_a_start_that_waits_for_others_is_given_up(tmp_path: Path, ensemble: ZooKeeper) -> None:
-    """It lost what broker 2 may have, which is registered and does nothing: it would wait for minutes."""
+def test_a_start_that_waits_for_other_brokers_can_be_stopped(tmp_path: Path, ensemble: ZooKeeper) -> None:
+    """Its lost data may be at broker 2, which is registered and does nothing: it would wait for minutes."""
     connect = f"127.0.0.1:{ensemble.port}/kafka/ours"
     ours = broker(tmp_path, 1, connect)
     with ours:

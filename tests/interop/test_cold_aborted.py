@@ -1,4 +1,4 @@
-"""Read-committed fetches where .txnindex files are not in the page cache: nobody but them waits for the disk."""
+"""Read-committed fetches whose .txnindex files are not in the page cache: only they wait for the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = {"log.segment.bytes": str(MIB), "log.index.interval.bytes": "16384"}
 TRANSACTIONS, VALUES, VALUE_BYTES = 100, 6, 10_000
 BYTES_MAX = 100_000
 READ_COMMITTED = 1
-SEGMENTS_MIN = 5  # More of them than the waits that a fetch would need for its records alone.
+SEGMENTS_MIN = 5  # More than the waits that a fetch would need for its records alone.
 pytestmark = pytest.mark.disk
 
 TEST_LOOP = "odradek-testing"  # The thread of a broker's loop.
@@ -48,9 +48,9 @@ def committed() -> list[bytes]:
 
 @pytest.fixture
 def directory(tmp_path: Path, committed: list[bytes]) -> Path:
-    """The directory of a broker that was stopped, with abort markers in each segment.
+    """Return the directory of a stopped broker, with abort markers in each segment.
 
-    One transaction is open from the beginning to the end: a reader has to look at the indexes of all segments.
+    One transaction is open from the beginning to the end, so a reader needs the indexes of all segments.
     """
     left = iter(committed)
     with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as client:
@@ -72,7 +72,7 @@ def directory(tmp_path: Path, committed: list[bytes]) -> Path:
 
 
 def drop(directory: Path, suffix: str) -> None:
-    """Skips the test where the file system keeps everything in the page cache."""
+    """Drop the files from the page cache; skip the test if the file system keeps them."""
     for path in directory.glob(f"t-0/*{suffix}"):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -95,14 +95,14 @@ def fetch_of(offset: int) -> FetchRequest:
 
 
 class Reader:
-    """A consumer of committed records, as KIP-98 has it: it leaves out what the answers say was aborted."""
+    """A consumer of committed records as in KIP-98, which leaves out records of aborted transactions."""
 
     def __init__(self) -> None:
         self.offset = 0
         self.values: list[bytes] = []
 
     def take(self, answer: FetchResponse) -> list[int]:
-        """Takes in an answer; returns where the aborted transactions began that it told of."""
+        """Consume a response; return the first offsets of its aborted transactions."""
         (part,) = answer.responses[0].partitions
         assert not part.error_code
         assert isinstance(part.records, bytes | memoryview)
@@ -120,8 +120,8 @@ class Reader:
 
 
 @pytest.mark.parametrize("dropped", [TRANSACTION_INDEX, ""])
-def test_nobody_else_waits_for_an_index(directory: Path, dropped: str) -> None:
-    """Every thread that reads is held up; the fetch that needs one waits, and everybody else is served."""
+def test_only_the_fetch_that_needs_a_cold_index_waits(directory: Path, dropped: str) -> None:
+    """All reading threads are blocked; the fetch that needs an index waits, and all others are served."""
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         created(other, "other")
         expected, found = Reader(), Reader()
@@ -141,7 +141,7 @@ def test_nobody_else_waits_for_an_index(directory: Path, dropped: str) -> None:
 
 @pytest.fixture
 def read_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of .txnindex files that the loop's thread has read and would have waited for."""
+    """Record the names of .txnindex files that the loop's thread reads and would have waited for."""
     found: list[str] = []
     pread = os.pread
 
@@ -155,8 +155,10 @@ def read_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield found
 
 
-def test_all_that_is_committed_is_read(directory: Path, committed: list[bytes], read_on_the_loop: list[str]) -> None:
-    """The loop reads no such index itself, however many have to be waited for."""
+def test_all_committed_records_are_read_with_cold_indexes(
+    directory: Path, committed: list[bytes], read_on_the_loop: list[str]
+) -> None:
+    """The loop reads no such index itself, however many the fetch waits for."""
     reader = Reader()
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as client:
         while len(reader.values) < len(committed):

@@ -1,4 +1,4 @@
-"""Fetches of records that are not in the page cache: they get all records, and nobody else waits for the disk."""
+"""Fetches of records that are not in the page cache: complete, and without making others wait for the disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.raw_client import RawClient
 # Segments of which each has an index of some pages, and a walk from an entry of it goes to another page.
 SMALL = {"log.segment.bytes": str(MIB), "log.index.interval.bytes": "16384"}
 BATCHES, VALUE_BYTES = 200, 10_000
-BYTES_MAX = 100_000  # Of a fetch: what ends inside a segment.
+BYTES_MAX = 100_000  # A fetch size that ends inside a segment.
 READ_COMMITTED = 1
 FILLED_MAX = 3
 
@@ -38,7 +38,7 @@ def values() -> list[bytes]:
 
 
 def fill(directory: Path, partitions: int = 1) -> None:
-    """Leaves a directory of a broker that was stopped: the next one has nothing in memory."""
+    """Write the directory of a stopped broker, so that the next one has nothing in memory."""
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as client:
         created(client, "t", partitions=partitions)
         for partition in range(min(partitions, FILLED_MAX)):
@@ -47,7 +47,7 @@ def fill(directory: Path, partitions: int = 1) -> None:
 
 
 def drop(directory: Path) -> None:
-    """Skips the test where the file system keeps nothing in the page cache, or all of it."""
+    """Drop files from the page cache; skip the test if the file system keeps nothing in it, or all."""
     logs = list(directory.glob("t-*/*"))
     for path in logs:
         with path.open("rb") as file:
@@ -58,7 +58,7 @@ def drop(directory: Path) -> None:
 
 
 def fetch_of(offsets: Sequence[int], session: int = 0, epoch: int = -1, isolation: int = 0) -> FetchRequest:
-    """A fetch of as many partitions as there are offsets; without a session unless an epoch is given."""
+    """Return a fetch of one partition per offset, without a session unless an epoch is given."""
     parts = [
         FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
         for partition, offset in enumerate(offsets)
@@ -76,7 +76,7 @@ def fetch_of(offsets: Sequence[int], session: int = 0, epoch: int = -1, isolatio
 
 
 def ends(response: FetchResponse) -> dict[int, int]:
-    """Where to go on in each partition; checks that records came, in one run."""
+    """Return the next offset of each partition; check that its records are contiguous."""
     found = {}
     for topic in response.responses:
         for part in topic.partitions:
@@ -93,8 +93,8 @@ def ends(response: FetchResponse) -> dict[int, int]:
 
 @pytest.mark.parametrize("isolation", [0, READ_COMMITTED])
 @pytest.mark.parametrize("partitions", [1, 3, SLICE_ELEMENTS + 1])
-def test_nobody_else_waits_for_the_disk(tmp_path: Path, partitions: int, isolation: int) -> None:
-    """Every thread that reads is held up; a fetch that needs one waits, and everybody else is served."""
+def test_only_the_fetch_of_cold_records_waits(tmp_path: Path, partitions: int, isolation: int) -> None:
+    """All reading threads are blocked; a fetch that needs one waits, and all others are served."""
     fill(tmp_path, partitions)
     with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         created(other, "other")
@@ -112,8 +112,8 @@ def test_nobody_else_waits_for_the_disk(tmp_path: Path, partitions: int, isolati
 
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("is_session", [False, True])
-def test_all_is_read_in_order(tmp_path: Path, partitions: int, is_session: bool) -> None:
-    """The first fetches are read in full; those that follow match a template."""
+def test_cold_records_are_read_in_order(tmp_path: Path, partitions: int, is_session: bool) -> None:
+    """The first fetches are parsed in full; later ones match a template."""
     fill(tmp_path, partitions)
     with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as client:
         offsets, session, epoch = [0] * partitions, 0, 0 if is_session else -1
@@ -149,8 +149,8 @@ def test_a_consumer_gets_every_record(tmp_path: Path) -> None:
         assert found == {0: values(), 1: values()}
 
 
-def test_a_disk_that_loses_what_is_waited_for_is_told_of(tmp_path: Path) -> None:
-    """The file is cut while a thread waits: the partition has an error, and the broker goes on."""
+def test_a_file_truncated_during_a_cold_read_is_an_error(tmp_path: Path) -> None:
+    """The file is truncated while a thread waits: the partition returns an error, and the broker continues."""
     fill(tmp_path)
     with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as client, RawClient(broker.port) as other:
         drop(tmp_path)

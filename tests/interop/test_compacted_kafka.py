@@ -1,4 +1,4 @@
-"""Logs that our cleaner has cleaned beside Apache Kafka's own: its tools say the same of both, and it serves ours."""
+"""Logs cleaned by Odradek and by Apache Kafka: Kafka's tools print the same of both, and Kafka serves ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class Cleaned(NamedTuple):
-    """A data directory with tables that were cleaned, and what clients found in them, by isolation level."""
+    """A data directory with cleaned tables, and the records that clients found in them, by isolation level."""
 
     data: Path
     found: dict[str, dict[str, list[Record]]]
@@ -64,10 +64,10 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("version", [V3, VERSION, V0])
-def test_dump_log_says_of_ours_what_it_says_of_kafkas_own(
+def test_dump_log_prints_the_same_of_cleaned_logs_as_of_kafkas(
     ours: Cleaned, theirs: Path, tmp_path: Path, version: str
 ) -> None:
-    """Of all of their files, also that offsets do not follow on each other, and that an empty batch has no time."""
+    """Of all files, with the gaps between offsets and the missing timestamp of an empty batch."""
     of_all = said(version, tmp_path, ours.data, FILES, "--deep-iteration")
     assert of_all == said(version, tmp_path, theirs, FILES, "--deep-iteration")
     assert {GAP, NO_TIME} <= of_all
@@ -75,13 +75,13 @@ def test_dump_log_says_of_ours_what_it_says_of_kafkas_own(
     for options in (("--index-sanity-check",), ("--verify-index-only",)):
         of_indexes = said(version, tmp_path, ours.data, FILES[1:3], *options)
         assert of_indexes == said(version, tmp_path, theirs, FILES[1:3], *options)
-    # In 0.11 an entry has the first offset of a batch, in both of these the last.
+    # In 0.11 an index entry has the first offset of a batch, and in both of these the last.
     assert (MISMATCH in of_all) == (MISMATCH in of_indexes) == (version == V0)
 
 
 def said(version: str, folder: Path, data: Path, suffixes: tuple[str, ...], *options: str) -> set[str]:
-    """Returns how the lines begin that the tool prints of the tables' files."""
-    codecs = CODECS if version != V0 else CODECS[:4]  # zstd is newer than it is.
+    """Return the beginnings of the lines that the tool prints of the tables' files."""
+    codecs = CODECS if version != V0 else CODECS[:4]  # zstd is newer than that version.
     paths = [path for codec in codecs for path in sorted((data / f"{table_of(codec)}-0").iterdir())]
     chosen = [path for path in paths if path.suffix in suffixes and path.stat().st_size]
     assert {path.suffix for path in chosen} == set(suffixes)
@@ -91,7 +91,7 @@ def said(version: str, folder: Path, data: Path, suffixes: tuple[str, ...], *opt
 
 
 @pytest.mark.parametrize("version", [V3, VERSION])
-def test_kafka_serves_what_we_cleaned_and_cleans_on(ours: Cleaned, tmp_path: Path, version: str) -> None:
+def test_kafka_serves_and_cleans_our_cleaned_logs(ours: Cleaned, tmp_path: Path, version: str) -> None:
     with made(tmp_path, version, CLEANER) as kafka:
         create_topics(kafka.address, tables(is_modern=version == VERSION))
         kafka.stop()
@@ -109,14 +109,14 @@ def test_kafka_serves_what_we_cleaned_and_cleans_on(ours: Cleaned, tmp_path: Pat
             assert last_values(records) == expected
 
 
-def test_what_kafka_does_not_compact_any_more_is_not_compacted_here(tmp_path: Path) -> None:
-    """Its cleaner-offset-checkpoint names the topic still, and in ZooKeeper's years the folder says nothing else."""
+def test_a_topic_no_longer_compacted_by_kafka_is_kept(tmp_path: Path) -> None:
+    """Its cleaner-offset-checkpoint still names the topic, and under ZooKeeper nothing else in the folder does."""
     kept, compacted = (table_of(codec) for codec in TWO)
     with OldKafka(tmp_path, V3, CLEANER) as kafka:
         create_topics(kafka.address, tables(TWO, is_modern=False))
         fill_tables(kafka.address, TWO)
         set_policies(kafka.address, {kept: "delete"})
-        kafka.stop()  # That writes the checkpoint.
+        kafka.stop()  # The stop writes the checkpoint.
         assert f"\n{kept} 0 " in (kafka.data / "cleaner-offset-checkpoint").read_text()
         kafka.start()
         write_values(kafka.address, kept, compacted, number=1)

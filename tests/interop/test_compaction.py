@@ -1,4 +1,4 @@
-"""Compaction as a user sees it: a table in a topic stays as large as the table, and its readers see the last values."""
+"""Compaction for users: a topic stays as small as its table, and readers get the last values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_table_stays_as_large_as_the_table(broker: Broker, codec: str) -> None:
+def test_a_compacted_topic_stays_as_small_as_its_table(broker: Broker, codec: str) -> None:
     broker.create_topic("table", configs=TABLE)
     values = {b"key-%d" % (number % 50): b"%d" % number + bytes(900) for number in range(6_000)}
     records = ((b"key-%d" % (number % 50), b"%d" % number + bytes(900)) for number in range(6_000))
@@ -87,7 +87,7 @@ def test_a_table_stays_as_large_as_the_table(broker: Broker, codec: str) -> None
     until(lambda: size_of(broker, "table-0") < 3_000_000)
 
 
-def test_tombstones_and_aborted_records_go(broker: Broker) -> None:
+def test_tombstones_and_aborted_records_are_removed(broker: Broker) -> None:
     broker.create_topic("table", configs=TABLE)
     write(broker, "table", ((b"gone-%d" % number, bytes(1000)) for number in range(1_000)))
     write(broker, "table", ((b"gone-%d" % number, None) for number in range(1_000)))
@@ -99,7 +99,9 @@ def test_tombstones_and_aborted_records_go(broker: Broker) -> None:
             producer.produce("table", b"%d" % commits + bytes(3000), b"kept-%d" % number)
         (producer.commit_transaction if commits else producer.abort_transaction)()
 
-    def is_done() -> bool:  # The pass after the one that has met a tombstone takes it away, and needs something to do.
+    def is_done() -> (
+        bool
+    ):  # The pass after the one that found a tombstone removes it, and needs dirty records to start.
         write(broker, "table", ((b"filler-%d" % number, bytes(1000)) for number in range(1_200)))
         seen = read(broker, "table", "read_uncommitted")
         return not any(key.startswith(b"gone") for _, key, _ in seen) and not any(
@@ -123,7 +125,7 @@ def test_a_record_without_key_is_refused(broker: Broker) -> None:
         raise KafkaException(failures[0])
 
 
-def test_what_was_compacted_is_so_after_a_restart(broker: Broker) -> None:
+def test_a_restart_keeps_the_compacted_log(broker: Broker) -> None:
     broker.create_topic("table", configs=TABLE)
     write(broker, "table", ((b"key-%d" % (number % 20), bytes(1000)) for number in range(4_000)))
     write(broker, "table", ((b"filler-%d" % number, bytes(1000)) for number in range(1_200)))

@@ -1,4 +1,4 @@
-"""A broker that compacts is killed again and again: no acknowledged value is lost, and no older one comes back."""
+"""A compacting broker killed repeatedly: no acknowledged value is lost, and no older one comes back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECONDS_MAX = 60
 
 
 class Table:
-    """Keys with rising numbers, and tombstones: what was acknowledged of each, and what was sent."""
+    """Keys with rising numbers, and tombstones, with the acknowledged and the sent values of each."""
 
     def __init__(self, address: str, seed: int) -> None:
         self.acknowledged: dict[bytes, int] = {}
@@ -71,7 +71,7 @@ class Table:
                 self.acknowledged[key] = max(self.acknowledged.get(key, 0), number)
 
             while not self._over.is_set():
-                with suppress(BufferError):  # Its queue is full while the broker is away.
+                with suppress(BufferError):  # Its queue is full while the broker is down.
                     self._producer.produce("table", value, key, on_delivery=told, headers=[("n", b"%d" % number)])
                     break
                 self._producer.poll(0.1)
@@ -81,7 +81,7 @@ class Table:
 
 
 def read(address: str) -> list[tuple[bytes, int, bytes | None]]:
-    """Returns key, number and value of every record from the start to the end there is now."""
+    """Return key, number and value of every record up to the current end."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "reader", "enable.partition.eof": True})
     consumer.assign([TopicPartition("table", 0, 0)])
     _, end = consumer.get_watermark_offsets(TopicPartition("table", 0), SECONDS_MAX)
@@ -106,14 +106,14 @@ def check(table: Table, found: list[tuple[bytes, int, bytes | None]], acknowledg
     for key, number in acknowledged.items():
         newest = last.get(key)
         if newest is None:
-            # All of it is gone: only a tombstone, of which nothing is left by now, explains that.
+            # The key is missing: only a tombstone, since removed, explains that.
             assert any(table.sent[key][later] is None for later in table.sent[key] if later >= number), key
         else:
             assert newest >= number or table.sent[key][number] is None, key
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 6))])
-def test_kill_while_it_compacts(tmp_path: Path, seed: int) -> None:
+def test_kills_during_compaction_lose_no_value(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     broker = Serving(tmp_path, **SETTINGS)
     broker.start()

@@ -1,4 +1,4 @@
-"""Configurations that Apache Kafka and its tools change under ZooKeeper are heard of and put in force here."""
+"""Configuration changes by Apache Kafka and its tools under ZooKeeper: Odradek notices and applies them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from support.cuttable_line import CuttableLine
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 CONFIGS = "kafka.admin.ConfigCommand"
-FAR = 1 << 50  # By a clock that is wrong all notices are old.
+FAR = 1 << 50  # A far-off clock makes all notices old.
 SECONDS_MAX = 60
 TIMEOUT_MS = 10_000  # The longest session that this ZooKeeper grants.
-CONNECTION_TIMEOUT_MS = 120_000  # It takes connections a while before it serves them; the first may be in vain.
+CONNECTION_TIMEOUT_MS = 120_000  # The ensemble takes a while before it serves connections; the first may fail.
 
 
 def tool(folder: Path, version: str, *arguments: str) -> None:
@@ -45,7 +45,7 @@ def create(kafka: OldKafka, name: str) -> None:
 
 
 def started(tree: Tree, folder: Path) -> Watching:
-    """A broker of ours that knows what Kafka has made."""
+    """Start an Odradek broker that knows the resources that Kafka created."""
     watching = Watching(tree, folder)
     watching.know(*Metadata(tree).topics().values())
     watching.begin()
@@ -73,7 +73,7 @@ def tree(kafka: OldKafka) -> Iterator[Tree]:
     opened.close()
 
 
-def test_what_kafka_alters_is_put_in_force(
+def test_changes_by_kafka_are_applied(
     kafka: OldKafka, tree: Tree, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -103,8 +103,8 @@ def test_what_kafka_alters_is_put_in_force(
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
-def test_what_the_tool_writes_for_a_broker_that_is_down(kafka: OldKafka, tree: Tree, tmp_path: Path) -> None:
-    """It writes to ZooKeeper by itself, for which it is told the secret of passwords."""
+def test_changes_by_the_tool_for_a_stopped_broker_are_applied(kafka: OldKafka, tree: Tree, tmp_path: Path) -> None:
+    """The tool writes to ZooKeeper itself, and gets the password encoder secret for it."""
     kafka.stop()
     watching = started(tree, tmp_path / "log")
     at = ("--zookeeper", kafka.zookeeper_address, "--alter", "--entity-type", "brokers", "--entity-name", "1")
@@ -117,7 +117,7 @@ def test_what_the_tool_writes_for_a_broker_that_is_down(kafka: OldKafka, tree: T
     kafka.start()
 
 
-def test_kafka_hears_of_what_is_written_here(kafka: OldKafka, tree: Tree, tmp_path: Path) -> None:
+def test_kafka_applies_our_changes(kafka: OldKafka, tree: Tree, tmp_path: Path) -> None:
     side = Side(tree, started(tree, tmp_path / "log").harness.configs)
     side.alter({T: [("retention.ms", SET, "7000")], ALL: [("log.retention.bytes", SET, "79")]})
     admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
@@ -127,7 +127,7 @@ def test_kafka_hears_of_what_is_written_here(kafka: OldKafka, tree: Tree, tmp_pa
 
 
 def described(admin: AdminClient, kind: str, name: str, key: str) -> str:
-    """Returns what Kafka says; nothing of a topic that it has not heard of yet."""
+    """Return Kafka's value, or nothing for a topic that Kafka has not learned of yet."""
     (found,) = admin.describe_configs([ConfigResource(kind, name)]).values()
     try:
         return str(found.result(SECONDS_MAX)[key].value)
@@ -136,7 +136,7 @@ def described(admin: AdminClient, kind: str, name: str, key: str) -> str:
         return ""
 
 
-def test_what_the_oldest_tool_writes(tmp_path: Path) -> None:
+def test_changes_by_the_oldest_tool_are_applied(tmp_path: Path) -> None:
     with OldKafka(tmp_path / "kafka", V0) as kafka:
         at = ("--zookeeper", kafka.zookeeper_address, "--alter", "--entity-type")
         create(kafka, "t")
@@ -151,7 +151,7 @@ def test_what_the_oldest_tool_writes(tmp_path: Path) -> None:
         tree.close()
 
 
-def test_what_was_changed_while_there_was_no_contact(tmp_path: Path) -> None:
+def test_changes_during_a_lost_connection_are_applied(tmp_path: Path) -> None:
     with ZooKeeper(tmp_path / "zk") as server, CuttableLine(("127.0.0.1", server.port)) as line:
         near = opened_at(f"127.0.0.1:{server.port}")
         writer = Writer(near)

@@ -1,4 +1,4 @@
-"""Configurations changed while a broker serves: by clients of other people, kept whatever ends it, in force at once."""
+"""Configurations changed on a running broker by other clients: durable and effective at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(serving: Serving) -> Iterator[RawClient]:
 
 
 @pytest.mark.parametrize("stop", ["clean", "kill"])
-def test_what_was_answered_is_kept(tmp_path: Path, stop: str) -> None:
+def test_acknowledged_changes_survive_a_stop_or_kill(tmp_path: Path, stop: str) -> None:
     with Serving(tmp_path, **{"broker.id": "1"}) as serving, RawClient(serving.port) as client:
         created(client, "t")
         assert altered(client, TOPIC, "t", ("max.message.bytes", SET, "200")) == DONE
@@ -57,7 +57,7 @@ def test_what_was_answered_is_kept(tmp_path: Path, stop: str) -> None:
         assert produce(client, "t", b"x" * 500)[0] == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_the_next_round_of_retention_goes_by_it(tmp_path: Path) -> None:
+def test_the_next_retention_round_uses_the_new_value(tmp_path: Path) -> None:
     often = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "0"}
     with Serving(tmp_path, **often) as serving, RawClient(serving.port) as client:
         created(client, "t")
@@ -69,8 +69,8 @@ def test_the_next_round_of_retention_goes_by_it(tmp_path: Path) -> None:
         until(lambda: fetch(client, "t", 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
-def test_a_connection_that_is_known_goes_by_it_too(client: RawClient) -> None:
-    """Requests like those before are not looked at in full again."""
+def test_cached_request_templates_use_the_new_value(client: RawClient) -> None:
+    """Requests like earlier ones are not parsed in full again."""
     created(client, "known")
     for name, kind in (("known", TOPIC), ("", BROKER)):
         key = "max.message.bytes" if kind == TOPIC else "message.max.bytes"
@@ -85,7 +85,7 @@ def test_a_connection_that_is_known_goes_by_it_too(client: RawClient) -> None:
     assert part.log_append_time_ms > 0
 
 
-def test_the_log_tells_who_changed_what(serving: Serving, client: RawClient) -> None:
+def test_changes_are_logged(serving: Serving, client: RawClient) -> None:
     created(client, "told")
     assert altered(client, TOPIC, "told", ("retention.ms", SET, "1000"), ("segment.ms", SET, "5000")) == DONE
     assert altered(client, TOPIC, "told", ("segment.ms", DELETE, None)) == DONE
@@ -94,7 +94,7 @@ def test_the_log_tells_who_changed_what(serving: Serving, client: RawClient) -> 
     assert "the configuration of topic told was changed: segment.ms no longer set" in errors
 
 
-def test_confluent(serving: Serving, client: RawClient) -> None:
+def test_confluent_kafka_alters_configurations(serving: Serving, client: RawClient) -> None:
     created(client, "confluent")
     admin = confluent.AdminClient({"bootstrap.servers": serving.address})
     entries = [
@@ -114,7 +114,7 @@ def test_confluent(serving: Serving, client: RawClient) -> None:
     }
 
 
-def test_kafka_python(serving: Serving, client: RawClient) -> None:
+def test_kafka_python_alters_configurations(serving: Serving, client: RawClient) -> None:
     created(client, "python")
     admin = kafka_python.KafkaAdminClient(bootstrap_servers=serving.address)
     resource = kafka_python.ConfigResource(kafka_python.ConfigResourceType.TOPIC, "python", {"retention.ms": "5000"})
@@ -124,7 +124,7 @@ def test_kafka_python(serving: Serving, client: RawClient) -> None:
 
 
 class Secured:
-    """A broker with a listener that speaks TLS, and one in plain text to change its stores by."""
+    """A broker with a TLS listener, and a plain-text one to change its stores through."""
 
     def __init__(self, folder: Path, **more: str) -> None:
         self.folder = folder
@@ -149,7 +149,7 @@ class Secured:
         return str(path)
 
     def name(self) -> str:
-        """Whose certificate new connections see."""
+        """Return the name in the certificate that new connections see."""
         context = ssl.create_default_context(cadata=self.authority.pem)
         with (
             socket.create_connection(("127.0.0.1", self.secure), 30) as plain,
@@ -168,7 +168,7 @@ def test_a_listeners_certificate_changes_at_once(tmp_path: Path) -> None:
         assert broker.name() == "first"
         assert altered(client, BROKER, "1", (LOCATION, SET, broker.store("second"))) == DONE
         assert broker.name() == "second"
-        # A store that can't be read: the one before stays.
+        # An unreadable store leaves the former one in use.
         error, sentence = altered(client, BROKER, "1", (LOCATION, SET, str(tmp_path / "nowhere.p12")))
         assert error == ErrorCode.INVALID_REQUEST and "nowhere.p12" in sentence
         third = broker.store("third", "another-word")
@@ -179,14 +179,14 @@ def test_a_listeners_certificate_changes_at_once(tmp_path: Path) -> None:
         assert broker.name() == "third"
         assert described(client, BROKER, "1", STORE_PASSWORD) == {STORE_PASSWORD: (None, 2)}
         serving.kill()
-        (tmp_path / "first.p12").unlink()  # Nobody needs it any more.
+        (tmp_path / "first.p12").unlink()  # It is unused from here on.
     with broker.serving() as serving:
         assert broker.name() == "third"
     assert "another-word" not in serving.errors()
     assert b"another-word" not in (tmp_path / "data" / "metadata.sqlite").read_bytes()
 
 
-def test_without_an_encoder_secret_there_are_no_passwords(tmp_path: Path) -> None:
+def test_passwords_are_refused_without_an_encoder_secret(tmp_path: Path) -> None:
     broker = Secured(tmp_path)
     with broker.serving(), RawClient(broker.plain) as client:
         error, sentence = altered(client, BROKER, "1", (STORE_PASSWORD, SET, PASSWORD))
@@ -205,7 +205,7 @@ def test_the_limit_of_connections_is_changed(client: RawClient) -> None:
         welcome.ping()
 
 
-def test_lists_are_added_to(client: RawClient) -> None:
+def test_append_extends_a_list(client: RawClient) -> None:
     created(client, "lists")
     assert altered(client, TOPIC, "lists", ("cleanup.policy", APPEND, "compact")) == DONE
     assert described(client, TOPIC, "lists", "cleanup.policy") == {"cleanup.policy": ("delete,compact", 1)}

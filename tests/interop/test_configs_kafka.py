@@ -1,4 +1,4 @@
-"""Kafka's own tool for configurations against a broker, in the versions that people have."""
+"""Kafka's configuration tool, in common versions, with an Odradek broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def client(serving: Serving) -> Iterator[RawClient]:
 
 
 @pytest.mark.parametrize(("version", "tool"), [(VERSION, CONFIGS), ("3.9.1", "kafka.admin.ConfigCommand")])
-def test_kafkas_own_tool(serving: Serving, client: RawClient, tmp_path: Path, version: str, tool: str) -> None:
+def test_kafkas_tool_alters_configurations(
+    serving: Serving, client: RawClient, tmp_path: Path, version: str, tool: str
+) -> None:
     topic = f"tool-{version}"
     created(client, topic)
 

@@ -1,4 +1,4 @@
-"""What a listener's TLS is made of is altered while it serves: the next connection of a real client goes by it."""
+"""TLS settings of a listener altered while it serves: the next connection of a real client uses them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFIX = "listener.name.safe.ssl."
 
 
 class Broker:
-    """A broker with a TLS listener, and one in plain text to alter it by."""
+    """A broker with a TLS listener, and a plain-text one to alter it through."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Broker:
             return altered(client, BROKER, "1", *edits)
 
     def speaks(self, known: Known | None = None, version: ssl.TLSVersion | None = None) -> str | None:
-        """Connects, with a certificate or without; returns whose certificate was shown, None for who is refused."""
+        """Connect, with a certificate or without; return the name in the broker's certificate, or None if refused."""
         context = ssl.create_default_context(cadata=self.authority.pem)
         if version is not None:
             context.minimum_version = context.maximum_version = version
@@ -80,14 +80,14 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield made
 
 
-def test_stores_in_files(broker: Broker) -> None:
+def test_a_new_keystore_file_is_used(broker: Broker) -> None:
     assert broker.speaks() == "first"
     second = broker.store(broker.authority.known("localhost", common_name="second"))
     assert broker.alter(keystore_location=second) == DONE
     assert broker.speaks() == "second"
 
 
-def test_stores_in_the_configuration(broker: Broker) -> None:
+def test_pem_stores_in_the_configuration_are_used(broker: Broker) -> None:
     third = broker.authority.known("localhost", common_name="third")
     pem = {
         "keystore_type": "PEM",
@@ -100,7 +100,7 @@ def test_stores_in_the_configuration(broker: Broker) -> None:
     assert broker.speaks() == "third"
 
 
-def test_who_has_to_show_a_certificate_and_whose(broker: Broker) -> None:
+def test_client_auth_and_truststore_are_altered(broker: Broker) -> None:
     other = Authority()
     ours, theirs = broker.authority.known("one"), other.known("one")
     trust = {"truststore_type": "PEM", "truststore_certificates": broker.authority.pem}
@@ -115,7 +115,7 @@ def test_who_has_to_show_a_certificate_and_whose(broker: Broker) -> None:
     assert broker.speaks() == "first"
 
 
-def test_versions_and_ciphers(broker: Broker) -> None:
+def test_protocol_versions_and_ciphers_are_altered(broker: Broker) -> None:
     old, new = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
     assert (broker.speaks(version=old), broker.speaks(version=new)) == ("first", "first")
     assert broker.alter(enabled_protocols="TLSv1.3") == DONE

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) with the clients that speak it: librdkafka, and Java's of 4.4.0."""
+"""Groups of the consumer protocol (KIP-848) with clients that support it: librdkafka, and Java's of 4.3.0."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = {
     "group_initial_rebalance_delay_ms": "0",
 }
 NEW = {"group.protocol": "consumer"}
-# librdkafka has no cooperative assignor that the Java client has too; these two are the same in both.
+# librdkafka has no cooperative assignor in common with the Java client; these two are the same in both.
 CLASSIC = {"group.protocol": "classic", "session.timeout.ms": "6000", "heartbeat.interval.ms": "300"}
 CLASSIC_OF = {
     librdkafka: CLASSIC | {"partition.assignment.strategy": "range"},
@@ -36,7 +36,7 @@ CREATE_SECONDS_MAX = 60
 
 
 class Group:
-    """A group's members, its topic and what was written to it."""
+    """A group's members, its topic and the records written to it."""
 
     def __init__(self, broker: Serving, topic: str) -> None:
         self.broker = broker
@@ -71,7 +71,7 @@ class Group:
         assert self._producer.flush(60) == 0
 
     def all_is_read(self) -> None:
-        """By somebody, and committed."""
+        """Wait until the members have read and committed all records."""
         until(lambda: self._read() == set(self.written), lambda: sorted(set(self.written) - self._read(), key=int))
         until(lambda: self._committed() == len(self.written), lambda: (self._committed(), len(self.written)))
 
@@ -111,7 +111,7 @@ def group(broker: Serving, request: pytest.FixtureRequest) -> Iterator[Group]:
 @pytest.mark.parametrize(
     "commands", [*[pytest.param((one.values[0],) * 2, id=one.id, marks=one.marks) for one in CLIENTS], BOTH]
 )
-def test_members_share_and_hand_over(group: Group, commands: tuple[Command, Command]) -> None:
+def test_members_share_and_hand_over_partitions(group: Group, commands: tuple[Command, Command]) -> None:
     first = group.start(commands[0], NEW)
     share([first], group.partitions)
     group.write()
@@ -139,7 +139,7 @@ def test_a_member_that_dies_is_replaced(group: Group, command: Command) -> None:
 
 
 @pytest.mark.parametrize("command", CLIENTS)
-def test_a_static_member_comes_back_to_what_it_had(group: Group, command: Command) -> None:
+def test_a_static_member_returns_to_its_partitions(group: Group, command: Command) -> None:
     first = group.start(command, NEW | {"group.instance.id": "one"})
     second = group.start(command, NEW | {"group.instance.id": "two"})
     share([first, second], group.partitions)
@@ -149,11 +149,11 @@ def test_a_static_member_comes_back_to_what_it_had(group: Group, command: Comman
     share([again, second], group.partitions)
     assert again.assigned == had
     assert second.assigned == others
-    assert sum(line.startswith("revoked") for line in second.said) <= 1  # The half that the first one got.
+    assert sum(line.startswith("revoked") for line in second.said) <= 1  # The half that the first one received.
 
 
 @pytest.mark.parametrize("command", CLIENTS)
-def test_a_pattern_finds_a_topic_that_is_made_later(group: Group, command: Command) -> None:
+def test_a_pattern_matches_a_topic_created_later(group: Group, command: Command) -> None:
     member = group.start(command, NEW, f"^{group.topic}.*")
     share([member], group.partitions)
     later = f"{group.topic}-later"
@@ -163,7 +163,7 @@ def test_a_pattern_finds_a_topic_that_is_made_later(group: Group, command: Comma
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("command", CLIENTS)
-def test_the_coordinator_is_killed(tmp_path: Path, command: Command) -> None:
+def test_a_group_survives_a_kill_of_its_coordinator(tmp_path: Path, command: Command) -> None:
     with serving(tmp_path, **SETTINGS) as running:
         group = Group(running, "killed")
         try:
@@ -188,7 +188,7 @@ def test_the_coordinator_is_killed(tmp_path: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     "commands", [*[pytest.param((one.values[0],) * 2, id=one.id, marks=one.marks) for one in CLIENTS], BOTH]
 )
-def test_a_group_is_migrated_while_it_works_and_back(group: Group, commands: tuple[Command, Command]) -> None:
+def test_an_active_group_migrates_and_back(group: Group, commands: tuple[Command, Command]) -> None:
     old, other = (group.start(command, CLASSIC_OF[command]) for command in commands)
     share([old, other], group.partitions)
     group.write()
@@ -212,7 +212,7 @@ def test_a_group_is_migrated_while_it_works_and_back(group: Group, commands: tup
     group.all_is_read()
 
 
-def test_an_administrator_sees_the_group(group: Group) -> None:
+def test_an_administrator_describes_the_group(group: Group) -> None:
     member = group.start(librdkafka, NEW | {"client.id": "me"})
     share([member], group.partitions)
     admin = AdminClient({"bootstrap.servers": group.broker.address, "log_level": 0})

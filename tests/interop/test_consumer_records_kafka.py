@@ -1,4 +1,4 @@
-"""What a group of the consumer protocol leaves in __consumer_offsets: Apache Kafka reads ours, and we read its own."""
+"""Records of consumer-protocol groups in __consumer_offsets: Apache Kafka reads ours, and Odradek reads Kafka's."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_kafka_reads_all_kinds_of_records(tmp_path: Path) -> None:
     assert gone == {"b"}
 
 
-def test_we_read_what_kafka_wrote(tmp_path: Path) -> None:
+def test_odradek_reads_the_records_of_kafka(tmp_path: Path) -> None:
     settings = {"group.consumer.heartbeat.interval.ms": "300", "group.consumer.min.heartbeat.interval.ms": "100"}
     how = {"group.id": GROUP, "group.protocol": "consumer"}
     with KafkaBroker(tmp_path / "kafka", settings=settings) as kafka:

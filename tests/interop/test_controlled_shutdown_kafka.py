@@ -1,6 +1,6 @@
-"""Brokers of ours that stop while topics have several replicas: they hand over, and never wait for nothing.
+"""Controlled shutdown of Odradek brokers with replicated topics: they hand over, and never wait in vain.
 
-The topics are written into the tree as an administrator's tool of old wrote them.
+The topics are written into the tree, as old administration tools wrote them.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def read(address: str, count: int) -> list[bytes | None]:
     return found
 
 
-def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> None:
-    """A broker of Apache Kafka leads then, and becomes the controller."""
+def test_a_stopping_controller_hands_over_its_leaderships(tmp_path: Path) -> None:
+    """Afterwards a broker of Apache Kafka leads and becomes the controller."""
     with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
         connect = f"127.0.0.1:{zookeeper.port}/kafka"
         (tmp_path / "1").mkdir()
@@ -82,7 +82,9 @@ def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> Non
             assert controller_in(tree) == 1
             create(tree, (1, 2))
             until(lambda: isr(tree) == (1, 2))
-            until(lambda: leaders(ours.address, TOPIC) == {0: 1})  # It hears of it a moment after it is in the tree.
+            until(
+                lambda: leaders(ours.address, TOPIC) == {0: 1}
+            )  # The broker learns of it a moment after it is in the tree.
             assert ours.stop() == 0
             until(lambda: tree.exists(layout.CONTROLLER) is not None)
             assert controller_in(tree) == 2
@@ -96,7 +98,7 @@ def test_a_controller_that_stops_hands_over_what_it_leads(tmp_path: Path) -> Non
             assert admin.list_topics(timeout=SECONDS_MAX).controller_id == 2
 
 
-def test_brokers_that_are_stopped_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_brokers_stopped_together_do_not_wait_for_each_other(tmp_path: Path) -> None:
     retries = {"controlled.shutdown.retry.backoff.ms": str(10 * SECONDS_MAX * 1000)}
     with ServingCluster(tmp_path, configs=retries) as cluster:
         tree = SqliteTree(tmp_path / "data" / METADATA_FILE)

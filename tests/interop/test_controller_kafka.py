@@ -1,6 +1,6 @@
-"""Brokers of Apache Kafka that have our controller: it leads them through a real ZooKeeper, and clients notice nothing.
+"""Apache Kafka brokers with an Odradek controller: it directs them through a real ZooKeeper, unnoticed by clients.
 
-The controller holds no socket here, so brokers write ISRs by themselves, as they do before Kafka 2.7.
+The controller has no socket here, so brokers write ISRs themselves, as they do before Kafka 2.7.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LENGTH = Struct(">i")
 
 
 class Channel:
-    """The connection to one broker, in a thread: one request after the other, each answered before the next."""
+    """A connection to one broker, in a thread: each request is answered before the next."""
 
     def __init__(
         self, at: Endpoint, versions: Versions, tell: Callable[[events.Event], None], is_gone: Callable[[], bool]
@@ -78,7 +78,7 @@ class Channel:
                     if connection is None:
                         connection = socket.create_connection((self._at.host, self._at.port), SECONDS_MAX)
                     found = errors(sent, self._ask(connection, sent))
-                except OSError:  # It registers before it listens; or it has gone, which the tree tells of.
+                except OSError:  # It registers before it listens; or it has stopped, which the tree shows.
                     connection = None
                     time.sleep(0.05)
                     continue
@@ -112,7 +112,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 
 class OurController:
-    """A controller that is no broker, with a session of its own."""
+    """A controller without a broker, with a session of its own."""
 
     def __init__(self, address: str, versions: Versions) -> None:
         self.tree = open_zookeeper(address, makes_chroot=True)
@@ -195,7 +195,7 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 
 
 class Clients:
-    """A producer and a consumer of librdkafka, which know all brokers."""
+    """A producer and a consumer of librdkafka that know all brokers."""
 
     def __init__(self, brokers: Mapping[int, OldKafka]) -> None:
         self.servers = ",".join(broker.address for broker in brokers.values())
@@ -229,10 +229,10 @@ class Clients:
         return sorted(found, key=int)
 
     def topics(self) -> dict[str, list[int]]:
-        """Returns which topics there are, and the leader of each partition."""
+        """Return the topics, and the leader of each partition."""
         try:
             found = AdminClient({"bootstrap.servers": self.servers, "log_level": 0}).list_topics(timeout=SECONDS_MAX)
-        except KafkaException:  # A broker has not been told of any yet.
+        except KafkaException:  # A broker has not received any yet.
             return {}
         return {
             name: [one.leader for _, one in sorted(topic.partitions.items())] for name, topic in found.topics.items()
@@ -250,7 +250,7 @@ def _from_start(topic: str, index: int):  # type: ignore[no-untyped-def]
 def cluster(
     folder: Path, version: str, protocol: str, versions: Versions
 ) -> Iterator[tuple[OurController, dict[int, OldKafka]]]:
-    """Starts our controller first, so that it is elected, then the brokers."""
+    """Start our controller first, so that it is elected, then the brokers."""
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeper(folder / "zookeeper"))
         address = f"127.0.0.1:{zookeeper.port}/kafka"
@@ -268,10 +268,10 @@ def started_brokers(stack: ExitStack, folder: Path, version: str, protocol: str,
             "inter.broker.protocol.version": protocol,
             "controlled.shutdown.enable": "false",
             "auto.leader.rebalance.enable": "false",
-            # On a busy machine shorter ones end, and leaders change that nobody has killed.
+            # On a busy machine shorter sessions end, and leaders change without a kill.
             "zookeeper.session.timeout.ms": "6000",
         }
-        # Clients are told of no controller, as ours is no broker.
+        # Clients get no controller, as ours is no broker.
         broker = OldKafka(folder / str(number), version, settings, zookeeper=zookeeper, awaits_controller=False)
         brokers[number] = stack.enter_context(broker)
     return brokers
@@ -287,9 +287,7 @@ def started_brokers(stack: ExitStack, folder: Path, version: str, protocol: str,
         pytest.param(V0, "0.11.0", Versions(0, 3, 0), id="0.11.0.3"),
     ],
 )
-def test_brokers_of_kafka_follow_our_controller(
-    tmp_path: Path, version: str, protocol: str, versions: Versions
-) -> None:
+def test_kafka_brokers_follow_our_controller(tmp_path: Path, version: str, protocol: str, versions: Versions) -> None:
     with cluster(tmp_path, version, protocol, versions) as (ours, brokers):
         assert ours.controller.epoch == 1
         create_topic(ours.tree, "flights", (1, 2, 3), (2, 3, 1))
@@ -331,7 +329,7 @@ def test_brokers_of_kafka_follow_our_controller(
 
 
 def story(tree: Tree, brokers: Mapping[int, OldKafka]) -> Iterator[list[tuple[int, int, tuple[int, ...]]]]:
-    """Yields leader, leader epoch and ISR of each partition after each thing that happens; 1 stays alive."""
+    """Yield leader, leader epoch and ISR of each partition after each event; broker 1 stays alive."""
     replicas = ((3, 1), (3,), (1, 3), (3, 2), (2, 3))
 
     def states() -> list[LeaderAndIsr]:
@@ -374,7 +372,7 @@ def story(tree: Tree, brokers: Mapping[int, OldKafka]) -> Iterator[list[tuple[in
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_kafkas_own_controller_comes_to_the_same_states(tmp_path: Path) -> None:
+def test_kafkas_controller_reaches_the_same_states(tmp_path: Path) -> None:
     with cluster(tmp_path / "ours", V3, "2.6", Versions(7, 8, 4)) as (ours, brokers):
         found = list(story(ours.tree, brokers))
     with ExitStack() as stack:

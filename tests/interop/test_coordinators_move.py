@@ -1,4 +1,4 @@
-"""Three brokers by one command: groups and transactions go on when the broker that coordinates them is killed."""
+"""Three brokers of one command: groups and transactions continue when their coordinator is killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = {**FEW, "group.initial.rebalance.delay.ms": "0", "group.min.session.time
 
 
 def coordinator(cluster: ServingCluster, key: str, kind: int, asked: int = 1) -> int:
-    """Returns who coordinates a group or a transactional id, as one of the brokers knows it; -1 if nobody does."""
+    """Return the coordinator of a group or a transactional id as one of the brokers knows it, or -1."""
     with RawClient(cluster.port + asked - 1) as client:
         return client.ask(FindCoordinatorRequest(key=key, key_type=kind), 3, FindCoordinatorResponse).node_id
 
@@ -36,7 +36,7 @@ def until_coordinated(cluster: ServingCluster, key: str, kind: int, asked: int =
 
 @contextmanager
 def killed(cluster: ServingCluster, broker: int) -> Iterator[None]:
-    """Kills a broker, which is started again at the end of the `with`; returns when it is ready."""
+    """Kill a broker, and start it again at the end of the `with`; return when it is ready."""
     ready = len(cluster.lines)
     cluster.signal_first(signal.SIGSTOP)
     try:
@@ -93,7 +93,7 @@ def committed(cluster: ServingCluster, group: str) -> list[int]:
         asking.close()
 
 
-def test_a_group_goes_on_from_what_it_has_committed(tmp_path: Path) -> None:
+def test_a_group_resumes_at_its_committed_offsets(tmp_path: Path) -> None:
     with ServingCluster(tmp_path, configs=QUICK) as cluster:
         admin = create(cluster, SOURCE)
         reader = consumer(cluster, "g")
@@ -120,7 +120,7 @@ def test_a_group_goes_on_from_what_it_has_committed(tmp_path: Path) -> None:
 
 
 def transformed(cluster: ServingCluster, producer: Producer, reader: Consumer, count: int, *, ends: bool) -> None:
-    """Writes what is read to the other topic in one transaction, with its offsets."""
+    """Copy read records to the other topic in one transaction, with their offsets."""
     producer.begin_transaction()
     for value in take(reader, count):
         producer.produce(TARGET, value, partition=int(value) % PARTITIONS)
@@ -150,7 +150,7 @@ def commit(producer: Producer) -> None:
     until(is_committed)
 
 
-def test_a_transaction_is_completed_once_by_whoever_coordinates_it_then(tmp_path: Path) -> None:
+def test_a_new_coordinator_completes_a_transaction_once(tmp_path: Path) -> None:
     with ServingCluster(tmp_path, configs=QUICK) as cluster:
         create(cluster, SOURCE, TARGET)
         produced(cluster, 0, 240, SOURCE)

@@ -1,4 +1,4 @@
-"""A log is cut, as a follower's is whose leader lacks its end, while a slow client still gets what is cut off."""
+"""Truncation of a log, as on a follower whose leader lacks its end, while a slow client still receives that end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS = 12
 
 
 @pytest.mark.parametrize("has_movers", [False, True])
-def test_its_connection_ends_and_the_partition_stays(tmp_path: Path, has_movers: bool) -> None:
+def test_truncation_during_a_send_closes_only_its_connection(tmp_path: Path, has_movers: bool) -> None:
     sent: list[object] = []
     with here(tmp_path / "here", has_movers=has_movers) as broker:
         with RawClient(broker.port) as client, RawClient(broker.port, receive_buffer=4096) as slow:

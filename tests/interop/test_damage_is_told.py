@@ -1,4 +1,4 @@
-"""A byte of a sealed segment is flipped while its broker runs: what consumers get, and what doctor and verify tell."""
+"""A byte of a sealed segment flipped under a running broker: errors of consumers, and reports of doctor and verify."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SOON = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Serving]:
-    """It has nothing in memory of topic `bad`, which has three segments; what is in them is in the checkpoints."""
+    """Start a broker without topic `bad` in memory: it has three segments, known from the checkpoints."""
     with Serving(tmp_path, **{"log.segment.bytes": str(SEGMENT_BYTES)}, **SOON) as running:
         with RawClient(running.port) as client:
             created(client, "bad", "good")
@@ -71,7 +71,7 @@ def consumer(broker: Serving) -> KafkaConsumer:
 
 
 def consumed(reader: KafkaConsumer, offset: int) -> list[int]:
-    """The offsets of what comes from `offset` on, up to the end or an error."""
+    """Return the offsets that are read from `offset` on, up to the end or an error."""
     found: list[int] = []
     reader.seek(BAD, offset)
     while reader.position(BAD) < RECORDS:
@@ -81,7 +81,7 @@ def consumed(reader: KafkaConsumer, offset: int) -> list[int]:
 
 
 def told(broker: Serving, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """What doctor says of damage."""
+    """Return the doctor's findings of damage."""
     capfd.readouterr()
     status = main(["doctor", broker.address, "--json"])
     findings = json.loads(capfd.readouterr().out)["findings"]
@@ -98,7 +98,7 @@ def error_at(client: RawClient, offset: int) -> ErrorCode:
     return ErrorCode(part.error_code)
 
 
-def test_a_fetch_that_stumbles_over_it(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_found_by_a_fetch_is_reported(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
     assert told(broker, capfd) == []
     flip(broker, LENGTH)
     reader = consumer(broker)
@@ -114,8 +114,10 @@ def test_a_fetch_that_stumbles_over_it(broker: Serving, capfd: pytest.CaptureFix
 
 
 @pytest.mark.nightly
-def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its consumer sees it by itself.  The broker does once it looks into the batch, and remembers it over kill -9."""
+def test_a_wrong_checksum_is_reported_until_retention_deletes_it(
+    broker: Serving, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The consumer finds it itself. The broker finds it once it reads the batch, and remembers it over kill -9."""
     data = broker.directory / "data"
     flip(broker, BODY)
     reader = consumer(broker)
@@ -123,7 +125,7 @@ def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pyte
         consumed(reader, DAMAGED)
     assert told(broker, capfd) == [], "nobody has told the broker"
     with pytest.raises(KafkaError):
-        reader.offsets_for_times({BAD: TIMES[DAMAGED]}, timeout_ms=10_000)  # It asks again all the time.
+        reader.offsets_for_times({BAD: TIMES[DAMAGED]}, timeout_ms=10_000)  # It retries all the time.
     reader.close()
     until(lambda: bool(told(broker, capfd)))
     (says,) = told(broker, capfd)
@@ -144,8 +146,8 @@ def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pyte
     assert main(["log", "verify", str(data)]) == 0
 
 
-def test_what_verify_finds_is_not_served_any_more(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
-    """Beside a broker it only tells; while none runs it notes it for the next, which else would not look."""
+def test_damage_found_by_verify_is_not_served(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
+    """Beside a running broker verify only reports; otherwise it records the damage for the next start."""
     data = broker.directory / "data"
     known = data / "odradek-damage-checkpoint"
     flip(broker, BODY)

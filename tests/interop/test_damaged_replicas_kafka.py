@@ -1,4 +1,4 @@
-"""A damaged leader of ours under a controller of Apache Kafka: a whole replica leads, and the damaged one is mended."""
+"""A damaged Odradek leader under an Apache Kafka controller: an undamaged replica leads, and the damage is repaired."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def records(cluster: MixedCluster, number: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_kafka_controller_elects_a_whole_replica(tmp_path: Path) -> None:
+def test_a_kafka_controller_elects_an_undamaged_replica(tmp_path: Path) -> None:
     with mixed_cluster(tmp_path, V3, (THEIRS, OURS, OURS), FOLLOWERS) as cluster:
         cluster.create(TOPIC, [[2, 1, 3]], segment_bytes="1048576")
         written(cluster)

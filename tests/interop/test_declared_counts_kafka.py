@@ -1,8 +1,8 @@
-"""Requests whose counts of elements and tagged fields lie, to Odradek and to Apache Kafka 4.4, which bounds them.
+"""Requests with false counts of elements and tagged fields, to Odradek and to Apache Kafka 4.4, which limits them.
 
-CVE-2026-111108 and CVE-2026-111115: until 4.3.1, Kafka allocated what a request declared.  Kafka bounds each array at
-1,000,000 elements and each tagged section at 10,000 fields; Odradek bounds the sections alike, and all elements and
-fields of a request together at 100,000.  Beyond its bound each closes the connection.
+CVE-2026-111108 and CVE-2026-111115: until 4.3.1, Kafka allocated what a request declared. Kafka limits each array to
+1,000,000 elements and each tagged section to 10,000 fields. Odradek limits the sections alike, and all elements and
+fields of a request together to 100,000. Beyond its limit each closes the connection.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def ours() -> Iterator[int]:
 
 
 def fields(count: int) -> bytes:
-    """A section of unknown fields, which are empty."""
+    """Return a section of unknown, empty fields."""
     return uvarint(count) + b"".join(uvarint(1_000 + tag) + b"\0" for tag in range(count))
 
 
 def topics(count: int) -> bytes:
-    """A Metadata request for as many topics, which are one to both brokers."""
+    """Return a Metadata request for so many topics, which both brokers parse alike."""
     return raw_frame(METADATA, 4, pack(">i", count) + b"\0\1x" * count + b"\0")
 
 
 def header(tags: bytes) -> bytes:
-    """A Metadata request for no topic.  Odradek answers ApiVersions whatever its header is (docs/DIFFERENCES.md)."""
+    """Return a Metadata request for no topic: ApiVersions is answered whatever its header is (docs/DIFFERENCES.md)."""
     return raw_frame(METADATA, 9, uvarint(1) + bytes(3) + NO_TAGS, tags=tags)
 
 

@@ -1,4 +1,4 @@
-"""file.delete.delay.ms: files of deleted segments and topics stay on the disk as long as it says, under other names."""
+"""file.delete.delay.ms: files of deleted segments and topics stay on disk for that time, under other names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expired(cluster: Cluster, name: str, delay_ms: str) -> None:
     until(lambda: start_of(cluster, name) == 20)
 
 
-def test_segments_and_topics(tmp_path: Path) -> None:
+def test_deleted_segments_and_topics_stay_for_the_delay(tmp_path: Path) -> None:
     data = tmp_path / "data"
     serving = Serving(tmp_path, **OFTEN)
     with serving, Cluster(ClientConfig(serving.address)) as cluster:
@@ -46,5 +46,5 @@ def test_segments_and_topics(tmp_path: Path) -> None:
         (gone,) = files(data, "stays*")
         assert gone.endswith("-delete")
         assert len(files(data / gone, "*.log.deleted")) == 2, "what is deleted is there for an hour"
-    with serving:  # Nobody reads them any more: like Kafka, a start does not wait.
+    with serving:  # They have no readers any more: like Kafka, a start does not wait.
         until(lambda: not files(data, "stays*"))

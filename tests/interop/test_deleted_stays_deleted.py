@@ -1,4 +1,4 @@
-"""kill -9 in the middle of DeleteRecords and of retention: what anybody was told is gone does not come back."""
+"""kill -9 during DeleteRecords and retention: records reported as deleted do not come back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECONDS_MAX = 60
 
 
 class Witness(Worker):
-    """Asks again and again where the logs begin, and for records; every start it is told is one that is kept."""
+    """A client that keeps requesting log starts and records; every reported log start must hold."""
 
     def __init__(self, broker: Serving, topic: str) -> None:
         super().__init__(broker, 0, topic)
@@ -60,7 +60,7 @@ class Witness(Worker):
 
 
 class Trimmer(Witness):
-    """Writes, and deletes what it wrote, sometimes in one partition and sometimes in all of them."""
+    """A client that writes and deletes its records, at times in one partition and at times in all."""
 
     def __init__(self, broker: Serving, seed: int) -> None:
         super().__init__(broker, TRIMMED)
@@ -80,7 +80,7 @@ class Trimmer(Witness):
 
 
 class Filler(Worker):
-    """Writes what retention by size deletes again."""
+    """A writer of records that retention by size deletes again."""
 
     def work(self, client: RawClient) -> None:
         while not self.is_over.is_set():
@@ -145,7 +145,7 @@ def crash(directory: Path, rounds: int, seed: int) -> None:
 
 
 def as_soon_as_told(broker: Serving) -> list[int]:
-    """Waits until retention deletes something, and returns at once where the logs begin now."""
+    """Wait until retention deletes something, and return the log starts at once."""
     deadline = time.monotonic() + SECONDS_MAX
     with RawClient(broker.port) as client:
         before = now = starts(client, RETAINED)
@@ -165,11 +165,11 @@ def wait_for_answers(witnesses: list[Witness]) -> None:
 
 
 @pytest.mark.nightly
-def test_twelve_crashes_while_records_are_deleted(tmp_path: Path) -> None:
+def test_twelve_crashes_during_deletion_restore_no_record(tmp_path: Path) -> None:
     crash(tmp_path, rounds=12, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10, 15))
-def test_a_hundred_crashes_while_records_are_deleted(tmp_path: Path, seed: int) -> None:
+def test_a_hundred_crashes_during_deletion_restore_no_record(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, rounds=100, seed=seed)

@@ -1,4 +1,4 @@
-"""The demo on its first week: it ends well, notices a wrong result, and leaves nothing behind, however it ends."""
+"""The demo on its first week: it succeeds, detects a wrong result, and leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from odradek.demo.processes import Broker
 from support.waiting import until
 
 DAYS = 7
-# They end a hang.  A demo takes a minute on a quiet machine, and ten times that on a slow and busy one.
+# Limits for a hang. A demo takes a minute on a quiet machine, and ten times that on a slow and busy one.
 START_SECONDS_MAX = 300.0
 DEMO_SECONDS_MAX = 1_800.0
 END_SECONDS_MAX = 300.0
@@ -64,7 +64,7 @@ def test_a_value_is_the_csv_row(flights: pa.Table) -> None:
     assert first.key == row["tailnum"].encode()
 
 
-def test_what_remains_starts_where_the_log_ends(flights: pa.Table) -> None:
+def test_remaining_records_start_at_the_end_of_the_log(flights: pa.Table) -> None:
     ends = {0: 0, 1: 5, 2: 1_000, 3: 1_000_000}
     left = {(each.partition, each.offset) for each in dataset.records(dataset.remaining(flights, ends))}
     every = {(each.partition, each.offset) for each in dataset.records(flights)}
@@ -72,7 +72,7 @@ def test_what_remains_starts_where_the_log_ends(flights: pa.Table) -> None:
 
 
 def in_the_lake(flights: pa.Table) -> pa.Table:
-    """The table as the loader would have made it."""
+    """Return the table as the loader would write it."""
     rows = [(each.partition, each.offset, each.key, each.value) for each in dataset.records(flights)]
     types = [pa.int32(), pa.int64(), pa.binary(), pa.binary()]
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types, strict=True)]
@@ -93,7 +93,7 @@ def test_a_good_result_passes(flights: pa.Table) -> None:
     assert failed(checks.check_hours(checks.hours_of(flights), flights)) == []
 
 
-def test_every_way_to_be_wrong_is_noticed(flights: pa.Table) -> None:
+def test_every_wrong_lake_is_detected(flights: pa.Table) -> None:
     good, ends = in_the_lake(flights), ends_of(flights)
     some = good.slice(100, 1)
     moved = some.set_column(1, "offset", pa.array([50_000], pa.int64()))
@@ -115,7 +115,7 @@ def test_every_way_to_be_wrong_is_noticed(flights: pa.Table) -> None:
         assert any(sentence.startswith(wrong) for sentence in failed(checks.check_lake(lake, flights, ends))), wrong
 
 
-def test_a_wrong_hour_is_noticed(flights: pa.Table) -> None:
+def test_a_wrong_hour_is_detected(flights: pa.Table) -> None:
     good = checks.hours_of(flights)
     first = good.to_pylist()[0]
     for name, value in (("flights", 0), ("cancelled", 99), ("delay_sum", -1), ("delay_mean", 0.5), ("origin", "XXX")):
@@ -127,7 +127,7 @@ def test_a_wrong_hour_is_noticed(flights: pa.Table) -> None:
 # The producer and the broker, without Spark.
 
 
-def test_the_producer_goes_on_where_the_killed_brokers_log_ends(flights: pa.Table, tmp_path: Path) -> None:
+def test_the_producer_resumes_at_the_end_of_a_killed_brokers_log(flights: pa.Table, tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         broker.start()
         feed.create_topic(broker.address, feed.TOPIC, dataset.PARTITIONS)
@@ -154,7 +154,7 @@ Log = dict[tuple[int | None, int | None], tuple[bytes | None, bytes | None, int]
 
 
 def log_of(address: str) -> Log:
-    """Key, value and time by partition and offset."""
+    """Return key, value and time by partition and offset."""
     ends = feed.log_ends(address, feed.TOPIC, dataset.PARTITIONS)
     consumer = Consumer({"bootstrap.servers": address, "group.id": "test", "enable.auto.commit": False})
     consumer.assign([TopicPartition(feed.TOPIC, partition, 0) for partition in ends])
@@ -171,7 +171,7 @@ def log_of(address: str) -> Log:
 
 
 class Demo:
-    """One run in a process of its own.  What it started is found by a mark in its environment."""
+    """One run in a process of its own. A mark in the environment identifies its child processes."""
 
     def __init__(self, temporary: Path, *arguments: str) -> None:
         self.mark = f"ODRADEK_TEST_MARK={uuid4()}"
@@ -192,10 +192,10 @@ class Demo:
         raise AssertionError(f"it ended without saying {words!r}")
 
     def end(self, seconds: float) -> tuple[int, str]:
-        """The exit status and what it wrote."""
+        """Return the exit status and the output."""
         try:
             said, _ = self.process.communicate(timeout=seconds)
-        except BaseException:  # It hangs.  What it started would go on without it.
+        except BaseException:  # It hangs. Its child processes would go on without it.
             for pid in (self.process.pid, *self._processes()):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -206,7 +206,7 @@ class Demo:
         return list(self._processes().values())
 
     def _processes(self) -> dict[int, str]:
-        """Command by process id."""
+        """Return the commands by process id."""
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -219,7 +219,7 @@ class Demo:
 
 @pytest.fixture(scope="module")
 def temporary() -> Iterator[Path]:
-    """Short, for Spark's Unix sockets, and looked into afterwards."""
+    """Create a folder with a short path, for Spark's Unix sockets, and check it afterwards."""
     made = Path(tempfile.mkdtemp(prefix="odradek-test-"))
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -242,7 +242,7 @@ def needs_spark() -> None:
 
 @pytest.fixture(scope="module")
 def kept(needs_spark: None, flights: pa.Table, temporary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of a run with everything in it."""
+    """Return the results of a complete run."""
     folder = tmp_path_factory.mktemp("demo") / "results"
     demo = Demo(temporary, f"--dir={folder}")
     status, said = demo.end(DEMO_SECONDS_MAX)
@@ -269,7 +269,7 @@ def copy(kept: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.spark
 @pytest.mark.java
-def test_the_whole_demo(kept: Path, temporary: Path) -> None:
+def test_the_whole_demo_is_verified(kept: Path, temporary: Path) -> None:
     status, said = verified(temporary, kept)
     assert status == 0, said
 
@@ -307,13 +307,13 @@ def test_a_wrong_hour_in_the_derived_topic_is_a_failure(copy: Path, temporary: P
 @pytest.mark.spark
 @pytest.mark.java
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left_when_it_is_stopped(
+def test_a_stopped_demo_leaves_nothing_behind(
     number: signal.Signals, needs_spark: None, flights: pa.Table, temporary: Path
 ) -> None:
     demo = Demo(temporary)
     demo.said_until("Spark starts")
     until(lambda: any("java" in command.split(" ", 1)[0] for command in demo.left_running()))
-    time.sleep(2)  # Java is at work by then, in the middle of its start or behind it: whichever, it has to end.
+    time.sleep(2)  # Java has started or is starting by then: in both cases it has to end.
     demo.process.send_signal(number)
     status, said = demo.end(END_SECONDS_MAX)
     assert status == 130, said
@@ -322,7 +322,7 @@ def test_nothing_is_left_when_it_is_stopped(
     assert list(temporary.iterdir()) == []
 
 
-def test_what_makes_no_sense_is_said(temporary: Path, tmp_path: Path) -> None:
+def test_invalid_options_are_reported(temporary: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for arguments, says in (
         (["--days=0"], "--days must be from 1 to 365"),

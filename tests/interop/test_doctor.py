@@ -1,4 +1,4 @@
-"""odradek doctor against a real Apache Kafka and against Odradek, well and badly configured."""
+"""`odradek doctor` with a real Apache Kafka and with Odradek, well and badly configured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = "15"
 
 
 class Report:
-    """What `odradek doctor --json` printed: what each check says, and the advice that came with it."""
+    """The output of `odradek doctor --json`: the sentence of each check, and its advice."""
 
     def __init__(self, address: str, capfd: pytest.CaptureFixture[str]) -> None:
         capfd.readouterr()
@@ -44,7 +44,7 @@ class Report:
 
 
 @pytest.mark.parametrize("kind", BROKERS)
-def test_a_broker_that_is_well(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_broker_has_no_findings(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     report = Report(STARTERS[kind](), capfd)
     assert report.status == 0, report.findings
     broker = next(one for one in report.findings if one["check"].startswith("broker "))
@@ -53,12 +53,12 @@ def test_a_broker_that_is_well(kind: str, capfd: pytest.CaptureFixture[str]) -> 
     assert able["says"].startswith("Java 4.3, librdkafka 2.16, kafka-python 3.0, aiokafka 0.14 can produce")
 
 
-# Apache Kafka, which does not mind what it is told to advertise.
+# Apache Kafka accepts any advertised address.
 
 
 @contextmanager
 def kafka(folder: Path, **settings: str) -> Iterator[KafkaBroker]:
-    """Keys with _ for '.', and {port} for the broker's own."""
+    """Start Kafka with these settings; keys have _ for '.', and {port} is the broker's own port."""
     broker = KafkaBroker(folder)
     given = {key.replace("_", "."): value.format(port=broker.port) for key, value in settings.items()}
     changed = KafkaBroker(folder, settings=given)
@@ -77,7 +77,7 @@ class TestApacheKafka:
             ("127.0.0.1:1", "is not reachable from here: 127.0.0.1 refused"),
         ],
     )
-    def test_advertised_where_it_is_not(
+    def test_a_wrong_advertised_address_is_found(
         self, advertised: str, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         with kafka(tmp_path, advertised_listeners=f"PLAINTEXT://{advertised}") as broker:
@@ -87,7 +87,7 @@ class TestApacheKafka:
         setting = f"advertised.listeners=PLAINTEXT://{broker.address}"
         assert found["advice"] == f"Set {setting} on broker 1 and restart it."
 
-    def test_localhost_for_those_from_elsewhere_and_the_controllers_port(
+    def test_localhost_for_remote_clients_and_the_controller_port_are_found(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         outside, controller = own_address(), free_port()
@@ -110,7 +110,7 @@ class TestApacheKafka:
             f"Set advertised.listeners=PLAINTEXT://{outside}:{broker.port} on broker 1 and restart it."
         )
 
-    def test_two_brokers_that_took_each_others_address(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_swapped_advertised_addresses_are_found(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         with (
             kafka(tmp_path / "1") as first,
             kafka(
@@ -125,7 +125,7 @@ class TestApacheKafka:
         assert found["check"] == "broker 2"
         assert "there is a broker that is not in the cluster's metadata" in found["says"]
 
-    def test_a_listener_that_wants_a_login(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_a_sasl_listener_is_found(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         controller = free_port()
         login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="a" user_a="a";'
         settings = {
@@ -143,7 +143,7 @@ class TestApacheKafka:
         assert found["says"] == "this listener requires clients to authenticate (SASL: PLAIN)"
         assert "sasl.mechanism=PLAIN" in found["advice"]
 
-    def test_a_tls_listener(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_a_tls_listener_is_found(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         if shutil.which("keytool") is None:
             pytest.skip("needs keytool, which comes with java")
         controller, store = free_port(), tmp_path / "keys"
@@ -170,7 +170,7 @@ class TestApacheKafka:
 
 
 def own_address() -> str | None:
-    """An address of this machine that is not loopback: the one it would send from.  Nothing is sent."""
+    """Return a non-loopback address of this machine, the source of its outgoing packets; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))
@@ -183,7 +183,7 @@ def own_address() -> str | None:
 # Odradek.
 
 
-def test_another_cluster_where_it_says_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_cluster_at_the_advertised_address_is_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path / "other") as other:
         overrides = {"advertised.listeners": f"PLAINTEXT://{other.address}"}
         (tmp_path / "one").mkdir()
@@ -195,7 +195,7 @@ def test_another_cluster_where_it_says_it_is(tmp_path: Path, capfd: pytest.Captu
     )
 
 
-def test_a_broker_that_is_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_broker_is_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path) as broker:
         pass
     found = Report(f"127.0.0.1:{broker.port}", capfd).wrong()

@@ -1,4 +1,4 @@
-"""Who comes, and who goes, as seen from outside the broker."""
+"""Connections that open and close, as seen from outside the broker."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def no_collector() -> Iterator[None]:
 
 
 def connections_in_memory(broker: Broker) -> int:
-    """Counts this broker's: those of other tests' brokers, in this process too, come and go meanwhile."""
+    """Count this broker's connections; others in this process belong to brokers of other tests."""
     return sum(isinstance(one, ClientConnection) and one._peer.local.port == broker.port for one in gc.get_objects())
 
 
-def test_a_connection_that_has_gone_leaves_nothing_for_the_collector() -> None:
-    """Thousands that go at once would otherwise stop the loop for a third of a second, some time later."""
+def test_a_closed_connection_leaves_no_garbage_for_the_collector() -> None:
+    """Otherwise thousands that close at once would later stop the loop for a third of a second."""
     with Broker() as broker, no_collector():
         with ExitStack() as clients:
             first = clients.enter_context(RawClient(broker.port))
@@ -42,8 +42,8 @@ def test_a_connection_that_has_gone_leaves_nothing_for_the_collector() -> None:
         until(lambda: connections_in_memory(broker) == 0)
 
 
-def test_nor_does_one_that_sent_no_request() -> None:
-    """It is closed for an exception, and that holds all the frames that it came through."""
+def test_a_connection_closed_for_invalid_bytes_leaves_no_garbage() -> None:
+    """An exception closes it, and an exception holds all the frames that it passed."""
     with Broker() as broker, no_collector():
         for _ in range(COUNT):
             with RawClient(broker.port) as client:

@@ -1,6 +1,6 @@
-"""ElectLeaders asked of Apache Kafka 3.9.1 and of us, one story for both: the same answers, and the same states.
+"""ElectLeaders with Apache Kafka 3.9.1 and Odradek: the same story leads to the same responses and states.
 
-Two brokers on one ZooKeeper each time.  Nobody rebalances by itself.
+Each runs two brokers on one ZooKeeper, without automatic rebalancing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class Cluster:
-    """Two brokers, their processes made and not started."""
+    """Two brokers, their processes created but not started."""
 
     def __init__(self, brokers: dict[int, Process], tree: Tree) -> None:
         self.brokers = brokers
@@ -104,7 +104,7 @@ class Cluster:
         return Answer(ErrorCode(answer.error_code).name, sorted(partitions))
 
     def leader(self, broker: int, name: str, index: int) -> int:
-        """Returns who leads, as a broker tells its clients."""
+        """Return the leader as a broker reports it to clients."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         with RawClient(self.brokers[broker].port) as client:
             (topic,) = client.ask(request, 8, MetadataResponse).topics
@@ -124,7 +124,7 @@ class Cluster:
 
 
 def story(cluster: Cluster) -> dict[str, object]:
-    """Plays it, and returns what was answered, and what is in the tree at its end."""
+    """Play the story; return the responses, and the final state of the tree."""
     one, two = cluster.brokers[1], cluster.brokers[2]
     told: dict[str, object] = {}
     one.start()
@@ -201,7 +201,7 @@ def played(ensemble: ZooKeeper, chroot: str, make: Callable[[int, str], OldKafka
         return story(Cluster({**made}, tree))
 
 
-def test_answers_and_states_are_those_of_kafka(tmp_path: Path, ensemble: ZooKeeper) -> None:
+def test_responses_and_states_equal_kafkas(tmp_path: Path, ensemble: ZooKeeper) -> None:
     def theirs(number: int, connect: str) -> OldKafka:
         settings = {"broker.id": str(number), **SETTINGS}
         return OldKafka(tmp_path / f"kafka{number}", V3, settings, zookeeper=connect, awaits_controller=False)

@@ -1,4 +1,4 @@
-"""The controller of Apache Kafka 3.9.1 elects the same leaders, with the same ISR and epoch, in every case there is."""
+"""Leader elections compared with Apache Kafka 3.9.1: the same leader, ISR and epoch in every case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.core.kernel.cluster_view import LeaderAndIsr
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 PROGRAM = Path(__file__).parent / "java" / "Elections.java"
-LEADER, EPOCH = BrokerId(1), LeaderEpoch(7)  # As the program has it: who led does not count.
+LEADER, EPOCH = BrokerId(1), LeaderEpoch(7)  # As in the program: the former leader does not matter.
 BROKERS = tuple(map(BrokerId, (1, 2, 3)))
 REPLICAS = [(1, 2, 3), (3, 1, 2), (2, 1), (3,)]
 TARGETS = [(1, 2, 3), (2, 3), (4, 1)]
@@ -76,7 +76,7 @@ def cases() -> Iterator[Case]:
                             yield Case(replicas, tuple(map(BrokerId, targets)), order, alive, stopping)
 
 
-def test_kafka_elects_the_same() -> None:
+def test_kafka_elects_the_same_leaders() -> None:
     played = list(cases())
     command = ["java", "-cp", f"{old_jars(V3)}/*", str(PROGRAM)]
     lines = "".join(f"{case.line}\n" for case in played)

@@ -1,4 +1,4 @@
-"""Consume, transform, produce: what is in the source is in the sink, once and in its order, whatever is killed."""
+"""Consume, transform, produce: the sink has the source's records once and in order, whatever is killed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_record_is_copied_once(tmp_path: Path, name: str, program: Program)
 
 
 def fill(clients: Clients) -> dict[int, list[int]]:
-    """What was written, by partition."""
+    """Write the source and return its values by partition."""
     producer = Producer(clients.producer())
     expected: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
     for value in range(RECORDS):
@@ -60,19 +60,19 @@ def fill(clients: Clients) -> dict[int, list[int]]:
 
 
 def committed(clients: Clients) -> dict[int, int]:
-    """The group's offsets in the source, by partition."""
+    """Return the group's offsets in the source, by partition."""
     asked = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
     with closing(Consumer(clients.member(GROUP, "classic"))) as consumer:
         return {one.partition: one.offset for one in consumer.committed(asked, SECONDS_MAX)}
 
 
 class Sink:
-    """A reader of what is committed in the sink, from its beginning, for `with`."""
+    """A context with a reader of the sink's committed records, from its beginning."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._consumer = Consumer(clients.consumer() | {"enable.partition.eof": True})
-        self._ends: dict[int, int] = {}  # As far as it is known that there is nothing more, by partition.
+        self._ends: dict[int, int] = {}  # Known ends of the sink, by partition.
         self.values: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
 
     def __enter__(self) -> Sink:
@@ -83,7 +83,7 @@ class Sink:
         self._consumer.close()
 
     def read(self, count: int, instances: Instances) -> None:
-        """At least so many."""
+        """Read at least so many records."""
         until = time.monotonic() + SECONDS_MAX
         while (copied := sum(map(len, self.values.values()))) < count:
             assert time.monotonic() < until, f"{copied} of {count}; {instances.restarts} ended: {instances.said()}"

@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka follows our leader, in one ZooKeeper: it has what we have, and leads when we go."""
+"""An Apache Kafka broker that follows our leader, on one ZooKeeper: it has the same records, and leads later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers 
 TOPIC = "flights"
 OURS, THEIRS = 1, 2
 RECORDS, DELETED = 2_000, 700
-SESSION = {"zookeeper.session.timeout.ms": "18000"}  # Nobody is killed while others wait for it.
+SESSION = {"zookeeper.session.timeout.ms": "18000"}  # No broker is killed while others wait for it.
 RELEASES = {V3: "3.9", V0: "0.11.0"}  # With the inter.broker.protocol.version of both.
 LOG = f"{0:020}.log"
 AT = TopicPartition(TOPIC, 0)
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture(params=RELEASES)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    """Theirs is the controller, as it was there first, and makes a topic that we lead and it follows."""
+    """Start Kafka first, as the controller, and create a topic that we lead and it follows."""
     level = {"inter.broker.protocol.version": RELEASES[request.param]} | SESSION
     with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
         connect = f"127.0.0.1:{zookeeper.port}/kafka"
@@ -56,7 +56,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
             admin.create_topics([topic])[TOPIC].result(SECONDS_MAX)
             until(lambda: leader(admin) == OURS)
             yield Pair(ours, theirs, admin)
-            theirs.kill()  # It would wait for somebody to lead in its place.
+            theirs.kill()  # It would wait for another leader in its place.
 
 
 def leader(admin: AdminClient) -> int:
@@ -65,7 +65,7 @@ def leader(admin: AdminClient) -> int:
 
 
 def produced(address: str, values: list[bytes]) -> None:
-    """With acks=all, which waits for the follower."""
+    """Produce with acks=all, which waits for the follower."""
     failed: list[object] = []
     settings = {"bootstrap.servers": address, "acks": "all", "enable.idempotence": True, "log_level": 0}
     producer = Producer(settings)
@@ -96,7 +96,7 @@ def beginning(address: str) -> int:
     return low
 
 
-def test_kafka_has_what_our_leader_acknowledged_and_leads_when_it_goes(pair: Pair) -> None:
+def test_kafka_leads_with_our_acknowledged_records(pair: Pair) -> None:
     ours, theirs, admin = pair
     sent = [b"%d" % number * 20 for number in range(RECORDS)]
     produced(ours.address, sent[: RECORDS // 2])
@@ -122,7 +122,7 @@ CONSUMER, STRANGER, DEBUGGING = -1, 5, -2
 
 
 def answers(port: int) -> dict[tuple[int, ...], tuple[object, ...]]:
-    """What a leader tells of the partition, by who asks for what."""
+    """Return a leader's responses for the partition, by kind of requester and requested position."""
     told: dict[tuple[int, ...], tuple[object, ...]] = {}
     with RawClient(port) as client:
         for replica in (CONSUMER, STRANGER):
@@ -165,8 +165,8 @@ def prepared(address: str, port: int) -> dict[tuple[int, ...], tuple[object, ...
     return answers(port)
 
 
-def test_errors_come_in_the_order_of_kafka(tmp_path: Path) -> None:
-    """Whether the asker is a replica, before where logs part, before what is out of range."""
+def test_errors_have_kafkas_precedence(tmp_path: Path) -> None:
+    """First, whether the requester is a replica, then where logs diverge, then out-of-range offsets."""
     (tmp_path / "ours").mkdir()
     with OldKafka(tmp_path / "theirs", V3, SESSION) as theirs:
         expected = prepared(theirs.address, theirs.port)

@@ -1,4 +1,4 @@
-"""Consumers that read from a replica in their rack (KIP-392): ours and Apache Kafka's, each sending to the other."""
+"""Consumers that read from a replica in their rack (KIP-392): Odradek and Apache Kafka redirect to each other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ours(folder: Path, number: int, rack: str, connect: str) -> Iterator[Serving
 
 
 def bytes_out(serving: Serving) -> float:
-    """How many bytes it has sent to clients, and to who follows it."""
+    """Return the bytes sent to clients, and to followers."""
     with urlopen(f"http://{serving._overrides['metrics.listener']}/metrics", timeout=SECONDS_MAX) as page:
         lines = page.read().decode().splitlines()
     name = "kafka_server_socket_server_metrics_outgoing_byte_total"
@@ -77,7 +77,7 @@ def produced(address: str, topic: str, first: int, count: int) -> None:
 
 
 class Reader:
-    """A consumer of librdkafka in a rack, and from whom it reads."""
+    """A consumer of librdkafka in a rack, and the broker that it reads from."""
 
     def __init__(self, address: str, topic: str, rack: str) -> None:
         self._topic = topic
@@ -106,14 +106,14 @@ class Reader:
             self.found.append(int((message.value() or b"").split()[0]))
 
     def read(self, count: int) -> None:
-        """Reads until it has so many records."""
+        """Read until there are so many records."""
         deadline = time.monotonic() + SECONDS_MAX
         while len(self.found) < count:
             self._poll(1)
             assert time.monotonic() < deadline
 
     def source(self) -> int:
-        """The broker that it fetches from now."""
+        """Return the broker that the consumer fetches from now."""
         self._poll(0.05)
         topics = self._told.get("topics", {})
         return int(topics[self._topic]["partitions"]["0"]["broker"]) if self._topic in topics else -1
@@ -122,7 +122,7 @@ class Reader:
         self._consumer.close()
 
 
-def test_a_consumer_reads_in_its_rack_and_goes_on_when_that_is_gone(tmp_path: Path) -> None:
+def test_a_consumer_reads_in_its_rack_and_falls_back_to_the_leader(tmp_path: Path) -> None:
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeper(tmp_path / "zookeeper"))
         connect = f"127.0.0.1:{zookeeper.port}/ours"
@@ -148,7 +148,7 @@ def test_a_consumer_reads_in_its_rack_and_goes_on_when_that_is_gone(tmp_path: Pa
 
 
 def answers(port: int, topic: str, end: int) -> list[tuple[int, int, int, bool]]:
-    """What a replica says to questions about one partition: error, high watermark, log start, and if it has records."""
+    """Return a replica's responses for one partition: error, high watermark, log start, and if it has records."""
     with RawClient(port) as client:
         found = []
         for version in (10, 11, 12):
@@ -166,7 +166,7 @@ def answers(port: int, topic: str, end: int) -> list[tuple[int, int, int, bool]]
 
 
 def console(address: str, topic: str, rack: str, folder: Path) -> list[int]:
-    """What Java's consumer reads in a rack."""
+    """Return the records that Java's consumer reads in a rack."""
     config = folder / "consumer.properties"
     config.write_text(f"client.rack={rack}\nfetch.max.wait.ms=100\nmax.partition.fetch.bytes=100000\n")
     place = ("--bootstrap-server", address, "--topic", topic, "--partition", "0", "--offset", "earliest")
@@ -174,7 +174,7 @@ def console(address: str, topic: str, rack: str, folder: Path) -> list[int]:
     return [int(line.split()[0]) for line in text.splitlines() if line.endswith("..")]
 
 
-def test_kafka_and_ours_send_consumers_to_each_other(tmp_path: Path) -> None:
+def test_kafka_and_odradek_redirect_consumers_to_each_other(tmp_path: Path) -> None:
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeper(tmp_path / "zookeeper"))
         connect = f"127.0.0.1:{zookeeper.port}/both"
@@ -198,7 +198,7 @@ def test_kafka_and_ours_send_consumers_to_each_other(tmp_path: Path) -> None:
         before = bytes_out(serving)
         assert console(servers, "theirs", "b", tmp_path) == [*range(COUNT)]
         assert bytes_out(serving) - before >= COUNT * VALUE_BYTES * 0.8, "but for what came before it was sent here"
-        # A follower of theirs and one of ours, both with all records, say the same.
+        # A Kafka follower and an Odradek follower with all records return the same.
         at_ours = answers(serving.port, "theirs", COUNT)
         assert at_ours == answers(kafka.port, "our", COUNT)
         assert {code for code, *_ in at_ours} == {

@@ -1,4 +1,4 @@
-"""A broker that follows Apache Kafka's: it has what its leaders have, byte for byte, and counts as in sync."""
+"""An Odradek broker that follows Apache Kafka leaders: its logs are equal byte for byte, and it is in sync."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def in_sync(admin: AdminClient) -> list[list[int]]:
 
 
 def files(data: Path) -> Iterator[tuple[str, bytes]]:
-    """The records of each partition, and where each leader epoch begins."""
+    """Return the records of each partition, and the start of each leader epoch."""
     for index in range(PARTITIONS):
         for name in ("00000000000000000000.log", "leader-epoch-checkpoint"):
             path = data / f"{TOPIC}-{index}" / name
@@ -34,7 +34,7 @@ def files(data: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def produced(address: str, first: int, count: int, codec: str) -> None:
-    """Each number once, to all in-sync replicas; in several batches."""
+    """Write each number once, to all in-sync replicas, in several batches."""
     producer = Producer(
         {"bootstrap.servers": address, "acks": "all", "compression.type": codec, "linger.ms": 5, "log_level": 0}
     )
@@ -54,7 +54,7 @@ def produced(address: str, first: int, count: int, codec: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("version", [V3, V0])
-def test_a_follower_has_what_kafka_has(tmp_path: Path, version: str) -> None:
+def test_a_followers_logs_equal_kafkas(tmp_path: Path, version: str) -> None:
     with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
         connect = f"127.0.0.1:{zookeeper.port}/kafka"
         settings = {"broker.id": str(THEIRS), "zookeeper.session.timeout.ms": SESSION_MS}

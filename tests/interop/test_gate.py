@@ -1,4 +1,4 @@
-"""A gate over sockets: what it refuses, throttles and changes, for small requests, known ones and large ones."""
+"""An admission gate with real connections: it refuses, throttles and changes small, templated and large requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THROTTLE_MS = 300
 
 
 class Told:
-    """It answers as it is told from the loop's point of view: one attribute that is replaced."""
+    """A gate whose admission is one attribute, replaced by the test."""
 
     def __init__(self) -> None:
         self.admission: Admission = ADMITTED
@@ -79,7 +79,7 @@ def test_a_throttled_connection_is_muted_and_others_are_not(broker: Here, gate: 
     client.ping()
 
 
-def test_what_comes_while_a_connection_is_muted_is_answered_afterwards(gate: Told, client: RawClient) -> None:
+def test_requests_to_a_muted_connection_are_answered_afterwards(gate: Told, client: RawClient) -> None:
     gate.admission = Admission(throttle_ms=THROTTLE_MS)
     client.ping()
     gate.admission = ADMITTED
@@ -89,7 +89,7 @@ def test_what_comes_while_a_connection_is_muted_is_answered_afterwards(gate: Tol
     assert time.monotonic() - began >= THROTTLE_MS / 1000 / 2, "the first of them waited"
 
 
-def test_a_muted_connection_that_leaves_is_forgotten(broker: Here, gate: Told, client: RawClient) -> None:
+def test_a_closed_muted_connection_is_forgotten(broker: Here, gate: Told, client: RawClient) -> None:
     gate.admission = Admission(throttle_ms=60_000)
     client.ping()
     client.close()
@@ -107,7 +107,7 @@ def test_a_muted_connection_that_leaves_is_forgotten(broker: Here, gate: Told, c
     ],
     ids=["refused", "throttled"],
 )
-def test_a_large_produce_is_asked_about_when_it_begins(
+def test_a_large_produce_is_checked_when_it_begins(
     gate: Told, client: RawClient, ways: Ways, admission: Admission, code: ErrorCode
 ) -> None:
     produced(client, "t", b"first")
@@ -123,7 +123,7 @@ def test_a_large_produce_is_asked_about_when_it_begins(
 
 @pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
 @pytest.mark.parametrize("how", ["refused", "throttled", "other rules"])
-def test_a_large_produce_is_asked_about_when_it_is_there(
+def test_a_large_produce_is_checked_again_when_complete(
     broker: Here, gate: Told, client: RawClient, ways: Ways, how: str
 ) -> None:
     stalled = Stalled(client, broker.directory)
@@ -141,7 +141,7 @@ def test_a_large_produce_is_asked_about_when_it_is_there(
     assert len(values(client)) == (1 if is_refused else 2)
 
 
-def test_rules_that_change_reach_a_producer_that_is_known(gate: Told, client: RawClient) -> None:
+def test_changed_rules_apply_to_cached_request_templates(gate: Told, client: RawClient) -> None:
     for value in (b"a", b"b", b"c"):
         produced(client, "t", value)
     gate.admission = Admission(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED, version=1)
@@ -151,11 +151,11 @@ def test_rules_that_change_reach_a_producer_that_is_known(gate: Told, client: Ra
     assert len(values(client)) == 3
 
 
-# Who it is, under TLS.
+# Principals under TLS.
 
 
 class Seeing:
-    """It lets everybody in, and remembers whom."""
+    """A gate that admits all requests, and records their principals."""
 
     def __init__(self) -> None:
         self._gate = OpenGate()
@@ -178,7 +178,7 @@ def secured(port: int, authority: Authority, known: Known | None) -> RawClient:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_the_gate_is_told_whom_the_certificate_names(tmp_path: Path, version: str) -> None:
+def test_the_gate_gets_the_principal_of_the_certificate(tmp_path: Path, version: str) -> None:
     authority = Authority()
     own = authority.known("localhost")
     configs = {

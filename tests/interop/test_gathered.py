@@ -1,6 +1,6 @@
-"""Very many connections whose produces are written together: each is answered as if it were alone.
+"""Produce requests of many connections written together: each is answered as if it were alone.
 
-The loop is held up while all of them send, so that it finds all of them waiting, in the set of net/loop/readers.
+The loop is blocked while all of them send, so that it finds all of them in the set of net/loop/readers.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def broker(tmp_path: Path) -> Iterator[Here]:
 
 
 def read_directly(broker: Here) -> int:
-    """How many connections the loop watches itself."""
+    """Return the number of connections that the loop watches itself."""
     direct: int = broker.on_loop(lambda running: len(running.listeners[0]._readers._direct))
     return direct
 
 
-def test_one_that_asks_for_little_at_a_time_is_read_directly_however_much_that_is_in_all(broker: Here) -> None:
-    """The set costs a system call more for each request, and the loop does not stay awake for those in it."""
+def test_a_connection_with_small_requests_is_read_directly(broker: Here) -> None:
+    """Its total does not matter. The set costs one more system call per request, and sleeps between them."""
     request = frame(produce_request("t", b"x" * 5_000, acks=LEADER), PRODUCE)
     with RawClient(broker.port) as client:
         client.ping()
@@ -67,8 +67,10 @@ def test_one_that_asks_for_little_at_a_time_is_read_directly_however_much_that_i
 
 
 @pytest.mark.parametrize("is_one", [False, True])
-def test_who_shares_the_broker_has_a_shorter_turn(broker: Here, is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower's fetch is not to wait for all that a producer has sent meanwhile."""
+def test_connections_that_share_the_broker_have_shorter_turns(
+    broker: Here, is_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower's fetch must not wait for all that a producer has sent."""
     reads: list[tuple[ClientConnection, int]] = []
     updated = ClientConnection.buffer_updated
 
@@ -99,7 +101,7 @@ def test_who_shares_the_broker_has_a_shorter_turn(broker: Here, is_one: bool, mo
 
 
 def most_together(broker: Here) -> int:
-    """How many were written together at most."""
+    """Record the largest number of requests written together."""
     most: int = broker.on_loop(lambda running: running.shell.gathered.most)
     return most
 
@@ -134,7 +136,7 @@ def request(number: int, *values: bytes, acks: int = ALL) -> bytes:
 
 
 def filling(number: int, tag: bytes, size: int) -> tuple[bytes, bytes]:
-    """A value, and its request of exactly `size` bytes."""
+    """Return a value, and its request of exactly `size` bytes."""
     value = tag.ljust(size - FRAME_OVERHEAD_MAX, b".")
     missing = size - len(request(number, value))
     while missing:
@@ -173,14 +175,14 @@ def what_fills_the_first_buffer(number: int, tag: bytes) -> tuple[list[bytes], b
 
 
 def what_fills_a_grown_one(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
-    """The next read wants the space in which lies what was staged."""
+    """Return a request after which the next read needs the space of the staged one."""
     size = RECEIVE_BUFFER_BYTES // REQUESTS_MAX
     whole = [filling(number, b"%s/%d" % (tag, at), size) for at in range(2 * REQUESTS_MAX)]
     return [value for value, _ in whole], b"".join(sent for _, sent in whole)
 
 
 def one_large(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
-    """It is received by a thread, and its place in the log comes after the first's."""
+    """Return a request that a thread receives, placed in the log after the first."""
     value = tag + b"l" * 300_000
     return [tag, value], request(number, tag) + request(number, value)
 
@@ -201,7 +203,7 @@ KINDS = (
 )
 
 
-def test_each_finds_its_own_where_it_was_told(broker: Here, clients: list[RawClient]) -> None:
+def test_records_are_at_the_returned_offsets(broker: Here, clients: list[RawClient]) -> None:
     told: list[list[tuple[int, bytes]]] = [[] for _ in clients]
     for turn in range(ROUNDS):
         expected = []
@@ -220,12 +222,12 @@ def test_each_finds_its_own_where_it_was_told(broker: Here, clients: list[RawCli
             if is_silent:
                 found.insert(0, found[0] - 1)
             told[number] += zip(found, values, strict=True)
-    assert most_together(broker) > 1  # Many of these want the others to be written first.
+    assert most_together(broker) > 1  # Many of these require that the others are written first.
     for number, mine in enumerate(told):
         assert mine == fetch_all(clients[number], "t", partition=number)
 
 
-def test_those_of_one_partition_are_in_one_order(broker: Here, clients: list[RawClient]) -> None:
+def test_requests_of_one_partition_have_one_order(broker: Here, clients: list[RawClient]) -> None:
     told = []
     for turn in range(ROUNDS):
         with held_up(broker):
@@ -236,7 +238,7 @@ def test_those_of_one_partition_are_in_one_order(broker: Here, clients: list[Raw
     assert sorted(told) == fetch_all(clients[0], "t")
 
 
-def test_who_goes_in_between_costs_nobody_else_an_answer(broker: Here, clients: list[RawClient]) -> None:
+def test_disconnects_cost_no_other_client_its_response(broker: Here, clients: list[RawClient]) -> None:
     leaving = clients[DIRECT_MAX::4]
     with held_up(broker):
         for number, client in enumerate(clients):
@@ -252,7 +254,7 @@ def test_who_goes_in_between_costs_nobody_else_an_answer(broker: Here, clients: 
         assert found in (([(0, b"%d" % number)], []) if client in leaving else ([(0, b"%d" % number)],))
 
 
-def test_who_goes_on_with_no_request_is_answered_first(broker: Here, clients: list[RawClient]) -> None:
+def test_a_request_before_invalid_bytes_is_answered(broker: Here, clients: list[RawClient]) -> None:
     with held_up(broker):
         for number, client in enumerate(clients):
             client.send(request(number, b"x", acks=LEADER) + (b"\xff" * 64 if number % 3 == 0 else b""))
@@ -264,8 +266,8 @@ def test_who_goes_on_with_no_request_is_answered_first(broker: Here, clients: li
             client.ping()
 
 
-def test_who_cannot_be_answered_goes_alone(broker: Here, clients: list[RawClient]) -> None:
-    """A defect of ours, put in: it costs one connection."""
+def test_a_failure_closes_only_its_own_connection(broker: Here, clients: list[RawClient]) -> None:
+    """The injected defect costs one connection."""
     unlucky = COUNT - 3
 
     class Failing(Staged):
@@ -296,15 +298,15 @@ def test_who_cannot_be_answered_goes_alone(broker: Here, clients: list[RawClient
 
 
 def renamed(data: bytes) -> bytes:
-    """The same request of another client."""
+    """Return the same request of another client."""
     (length,) = struct.unpack_from(">h", data, 12)
     rest = data[14 + length :]
     front = data[4:12] + struct.pack(">h", len(b"unlucky")) + b"unlucky"
     return struct.pack(">i", len(front) + len(rest)) + front + rest
 
 
-def test_what_is_asked_beside_it_is_answered_too(broker: Here, clients: list[RawClient]) -> None:
-    """Neighbours that ask for other things, in between and on the same connection."""
+def test_other_requests_in_between_are_answered(broker: Here, clients: list[RawClient]) -> None:
+    """Neighbours send other requests, in between and on the same connection."""
     with held_up(broker):
         for number, client in enumerate(clients):
             asking = frame(ApiVersionsRequest(), 0)
@@ -321,8 +323,8 @@ def test_what_is_asked_beside_it_is_answered_too(broker: Here, clients: list[Raw
             assert client.read_frame() and offsets(client, 1) == [0]
 
 
-def test_the_topic_goes_away_in_between(broker: Here, clients: list[RawClient]) -> None:
-    """Deleted by one, while others have staged: they are told so, or were written before."""
+def test_a_topic_deleted_in_between_returns_an_error(broker: Here, clients: list[RawClient]) -> None:
+    """One client deletes it after others staged records: they get an error, or were written before."""
     states = [DeleteTopicState(name="t", topic_id=ZERO_UUID)]
     deletion = frame(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS)
     with held_up(broker):
@@ -334,7 +336,7 @@ def test_the_topic_goes_away_in_between(broker: Here, clients: list[RawClient]) 
             (part,) = decode_response(ProduceResponse, PRODUCE, answer)[1].responses[0].partition_responses
             assert part.error_code in (
                 ErrorCode.NONE,
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,  # It went after it was staged.
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,  # It was deleted after the records were staged.
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
         client.ping()

@@ -1,4 +1,4 @@
-"""A broker that was held up reads first what came meanwhile: no session ends for a silence that was its own."""
+"""A blocked broker reads pending requests first: no session ends for the broker's own silence."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from odradek.wire.messages.sync_group import SyncGroupResponse
 from support.members import joining, syncing
 from support.raw_client import RawClient, frame
 
-SESSION_MS = 2_000  # Another half of it passes: enough to be late, and too little for a member to give itself up.
+SESSION_MS = 2_000  # Another half passes: enough to be late, and too little for a member to give up.
 
 
-def test_a_heartbeat_that_waits_in_the_socket_counts() -> None:
+def test_a_heartbeat_pending_in_the_socket_renews_the_session() -> None:
     with Broker(group_min_session_timeout_ms=100) as broker, RawClient(broker.port) as member:
         member.ask(FindCoordinatorRequest(key="g"), 3, FindCoordinatorResponse)
         joined = member.ask(joining(session_timeout_ms=SESSION_MS), 3, JoinGroupResponse)
@@ -27,7 +27,7 @@ def test_a_heartbeat_that_waits_in_the_socket_counts() -> None:
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
 
         def hold_up() -> None:
-            """As one request that takes long does: when it is over, timers are looked at before sockets."""
+            """Block the loop as one long request does: afterwards, timers are handled before sockets."""
             bell.recv(1)
             member.send(frame(heartbeat, 3))
             time.sleep(1.5 * SESSION_MS / 1000)

@@ -1,4 +1,4 @@
-"""One kind of slow work does not hold up another: each has threads of its own."""
+"""Slow work of one kind does not delay another: each kind has threads of its own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from support.raw_client import RawClient
 
 @pytest.mark.parametrize("has_syncer", [True, False])
 @pytest.mark.parametrize("pool", [Pool.READS, Pool.CHORES, Pool.LOADS, Pool.PRODUCER_IDS])
-def test_acknowledgements_wait_for_nobody(
+def test_acknowledgements_are_not_delayed_by_other_work(
     pool: Pool, has_syncer: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first write to a partition is synced by an ordinary thread; without a compiler every one is."""
+    """An ordinary thread syncs the first write to a partition; without a compiler, every write."""
     monkeypatch.setattr(syncs, "HAS_SYNCER", has_syncer and syncs.HAS_SYNCER)
     with Broker(directory=tmp_path) as broker, RawClient(broker.port) as client, HeldUp(broker, pool) as held:
         created(client, "t")
@@ -32,7 +32,7 @@ def test_acknowledgements_wait_for_nobody(
 
 
 @pytest.mark.parametrize("pool", [Pool.SYNCS, Pool.CHORES, Pool.LOADS])
-def test_cold_reads_wait_for_nobody(pool: Pool) -> None:
+def test_cold_reads_are_not_delayed_by_other_work(pool: Pool) -> None:
     with Broker() as broker, HeldUp(broker, pool) as held:
         was_read = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A cluster whose brokers have a listener of their own: what only they ask is taken there; clients can not fill it."""
+"""A cluster with a listener for brokers: only it serves inter-broker requests, and clients cannot exhaust it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLUSTER_ACTION = 1 << 9
 
 
 class TwoListeners:
-    """Brokers 1 and 2; each has a port for clients and one for brokers."""
+    """Brokers 1 and 2, each with a port for clients and one for brokers."""
 
     def __init__(self, directory: Path, configs: dict[str, str]) -> None:
         self.internal_port = free_ports(BROKERS)
@@ -78,7 +78,7 @@ def code_of(client: RawClient, message: object, version: int, answer: type) -> E
 
 
 def codes(client: RawClient, broker: int) -> list[ErrorCode]:
-    """Asks as a broker that knows nothing: controller epoch 0 and broker epoch 0."""
+    """Return the error codes of inter-broker requests with controller epoch 0 and broker epoch 0."""
     told = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": 0, "topic_states": []}
     return [
         code_of(client, LeaderAndIsrRequest(**told, live_leaders=[]), 5, LeaderAndIsrResponse),
@@ -91,13 +91,13 @@ def codes(client: RawClient, broker: int) -> list[ErrorCode]:
     ]
 
 
-def test_what_only_brokers_ask_is_taken_on_their_listener_alone(cluster: TwoListeners) -> None:
+def test_inter_broker_requests_are_accepted_on_their_listener_only(cluster: TwoListeners) -> None:
     leader = controller(cluster)
     with cluster.client(leader) as outer, cluster.broker(leader) as inner:
         assert set(codes(outer, leader)) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
         assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED not in codes(inner, leader)
 
-        # As in Apache Kafka, both listeners tell of the same APIs; and an admin may end a transaction that hangs.
+        # As in Apache Kafka, both listeners list the same APIs; and an admin may end a transaction that hangs.
         told = [one.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys for one in (outer, inner)]
         assert told[0] == told[1]
         assert ApiKey.LEADER_AND_ISR in {one.api_key for one in told[0]}
@@ -108,7 +108,7 @@ def test_what_only_brokers_ask_is_taken_on_their_listener_alone(cluster: TwoList
         assert may[1] - may[0] == CLUSTER_ACTION
 
 
-def test_transactions_and_topics_on_sight_go_over_it(cluster: TwoListeners) -> None:
+def test_transactions_and_auto_created_topics_use_the_broker_listener(cluster: TwoListeners) -> None:
     client = AdminClient({"bootstrap.servers": cluster.serving.address, "log_level": 0})
     client.create_topics([NewTopic("t", 4, 1)])["t"].result(SECONDS_MAX)
     producer = Producer({"bootstrap.servers": cluster.serving.address, "transactional.id": "x", "log_level": 0})
@@ -129,14 +129,14 @@ def test_transactions_and_topics_on_sight_go_over_it(cluster: TwoListeners) -> N
     indirect=True,
     ids=["in-all", "per-address"],
 )
-def test_clients_that_take_all_connections_keep_no_broker_out(cluster: TwoListeners) -> None:
+def test_clients_that_use_all_connections_keep_no_broker_out(cluster: TwoListeners) -> None:
     leader = controller(cluster)
     with ExitStack() as stack:
         outer = [stack.enter_context(cluster.client(leader)) for _ in range(2 * CONNECTIONS_MAX)]
         assert 0 < sum(is_let_in(one) for one in outer) <= CONNECTIONS_MAX
         for one in [stack.enter_context(cluster.broker(leader)) for _ in range(CONNECTIONS_MAX // 2)]:
             assert is_let_in(one)
-        with cluster.client(3 - leader) as other:  # This broker asks the controller.
+        with cluster.client(3 - leader) as other:  # This broker sends a request to the controller.
             asked = MetadataRequest(topics=[MetadataRequestTopic(name="on-sight")], allow_auto_topic_creation=True)
             assert other.ask(asked, 4, MetadataResponse).topics[0].error_code == ErrorCode.NONE
 

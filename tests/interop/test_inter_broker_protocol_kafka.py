@@ -1,4 +1,4 @@
-"""What a broker says and writes with each inter.broker.protocol.version, beside Kafka 3.9.1 with the same one."""
+"""Requests and records of each inter.broker.protocol.version, compared with those of Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LEVELS = [
 STATE_TOPICS = ("__consumer_offsets", "__transaction_state")
 SETTINGS = {
     "broker.id": "1",
-    "zookeeper.session.timeout.ms": "18000",  # Nobody comes back here.
+    "zookeeper.session.timeout.ms": "18000",  # No session returns here.
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
@@ -59,20 +59,20 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-# What differs from broker to broker, and from second to second.
+# Values that differ from broker to broker, and from second to second.
 _OWN = [
     (rb'"(timestamp|topic_id)":"[^"]*"', rb'"\1":"-"'),
     (rb'"port":\d+', b'"port":0'),
     (rb"127\.0\.0\.1:\d+", b"127.0.0.1:0"),
 ]
-# Newer ones go with features that no cluster with a ZooKeeper has.
+# Newer ones require features that no cluster with a ZooKeeper has.
 OF_TRANSACTIONS = (ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID)
 
 
 class Seen(NamedTuple):
-    """What znodes hold, but for what is one broker's own; the versions of state records by the type of their key.
+    """Contents of znodes without values of one broker; versions of state records by the type of their key.
 
-    Kafka gives the fields of znodes in the order of a hash table.
+    Kafka writes the fields of znodes in the order of a hash table.
     """
 
     znodes: dict[str, object]
@@ -82,7 +82,7 @@ class Seen(NamedTuple):
 
 
 def used(port: int) -> None:
-    """Makes a topic, a transaction and a group with a member and an offset."""
+    """Create a topic, a transaction and a group with a member and an offset."""
     address = f"127.0.0.1:{port}"
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     topic = NewTopic("flights", 2, 1, config={"retention.ms": "1000000"})
@@ -103,7 +103,7 @@ def used(port: int) -> None:
 
 
 def kinds(port: int, topic: str) -> set[tuple[int, int]]:
-    """Returns the types of a state topic's keys, each with the versions of its values."""
+    """Return the types of a state topic's keys, each with the versions of its values."""
     consumer = Consumer(
         {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "nobody", "enable.partition.eof": True, "log_level": 0}
         | {"enable.auto.commit": False, "isolation.level": "read_uncommitted"}
@@ -157,12 +157,12 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_broker_says_and_writes_what_kafka_does(tmp_path: Path, zookeeper: ZooKeeper, level: str) -> None:
+def test_requests_and_records_have_kafkas_versions(tmp_path: Path, zookeeper: ZooKeeper, level: str) -> None:
     settings = SETTINGS | {"inter.broker.protocol.version": level}
     connect = f"127.0.0.1:{zookeeper.port}/{level}"
     with OldKafka(tmp_path / "theirs", V3, settings, zookeeper=f"{connect}/theirs") as kafka:
         theirs = seen(kafka.port, f"{connect}/theirs")
-        kafka.kill()  # Its stop would only take time.
+        kafka.kill()  # A clean stop would only take time.
     (tmp_path / "ours").mkdir()
     listening = {"listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": f"{connect}/ours"}
     with Serving(tmp_path / "ours", **settings, **listening) as broker:
@@ -174,7 +174,7 @@ def test_a_broker_says_and_writes_what_kafka_does(tmp_path: Path, zookeeper: Zoo
     assert not ours.features
 
 
-def test_the_versions_are_kafkas() -> None:
+def test_metadata_versions_equal_kafkas() -> None:
     lines = printed(["java", "-cp", f"{old_jars(V3)}/*", str(PROGRAM), *TEXTS]).splitlines()
     theirs = {line.partition(" ")[0]: line for line in lines if line[:1].isdigit() and " = " not in line}
     names = list(theirs)

@@ -1,4 +1,4 @@
-"""A request between brokers that is refused as a whole gets the answer that Apache Kafka 3.9.1's classes make of it."""
+"""Responses to inter-broker requests that are refused as a whole, compared with Apache Kafka 3.9.1's classes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_kafka_refuses_with_the_same_bytes() -> None:
         expected.append(encode(answer, version))
         versions.append((key, version))
     for (key, version), ours, kafkas in zip(versions, expected, told(lines), strict=True):
-        if (key, version) == (ApiKey.STOP_REPLICA, 0):  # Kafka's class tells the partitions by topic.
+        if (key, version) == (ApiKey.STOP_REPLICA, 0):  # Kafka's class groups the partitions by topic.
             assert in_order(ours) == in_order(kafkas)
         else:
             assert ours == kafkas, (key, version)
@@ -68,7 +68,7 @@ def requests() -> Iterator[tuple[ApiKey, int, ErrorCode, object]]:
 def message(maker: ValueMaker, key: ApiKey, version: int) -> object:
     match key:
         case ApiKey.LEADER_AND_ISR:
-            # Of topics without an id Kafka's class tells the first alone.
+            # For topics without an id Kafka's class returns the first one only.
             become = maker.become(version)._replace(topic_ids=IDS)
             return leader_and_isr.to_message(sent(become), become, version, "INSIDE")
         case ApiKey.STOP_REPLICA:
@@ -86,7 +86,7 @@ def message(maker: ValueMaker, key: ApiKey, version: int) -> object:
 
 
 def call(version: int) -> Call:
-    """All that a refusal looks at is the version."""
+    """Return a call with the version, which is all that a refusal uses."""
     peer = Peer("PLAINTEXT", Endpoint("PLAINTEXT", "h", 1), None, "h:2")
     nobody: Broker = None  # type: ignore[assignment]
     return Call(nobody, peer, version, "tests", CorrelationId(1), Moment(TimestampMs(0), 0))

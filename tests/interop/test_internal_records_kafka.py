@@ -1,6 +1,6 @@
-"""Apache Kafka's own classes make the same bytes of the records of the internal topics, and of what consumers say.
+"""Bytes of records of the internal topics and of consumer metadata, compared with those of Apache Kafka's classes.
 
-Those of 3.9.1 do of what brokers and a controller with ZooKeeper say to each other: no client has that.
+The classes of 3.9.1 check the requests between brokers and a controller with ZooKeeper, which no client has.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROUNDS = 20
 SECONDS_MAX = 300
 
 
-def test_kafka_makes_the_same_bytes() -> None:
+def test_internal_records_equal_kafkas_bytes() -> None:
     lines, expected = list[str](), list[bytes]()
     for package, records in ((GROUPS, GROUP_RECORDS), (TRANSACTIONS, TRANSACTION_RECORDS)):
         for key_cls, value_cls in records.items():
@@ -67,7 +67,7 @@ def test_kafka_makes_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_kafka_makes_the_same_bytes_of_what_consumers_say(version: int) -> None:
+def test_consumer_metadata_equals_kafkas_bytes(version: int) -> None:
     maker = Maker(f"consumers {version}")
     lines, expected = list[str](), list[bytes]()
     for _ in range(ROUNDS):
@@ -80,7 +80,7 @@ def test_kafka_makes_the_same_bytes_of_what_consumers_say(version: int) -> None:
     assert [data.hex() for data in expected] == told(lines)
 
 
-def test_kafka_makes_the_same_bytes_of_what_brokers_say() -> None:
+def test_inter_broker_messages_equal_kafkas_bytes() -> None:
     lines, expected = list[str](), list[bytes]()
     for cls in (each for key in BETWEEN_BROKERS for each in APIS[key]):
         for version in schema_of(cls).versions:
@@ -106,7 +106,7 @@ def line(package: str, message: object, version: int, suffix: str = "") -> str:
 
 
 def as_json(message: object, version: int) -> dict[str, object]:
-    """As Kafka's converters have it: names in camel case, bytes in base64, a uuid in base64 for addresses."""
+    """Return the JSON of Kafka's converters: camel case, base64 for bytes, and a uuid in base64 for addresses."""
     found: dict[str, object] = {}
     for field in schema_of(type(message)).fields:
         if field.exists_in(version):

@@ -1,7 +1,7 @@
-"""A leader of ours changes its ISR as Kafka's leaders do, and Kafka's controller hears of it.
+"""ISR changes of an Odradek leader, made as Kafka's leaders make them and learned by Kafka's controller.
 
-Before 2.7 it writes it to the ZooKeeper.  One broker of Kafka 3.9.1 is the controller and follows the other two.  While
-it is stopped both leaders take it out of their ISRs, and what they write for the controller stays to be compared.
+Before 2.7 a leader writes them to ZooKeeper. One broker of Kafka 3.9.1 is the controller and follows the other two.
+While it is stopped, both leaders remove it from their ISRs, and their notifications stay to be compared.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ LAG_MS = {"replica.lag.time.max.ms": "8000"}
 
 
 class Cluster:
-    """The three brokers, and a session of their ZooKeeper."""
+    """Three brokers, and a session of their ZooKeeper."""
 
     def __init__(self, stack: ExitStack, folder: Path, version: str, protocol: str) -> None:
-        # The session of who is stopped lives on.
+        # The session of a paused broker stays alive.
         zookeeper = stack.enter_context(ZooKeeper(folder / "zookeeper", {"maxSessionTimeout": "600000"}))
         connect = f"127.0.0.1:{zookeeper.port}/kafka"
         common = {"inter.broker.protocol.version": protocol, "zookeeper.session.timeout.ms": "600000", **LAG_MS}
@@ -60,12 +60,12 @@ class Cluster:
             until(lambda address=broker.address: isrs(address).keys() >= replicas.keys())  # type: ignore[misc]
 
     def kill(self) -> None:
-        """Ends all: that others lead what each leads would only take time."""
+        """Kill all brokers: elections of other leaders would only take time."""
         for broker in (self.ours, self.kafka, self.controller):
             broker.kill()
 
     def produce(self, *topics: str) -> None:
-        """What a follower that is stopped does not have."""
+        """Write records that a stopped follower lacks."""
         servers = f"{self.kafka.address},{self.ours.address}"
         producer = Producer({"bootstrap.servers": servers, "acks": 1, "log_level": 0})
         errors: list[object] = []
@@ -79,7 +79,7 @@ class Cluster:
         return json.loads(data), stat
 
     def notifications(self) -> dict[str, tuple[object, Stat]]:
-        """Returns what there is for the controller, by the topic that it names."""
+        """Return the controller's notifications, by the topic that they name."""
         names = children_if_there(self.tree, layout.ISR_CHANGES)
         for name in names:
             layout.sequence_of(name, layout.ISR_CHANGE_PREFIX)
@@ -100,7 +100,7 @@ def stopped(broker: OldKafka) -> Iterator[None]:
 
 
 def isrs(address: str) -> dict[str, list[int]]:
-    """Returns the ISRs that clients of a broker see, by topic."""
+    """Return the ISRs that clients of a broker see, by topic."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     topics = admin.list_topics(timeout=SECONDS_MAX).topics
     return {name: list(topic.partitions[0].isrs) for name, topic in topics.items() if 0 in topic.partitions}
@@ -111,7 +111,7 @@ def isrs(address: str) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("version", "protocol"), [(V3, "2.6"), pytest.param(V0, "0.11.0", marks=pytest.mark.soak)], ids=[V3, V0]
 )
-def test_a_leader_writes_what_kafkas_do(tmp_path: Path, version: str, protocol: str) -> None:
+def test_a_leader_writes_isr_changes_as_kafka_does(tmp_path: Path, version: str, protocol: str) -> None:
     with ExitStack() as stack:
         cluster = Cluster(stack, tmp_path, version, protocol)
         cluster.create_topics(FOLLOWED_BY_CONTROLLER)
@@ -135,7 +135,7 @@ def test_a_leader_writes_what_kafkas_do(tmp_path: Path, version: str, protocol: 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("protocol", ["3.9", pytest.param("2.8", marks=pytest.mark.soak)])
-def test_a_leader_asks_kafkas_controller(tmp_path: Path, protocol: str) -> None:
+def test_a_leader_sends_alter_partition_to_kafkas_controller(tmp_path: Path, protocol: str) -> None:
     with ExitStack() as stack:
         cluster = Cluster(stack, tmp_path, V3, protocol)
         cluster.create_topics({"ours": (OURS, KAFKA)})

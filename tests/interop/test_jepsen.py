@@ -1,4 +1,4 @@
-"""The workload of Jepsen for Kafka while the broker is killed, again and again; the checker finds nothing."""
+"""Jepsen's workload for Kafka while the broker is killed repeatedly; the checker finds no anomaly."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def workload(
     newest: GroupProtocol = PROTOCOLS[-1],
     in_flight: int = 5,
 ) -> Iterator[None]:
-    """It goes on for so many seconds, until the block is over, and until enough was tried; then its history is whole.
+    """Run for so many seconds, until the block is over and enough was tried; then the history is complete.
 
-    `newest` is the newest protocol for groups that the brokers have; `in_flight` bounds requests of producers.
+    `newest` is the newest group protocol that the brokers support; `in_flight` limits requests of producers.
     """
     topics = [f"{name}:{count}" for name, count in TOPICS.items()]
     over = history.with_suffix(".over")
@@ -92,10 +92,10 @@ def check_history(
     *,
     unheard: tuple[int, int] | None = None,
 ) -> None:
-    """Has the checker look at what the clients of a workload did.
+    """Check the history of a workload's clients.
 
-    What was told of committed offsets between the two times in `unheard`, in ns, counts for nothing: a broker may have
-    told it that was deposed, and could not hear of it.
+    Committed offsets that were returned between the two times in `unheard`, in ns, are ignored: a deposed broker that
+    had not learned of it may have returned them.
     """
     done = operations(read_history(history))
     if unheard is not None:
@@ -117,12 +117,12 @@ def check_history(
 
 
 @pytest.mark.parametrize("name", BROKERS)
-def test_some_crashes(tmp_path: Path, name: str) -> None:
+def test_some_crashes_cause_no_anomaly(tmp_path: Path, name: str) -> None:
     crash(name, tmp_path, seconds=12, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [2, 3, 4])
 @pytest.mark.parametrize("name", BROKERS)
-def test_many_crashes(tmp_path: Path, name: str, seed: int) -> None:
+def test_many_crashes_cause_no_anomaly(tmp_path: Path, name: str, seed: int) -> None:
     crash(name, tmp_path, seconds=180, seed=seed)

@@ -1,9 +1,9 @@
-"""The workload of Jepsen for Kafka while brokers are killed, paused and out of room in turn; the checker finds nothing.
+"""Jepsen's workload for Kafka while brokers are killed, paused or out of disk space; the checker finds no anomaly.
 
-All topics have three replicas.  A broker is paused until its session has ended, and has no room until others lead.
+All topics have three replicas. A broker is paused until its session has ended, and has no space until others lead.
 
-Not with librdkafka 2.16 in Python: once in three minutes all threads of its process stood still, at the moment in which
-a producer was closed whose transaction had failed for good.
+librdkafka 2.16 in Python is left out: once in three minutes, all threads of its process blocked when a producer was
+closed after a fatal transaction error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CONFIGS = BROKER_SETTINGS | dict.fromkeys(STATE_REPLICAS, str(REPLICAS)) | {"rep
 
 
 class BadDays:
-    """Each broker has one day of each kind before any has a second one."""
+    """A schedule in which each broker has one fault of each kind before any has a second one."""
 
     def __init__(self, brokers: dict[int, Serving], faults: dict[int, Faults], connect: str) -> None:
         self._brokers = brokers
@@ -115,12 +115,12 @@ def suffer(folder: Path, seconds: float, seed: int, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.4.0", "franz-go")])
-def test_bad_days(tmp_path: Path, client: str) -> None:
+def test_bad_days_cause_no_anomaly(tmp_path: Path, client: str) -> None:
     suffer(tmp_path, 16, 31, client)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("client", [parameter(name) for name in PROGRAMS])
-def test_bad_days_for_long(tmp_path: Path, client: str, seed: int) -> None:
+def test_bad_days_for_long_cause_no_anomaly(tmp_path: Path, client: str, seed: int) -> None:
     suffer(tmp_path, 90, seed, client)

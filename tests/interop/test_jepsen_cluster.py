@@ -1,4 +1,4 @@
-"""The workload of Jepsen for Kafka while the brokers of a cluster are killed in turn; the checker finds nothing."""
+"""Jepsen's workload for Kafka while the brokers of a cluster are killed in turn; the checker finds no anomaly."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CONTROLLER, FIRST_PROCESS = "controller", "first process"
 
 
 class OneAfterTheOther:
-    """Kills a broker, the controller, the first process, and the other brokers in turn.
+    """A schedule that kills a broker, the controller, the first process, and the other brokers in turn.
 
-    `odradek serve --brokers` starts a broker again; the first process is started by us.
+    `odradek serve --brokers` restarts a broker; the schedule restarts the first process.
     """
 
     def __init__(self, cluster: ServingCluster) -> None:
@@ -78,34 +78,34 @@ def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka", *
     assert "broker -1 " not in cluster.errors(), "nobody is asked who is not known"
 
 
-def test_brokers_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:
+def test_killed_brokers_cause_no_anomaly(tmp_path: Path) -> None:
     crash(tmp_path, 12, 16)
 
 
-def test_replicas_keep_what_kafka_promises(tmp_path: Path) -> None:
+def test_killed_replicas_cause_no_anomaly(tmp_path: Path) -> None:
     crash(tmp_path, 12, 18, replicas=3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
-def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
+def test_killed_replicas_for_long_cause_no_anomaly(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed, replicas=3)
 
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.4.0", "franz-go")])
-def test_other_clients_see_what_kafka_promises(tmp_path: Path, client: str) -> None:
+def test_other_clients_see_no_anomaly(tmp_path: Path, client: str) -> None:
     crash(tmp_path, 12, 17, client, replicas=3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
-def test_brokers_that_are_killed_for_long(tmp_path: Path, seed: int) -> None:
+def test_killed_brokers_for_long_cause_no_anomaly(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("client", [parameter(name) for name in PROGRAMS])
-def test_other_clients_for_long(tmp_path: Path, client: str, seed: int) -> None:
+def test_other_clients_for_long_see_no_anomaly(tmp_path: Path, client: str, seed: int) -> None:
     crash(tmp_path, 60, seed, client)

@@ -1,4 +1,4 @@
-"""The workload of Jepsen for Kafka on a ZooKeeper ensemble, while brokers are killed in turn, and ZooKeeper too."""
+"""Jepsen's workload for Kafka on a ZooKeeper ensemble, while brokers and ZooKeeper are killed in turn."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from support.serving import Serving
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 BETWEEN_SECONDS = (0.7, 2.0)
-NEWEST: GroupProtocol = "classic"  # Nothing is finalized on an ensemble.
+NEWEST: GroupProtocol = "classic"  # No feature is finalized on an ensemble.
 
 
 class OneAfterTheOther:
-    """Kills ZooKeeper once, between brokers in turn."""
+    """A schedule that kills ZooKeeper once, between brokers in turn."""
 
     def __init__(self, brokers: dict[int, Serving], ensemble: ZooKeeper) -> None:
         self._brokers = brokers
@@ -70,33 +70,33 @@ def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka", *
         assert "broker -1 " not in one.errors(), "nobody is asked who is not known"
 
 
-def test_brokers_and_zookeeper_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:
+def test_killed_brokers_and_zookeeper_cause_no_anomaly(tmp_path: Path) -> None:
     crash(tmp_path, 12, 21)
 
 
-def test_replicas_keep_what_kafka_promises(tmp_path: Path) -> None:
+def test_killed_replicas_cause_no_anomaly(tmp_path: Path) -> None:
     crash(tmp_path, 12, 23, replicas=3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
-def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
+def test_killed_replicas_for_long_cause_no_anomaly(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed, replicas=3)
 
 
 @pytest.mark.parametrize("client", [parameter("java-4.4.0")])
-def test_java_sees_what_kafka_promises(tmp_path: Path, client: str) -> None:
+def test_java_clients_see_no_anomaly(tmp_path: Path, client: str) -> None:
     crash(tmp_path, 12, 22, client, replicas=3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
-def test_brokers_and_zookeeper_that_are_killed_for_long(tmp_path: Path, seed: int) -> None:
+def test_killed_brokers_and_zookeeper_for_long_cause_no_anomaly(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("client", [parameter(name) for name in PROGRAMS])
-def test_other_clients_for_long(tmp_path: Path, client: str, seed: int) -> None:
+def test_other_clients_for_long_see_no_anomaly(tmp_path: Path, client: str, seed: int) -> None:
     crash(tmp_path, 60, seed, client)

@@ -1,4 +1,4 @@
-"""A lake in an object store whose answer to a commit is lost on its way: what was committed is known all the same."""
+"""A lake in an object store whose response to a commit is lost: the loader still learns the outcome."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Line:
         self.endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._heard()}"}
 
     def lose(self, what: str) -> None:
-        """Loses the next commit's request or answer."""
+        """Lose the next commit's request or response."""
         assert self._process.stdin is not None
         print(what, file=self._process.stdin, flush=True)
 
     def has_lost(self) -> bool:
-        """True once what was to be lost is; it waits for that."""
+        """Return True once the request or response was lost; wait for that."""
         return self._heard() == "lost"
 
     def _heard(self) -> str:
@@ -66,7 +66,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 
 def load(lake: Lake, first: int) -> None:
-    """Ten records of the partition, from that offset on."""
+    """Load ten records of the partition, from that offset on."""
     columns = {name: [None] * 10 for name in ("key", "value", "headers")} | {
         "topic": ["t"] * 10,
         "partition": [0] * 10,
@@ -80,7 +80,7 @@ def load(lake: Lake, first: int) -> None:
 
 
 @pytest.mark.parametrize("what", ["request", "answer"])
-def test_what_is_lost_is_committed_once(store: ObjectStore, what: str) -> None:
+def test_a_commit_with_a_lost_message_is_done_once(store: ObjectStore, what: str) -> None:
     with Line(store) as line:
         place = Place.of(store.url(what), store.environment | line.endpoint)
         lake = Lake.open(place, TOPICS, patience_ms=60_000)

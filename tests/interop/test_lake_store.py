@@ -1,4 +1,4 @@
-"""A lake in an object store: the same promises, held by a real S3 server."""
+"""A lake in an object store: the guarantees of local folders, with a real S3 server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from odradek.spark.source_options import Subscribe
 pytestmark = pytest.mark.spark
 
 PATIENCE_MS = 60_000
-AWAY_SECONDS = 8  # Longer than delta-rs tries by itself.
+AWAY_SECONDS = 8  # Longer than delta-rs retries on its own.
 T = Subscribe(("t",))
 AT = TopicPartition(TopicName("t"), 0)
 ID = Uuid(bytes(range(16)))
@@ -78,7 +78,7 @@ def test_rows_and_offsets_move_together(store: ObjectStore) -> None:
     assert offsets(place) == list(range(25))
 
 
-def test_of_many_loaders_at_once_one_wins_each_turn(store: ObjectStore) -> None:
+def test_one_of_many_concurrent_loaders_wins_each_turn(store: ObjectStore) -> None:
     place = place_in(store, "many")
     Lake.open(place, T)
 
@@ -98,7 +98,7 @@ def test_of_many_loaders_at_once_one_wins_each_turn(store: ObjectStore) -> None:
     assert offsets(place) == list(range(200))
 
 
-def test_a_large_file_goes_up_in_parts_and_a_lost_one_is_not_there(store: ObjectStore) -> None:
+def test_a_large_file_is_uploaded_in_parts_and_a_failed_one_is_absent(store: ObjectStore) -> None:
     place = place_in(store, "large")
     lake = Lake.open(place, T)
     with ParquetFiles(place, "part") as writing:
@@ -114,7 +114,7 @@ def test_a_large_file_goes_up_in_parts_and_a_lost_one_is_not_there(store: Object
     assert [path.name for path in store.file(place.uri).glob("*.parquet")] == [file.name]
 
 
-def test_what_no_version_names_is_removed(store: ObjectStore) -> None:
+def test_vacuum_removes_unreferenced_files(store: ObjectStore) -> None:
     place = place_in(store, "untidy")
     lake = Lake.open(place, T)
     load(lake, 0, 10)
@@ -125,7 +125,7 @@ def test_what_no_version_names_is_removed(store: ObjectStore) -> None:
     assert offsets(place) == list(range(10))
 
 
-def test_what_is_wrong_with_a_store_is_one_sentence(store: ObjectStore) -> None:
+def test_store_errors_get_one_sentence(store: ObjectStore) -> None:
     right = store.environment
     for url, storage, says in (
         (store.url("x"), right | {"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch"),
@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_store_is_one_sentence(store: ObjectStore) -> None:
         assert "\x1b" not in str(refused.value)
 
 
-def test_the_store_may_be_away_for_a_while(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_store_outage_is_waited_out(store: ObjectStore, tmp_path: Path) -> None:
     with ObjectStore(tmp_path / "other") as other:
         place = place_in(other, "lake")
         lake = Lake.open(place, T, patience_ms=PATIENCE_MS)

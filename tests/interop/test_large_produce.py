@@ -1,4 +1,4 @@
-"""Large produce requests, whose bytes threads write to the log while they come: nobody can tell the difference."""
+"""Large Produce requests, written to the log by threads while they arrive, with the same effects as small ones."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Planned(NamedTuple):
 
 
 class Numbers:
-    """What the producer of one partition sends: numbered or not, now and then the same again, or with a gap."""
+    """Requests of one partition's producer: idempotent or not, at times repeated, or with a gap."""
 
     def __init__(self, random: Random, version: int) -> None:
         self.random = random
@@ -160,7 +160,7 @@ def request(planned: Planned, version: int, topic: str, topic_id: Uuid) -> bytes
 
 
 def play(broker: Here, version: int) -> tuple[list[object], list[bytes]]:
-    """The answers to what one producer sends, and what is in its partitions then."""
+    """Return the responses to one producer's requests, and the contents of its partitions afterwards."""
     topic, random = f"version-{version}", Random(version)
     with RawClient(broker.port) as client:
         created(client, topic, partitions=2)
@@ -186,8 +186,8 @@ def play(broker: Here, version: int) -> tuple[list[object], list[bytes]]:
     return answers, [broker.log(topic, partition) for partition in range(2)]
 
 
-def test_answers_and_logs_are_the_same(tmp_path: Path, ways: Ways) -> None:
-    """In every version and with every codec, in segments that are soon full, and however it is cut on its way."""
+def test_responses_and_logs_equal_those_without_movers(tmp_path: Path, ways: Ways) -> None:
+    """That holds for every version and codec, in segments that fill up soon, and however requests are split."""
     segments = {"log_segment_bytes": "5000000"}
     played = []
     for has_movers in (False, True):
@@ -204,18 +204,18 @@ def test_answers_and_logs_are_the_same(tmp_path: Path, ways: Ways) -> None:
     assert not ways.handed_back
 
 
-def test_it_is_what_the_mover_does(broker: Here, client: RawClient, ways: Ways) -> None:
-    """The second request of a connection that is like the first."""
+def test_movers_write_repeated_large_requests(broker: Here, client: RawClient, ways: Ways) -> None:
+    """The second request of a connection resembles the first."""
     for number in range(5):
         assert produced(client, "t", value(seed=number)) == number
         assert (ways.begun, ways.done) == (number, number)
     assert values(client) == [value(seed=number) for number in range(5)]
 
 
-def test_the_loop_receives_what_comes_from_the_only_one_that_sends(
+def test_the_loop_receives_requests_of_a_single_active_client(
     broker: Here, client: RawClient, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until another is heard, and unless it is very large."""
+    """That ends once another client is active, and excludes very large requests."""
     for number in range(2):
         produced(client, "t", value(seed=number))
     assert ways.begun == 1
@@ -224,13 +224,13 @@ def test_the_loop_receives_what_comes_from_the_only_one_that_sends(
     assert ways.begun == 1
     assert produced(client, "t", value(3_000_000)) == 3
     assert ways.begun == 2
-    monkeypatch.setattr(heard, "ALONE_MS", NEVER_MS)  # That is: another was heard just now.
+    monkeypatch.setattr(heard, "ALONE_MS", NEVER_MS)  # That is: another client was active just now.
     assert produced(client, "t", value(seed=4)) == 4
     assert ways.begun == ways.done == 3
     assert values(client)[2:] == [value(seed=2), value(3_000_000), value(seed=4)]
 
 
-def test_it_is_told_of_another_that_is_heard(broker: Here, client: RawClient) -> None:
+def test_the_loop_tracks_the_active_connection(broker: Here, client: RawClient) -> None:
     with RawClient(broker.port) as other:
         seen = []
         for one in (client, other, other, client):
@@ -250,7 +250,7 @@ def test_it_is_told_of_another_that_is_heard(broker: Here, client: RawClient) ->
     until(lambda: broker.on_loop(lambda running: running.shell.active_connections.last) is None)
 
 
-def test_a_client_that_has_sent_all_it_will_gets_its_answer(client: RawClient, broker: Here, ways: Ways) -> None:
+def test_a_half_closed_client_gets_its_response(client: RawClient, broker: Here, ways: Ways) -> None:
     produced(client, "t", b"first", acks=LEADER)
     client.send(large(acks=LEADER))
     client.end_of_sending()
@@ -260,7 +260,7 @@ def test_a_client_that_has_sent_all_it_will_gets_its_answer(client: RawClient, b
 
 @pytest.mark.parametrize("acks", [ALL, LEADER])
 def test_a_waiting_consumer_is_woken(broker: Here, client: RawClient, ways: Ways, acks: int) -> None:
-    """One on the producer's own connection, whose answer goes before the producer's, and one on another."""
+    """One consumer shares the producer's connection and is answered before it; the other has its own."""
     produced(client, "t", b"first", acks=acks)
     waiting = frame(fetch_request("t", 1, wait_ms=600_000), FETCH, 7)
     with RawClient(broker.port) as other:
@@ -281,7 +281,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(broker: Here, wrong: bytes, topic: str = "t") -> Outcome:
-    """What becomes of a request, and of its connection."""
+    """Return the outcome of a request and of its connection."""
     with RawClient(broker.port) as client:
         created(client, topic)
         produced(client, topic, b"first")
@@ -315,7 +315,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_answered_as_ever(name: str, tmp_path: Path, ways: Ways) -> None:
+def test_invalid_requests_are_answered_as_without_movers(name: str, tmp_path: Path, ways: Ways) -> None:
     spoil, error, is_begun = WRONG[name]
     sent = spoil(large())
     with here(tmp_path / "without", has_movers=False) as broker:
@@ -329,10 +329,10 @@ def test_what_is_wrong_is_answered_as_ever(name: str, tmp_path: Path, ways: Ways
         assert expected.answer.responses[0].partition_responses[0].error_code == error  # type: ignore[attr-defined]
 
 
-def test_a_front_that_is_received_as_a_whole_in_the_end(
+def test_a_request_that_the_mover_refuses_is_received_whole(
     client: RawClient, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mover takes no more, or there are no descriptors for one: the request is as good as any other."""
+    """The mover refuses it, or there are no descriptors: the request is handled as any other."""
     produced(client, "t", b"first")
     monkeypatch.setattr(Movers, "store", lambda *arguments, **keywords: None)
     for number in range(1, 4):
@@ -344,7 +344,7 @@ def test_a_front_that_is_received_as_a_whole_in_the_end(
 # ---------------------------------------------------------------- others at the log's end
 
 
-def test_a_producer_that_stalls_holds_up_nobody(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_a_stalled_producer_delays_no_other(broker: Here, client: RawClient, ways: Ways) -> None:
     stalled = Stalled(client, broker.directory)
     with RawClient(broker.port) as other:
         assert produced(other, "t", b"small") == 1
@@ -357,8 +357,10 @@ def test_a_producer_that_stalls_holds_up_nobody(broker: Here, client: RawClient,
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
-def test_two_large_ones_for_one_partition(broker: Here, client: RawClient, ways: Ways, share: float) -> None:
-    """The later one takes the place of the earlier."""
+def test_a_second_large_request_overtakes_a_stalled_one(
+    broker: Here, client: RawClient, ways: Ways, share: float
+) -> None:
+    """The later request takes the earlier one's place in the log."""
     with RawClient(broker.port) as other:
         produced(other, "t", b"other")
         stalled = Stalled(client, broker.directory, share=share)
@@ -368,8 +370,8 @@ def test_two_large_ones_for_one_partition(broker: Here, client: RawClient, ways:
     assert values(client) == [b"other", b"first", value(seed=2), value()]
 
 
-def test_many_producers_to_one_partition(broker: Here, client: RawClient, ways: Ways) -> None:
-    """Each value is there once, where its answer says."""
+def test_many_producers_share_a_partition(broker: Here, client: RawClient, ways: Ways) -> None:
+    """Each value is in the log once, at the returned offset."""
 
     def work(number: int) -> list[tuple[int, int]]:
         with RawClient(broker.port) as one:
@@ -392,7 +394,7 @@ def test_many_producers_to_one_partition(broker: Here, client: RawClient, ways: 
 
 
 @pytest.mark.parametrize("what", ["roll", "retention", "truncation"])
-def test_housekeeping_amid_a_large_one(broker: Here, client: RawClient, ways: Ways, what: str) -> None:
+def test_housekeeping_during_a_large_request(broker: Here, client: RawClient, ways: Ways, what: str) -> None:
     stalled = Stalled(client, broker.directory)
 
     def keep_house(running: Any) -> None:
@@ -411,8 +413,8 @@ def test_housekeeping_amid_a_large_one(broker: Here, client: RawClient, ways: Wa
     assert fetch(client, "t", 1) == (NO_ERROR, [(1, value())])
 
 
-def test_the_topic_is_compacted_from_the_middle_on(broker: Here, client: RawClient, ways: Ways) -> None:
-    """Its records have no keys, and were not to be read when the first of them came."""
+def test_a_topic_compacted_during_a_large_request_rejects_it(broker: Here, client: RawClient, ways: Ways) -> None:
+    """Its records have no keys, and needed no validation when the first of them arrived."""
     stalled = Stalled(client, broker.directory)
 
     def compact(running: Any) -> None:
@@ -426,7 +428,7 @@ def test_the_topic_is_compacted_from_the_middle_on(broker: Here, client: RawClie
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-def test_the_topic_is_deleted_in_the_middle(
+def test_a_topic_deleted_during_a_large_request(
     broker: Here, client: RawClient, is_made_again: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     stalled = Stalled(client, broker.directory)
@@ -448,7 +450,7 @@ def test_the_topic_is_deleted_in_the_middle(
 # ---------------------------------------------------------------- its connection ends
 
 
-def test_the_client_leaves_in_the_middle(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_a_disconnect_during_a_large_request_leaves_no_data(broker: Here, client: RawClient, ways: Ways) -> None:
     for number in range(3):
         with RawClient(broker.port) as leaving:
             stalled = Stalled(leaving, broker.directory, share=(0.1, 0.5, 0.999)[number])
@@ -458,8 +460,8 @@ def test_the_client_leaves_in_the_middle(broker: Here, client: RawClient, ways: 
     assert ways.lost == 3
 
 
-def test_its_connection_is_lost_in_the_middle(broker: Here, client: RawClient, ways: Ways) -> None:
-    """Not by what the mover sees of it: an answer to an earlier request could not be sent."""
+def test_a_connection_lost_during_a_large_request_leaves_no_data(broker: Here, client: RawClient, ways: Ways) -> None:
+    """The loop loses it, not the mover: the response to an earlier request could not be sent."""
     stalled = Stalled(client, broker.directory)
 
     def lose(running: Any) -> None:
@@ -474,7 +476,7 @@ def test_its_connection_is_lost_in_the_middle(broker: Here, client: RawClient, w
     assert (ways.begun, ways.done, ways.handed_back, ways.lost) == (1, 0, 0, 0)
 
 
-def test_an_idle_one_is_closed_and_a_slow_one_is_not(tmp_path: Path, ways: Ways) -> None:
+def test_an_idle_connection_is_closed_and_a_slow_one_is_not(tmp_path: Path, ways: Ways) -> None:
     with here(tmp_path / "here", connections_max_idle_ms="3000") as broker, RawClient(broker.port) as client:
         created(client, "t", "slow")
         stalled = Stalled(client, broker.directory)
@@ -492,17 +494,17 @@ def test_an_idle_one_is_closed_and_a_slow_one_is_not(tmp_path: Path, ways: Ways)
             assert values(again) == [b"first"]
 
 
-def test_stopped_in_the_middle(tmp_path: Path, process: Serving) -> None:
+def test_a_stop_during_a_large_request_is_clean(tmp_path: Path, process: Serving) -> None:
     with RawClient(process.port) as client, RawClient(process.port) as reader:
         created(client, "t", "u")
         produced(reader, "u", value())
         Stalled(client, tmp_path / "data")
-        reader.send(frame(fetch_request("u", 0), FETCH) * 50)  # And a large answer that nobody reads.
+        reader.send(frame(fetch_request("u", 0), FETCH) * 50)  # And a large response that no client reads.
         assert process.stop() == 0
     check_restarted(process, was_clean=True)
 
 
-def test_killed_in_the_middle(tmp_path: Path, process: Serving) -> None:
+def test_a_kill_during_a_large_request_leaves_no_partial_batch(tmp_path: Path, process: Serving) -> None:
     with RawClient(process.port) as client:
         created(client, "t")
         Stalled(client, tmp_path / "data")
@@ -523,7 +525,7 @@ def check_restarted(process: Serving, *, was_clean: bool) -> None:
 # ---------------------------------------------------------------- who wants to see each request
 
 
-def test_faults_on_demand_see_large_requests(ways: Ways) -> None:
+def test_injected_faults_apply_to_large_requests(ways: Ways) -> None:
     with Broker(CONFIGS) as broker, RawClient(broker.port) as client:
         broker.create_topic("t")
         produced(client, "t", b"first")

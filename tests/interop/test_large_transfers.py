@@ -1,4 +1,4 @@
-"""Large transfers and what they need of the broker: memory, disks, and consumers who do not read."""
+"""Resources of large transfers: memory, disks, and consumers that do not read."""
 
 from __future__ import annotations
 
@@ -81,10 +81,8 @@ def process(tmp_path: Path) -> Iterator[Serving]:
 
 
 @pytest.mark.parametrize("is_idle", [True, False])
-def test_who_is_served_by_a_mover_is_not_the_oldest_that_waits_for_memory(
-    tmp_path: Path, ways: Ways, is_idle: bool
-) -> None:
-    """A request as large as all that may be held is received as soon as no other one like it is on its way."""
+def test_a_connection_in_a_mover_does_not_block_the_memory_queue(tmp_path: Path, ways: Ways, is_idle: bool) -> None:
+    """A request as large as the whole budget is received once no other such request is in flight."""
     with here(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
         first, second = (clients.enter_context(RawClient(broker.port)) for _ in range(2))
         created(first, "t", "u")
@@ -98,8 +96,8 @@ def test_who_is_served_by_a_mover_is_not_the_oldest_that_waits_for_memory(
         assert ways.begun == ways.done == 2
 
 
-def test_who_is_served_by_a_mover_does_not_wait_for_memory(tmp_path: Path, ways: Ways) -> None:
-    """Another's request has taken all of it, and does not end."""
+def test_a_connection_in_a_mover_does_not_wait_for_memory(tmp_path: Path, ways: Ways) -> None:
+    """Another request has taken the whole budget, and does not end."""
     with here(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
         first, second = (clients.enter_context(RawClient(broker.port)) for _ in range(2))
         created(first, "t", "u")
@@ -122,14 +120,14 @@ def held_bytes(running: Any) -> int:
 
 
 @pytest.mark.parametrize("is_full_at_once", [False, True])
-def test_a_full_disk(tmp_path: Path, is_full_at_once: bool) -> None:
-    """The answer says so, what was sent meanwhile is not lost track of, and later there is room again."""
+def test_a_large_request_fails_on_a_full_disk(tmp_path: Path, is_full_at_once: bool) -> None:
+    """The response has the error, requests sent since are answered, and later there is space again."""
     with (
         small_disk(tmp_path / "disk", 32) as disk,
         serving(tmp_path / "broker", log_dirs=str(disk / "data"), message_max_bytes="20000000") as broker,
         RawClient(broker.port) as client,
     ):
-        until((disk / "data" / "metadata.sqlite.reserve").exists)  # A second after the start it has made provisions.
+        until((disk / "data" / "metadata.sqlite.reserve").exists)  # The broker reserves space a second after the start.
         created(client, "t")
         produced(client, "t", b"first")
         hog, file = disk / "hog", log_file(disk / "data")
@@ -164,7 +162,7 @@ def failing(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
     assert "Traceback" not in running.errors()
 
 
-def test_a_disk_that_fails_in_the_middle(tmp_path: Path, failing: Serving, faults: Faults) -> None:
+def test_a_disk_that_fails_during_a_large_request(tmp_path: Path, failing: Serving, faults: Faults) -> None:
     with RawClient(failing.port) as client:
         created(client, "t", "good")
         stalled = Stalled(client, tmp_path / "data")
@@ -172,7 +170,7 @@ def test_a_disk_that_fails_in_the_middle(tmp_path: Path, failing: Serving, fault
         assert answer(stalled.finish()) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert faults.failures
         faults.repair()
-        # It stays offline: nobody knows what is on that disk.
+        # It stays offline: the state of that disk is unknown.
         assert produce(client, "t", value()) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert fetch(client, "t", 0) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
         produced(client, "good", b"first")
@@ -185,7 +183,7 @@ def test_a_disk_that_fails_in_the_middle(tmp_path: Path, failing: Serving, fault
         assert produced(client, "t", value()) == 1
 
 
-def test_a_large_slice_that_can_not_be_read(tmp_path: Path, failing: Serving, faults: Faults) -> None:
+def test_an_unreadable_large_slice_closes_its_connection(tmp_path: Path, failing: Serving, faults: Faults) -> None:
     with RawClient(failing.port) as client, RawClient(failing.port) as reader:
         created(client, "t", "good")
         produced(client, "t", value())
@@ -203,7 +201,7 @@ def test_a_large_slice_that_can_not_be_read(tmp_path: Path, failing: Serving, fa
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-def test_a_consumer_that_stalls(broker: Here, client: RawClient, ways: Ways, is_cold: bool) -> None:
+def test_a_stalled_consumer_delays_no_other(broker: Here, client: RawClient, ways: Ways, is_cold: bool) -> None:
     sent = [value(3_000_000, number) for number in range(4)]
     for one in sent:
         produced(client, "t", one)
@@ -221,8 +219,8 @@ def test_a_consumer_that_stalls(broker: Here, client: RawClient, ways: Ways, is_
     assert ways.sent >= 2
 
 
-def test_a_consumer_that_stalls_for_too_long(tmp_path: Path, ways: Ways) -> None:
-    """Nothing is held for it any more when it was closed as idle: neither its place in the mover nor the file."""
+def test_a_consumer_stalled_for_too_long_is_closed(tmp_path: Path, ways: Ways) -> None:
+    """After its idle connection was closed, its place in the mover and its file are released."""
     with here(tmp_path / "here", connections_max_idle_ms="1000", log_segment_delete_delay_ms="100") as broker:
         with RawClient(broker.port) as client:
             created(client, "stalled-topic")
@@ -245,7 +243,7 @@ def open_files() -> list[str]:
 
 
 def cool(file: Path) -> None:
-    """Out of the page cache, where the file system can do that."""
+    """Remove the file from the page cache if the file system supports that."""
     descriptor = os.open(file, os.O_RDONLY)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -253,7 +251,7 @@ def cool(file: Path) -> None:
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-def test_consumers_that_leave(tmp_path: Path, process: Serving, is_cold: bool) -> None:
+def test_disconnected_consumers_leave_nothing_behind(tmp_path: Path, process: Serving, is_cold: bool) -> None:
     with RawClient(process.port) as client:
         created(client, "t")
         for number in range(3):

@@ -1,4 +1,4 @@
-"""However much a request names, no callback holds the loop for more than 20 ms of its thread's processor time."""
+"""Largest requests of each API: no callback takes the loop for more than 20 ms of its thread's processor time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
 
 TOPIC, PARTITIONS = "t", 100
-TRIES = 5  # What holds the loop does so each time; what is collected meanwhile does not.
+TRIES = 5  # A slow request is slow in each try; a garbage collection is not.
 
 
 class Timed(NamedTuple):
-    """One broker for all."""
+    """One broker for all tests, with timed callbacks."""
 
     serving: TimedServing
     client: RawClient
     known: Known
 
     def longest(self, request: bytes) -> tuple[float, str]:
-        """How long the loop was held at most, in ms, and by what."""
+        """Return the longest time on the loop, in ms, and its callback."""
         self.serving.begin()
         self.client.send(request)
         assert self.client.read_frame()
@@ -63,13 +63,13 @@ def _producer_id(client: RawClient) -> int:
         time.sleep(0.05)
 
 
-def test_there_is_one_for_each_api() -> None:
+def test_each_api_has_a_largest_request() -> None:
     assert {key for key, _ in ways()} == set(BY_KEY)
 
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize(("key", "name"), ways(), ids=lambda one: one.title if isinstance(one, ApiKey) else one)
-def test_the_largest_request_holds_nobody_up(timed: Timed, key: ApiKey, name: str) -> None:
+def test_the_largest_request_does_not_block_the_loop(timed: Timed, key: ApiKey, name: str) -> None:
     message, version = largest(timed.known, key, name)
     request = frame(message, version)
     tries: list[tuple[float, str]] = []

@@ -1,6 +1,6 @@
-"""Whoever has preferred replicas lead again: the tools of Apache Kafka, new and old, other clients, our command line.
+"""Elections of preferred leaders with Apache Kafka's tools, new and old, other clients, and our command line.
 
-Two brokers of ours on a ZooKeeper; one was away, so that the other one leads all partitions.
+Two Odradek brokers on a ZooKeeper; one was down, so that the other one leads all partitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Cluster:
         self.tree.multi([Create(layout.topic(TOPIC), layout.encode_topic(assignment))])
 
     def states(self) -> list[tuple[int, list[int]]]:
-        """The leader and the ISR of each partition; none while one has no state."""
+        """Return leader and ISR of each partition, or none while one has no state."""
         paths = [layout.partition_state(TOPIC, index) for index in range(PARTITIONS)]
         found = [layout.decode_partition_state(node[0]) for node in self.tree.get_all(paths) if node is not None]
         return [(state.leader, sorted(state.isr)) for state in found]
@@ -62,7 +62,7 @@ class Cluster:
         return [leader for leader, _ in self.states()]
 
     def one_leads_all(self) -> None:
-        """The preferred replica was away, and is in sync again."""
+        """Make one broker lead all partitions while the preferred replica is in sync again."""
         self.brokers[2].kill()
         until(lambda: self.states() == [(1, [1])] * PARTITIONS)
         self.brokers[2].start()
@@ -91,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         assert not any("Traceback" in broker.errors() for broker in brokers.values())
 
 
-def test_each_has_a_partition_led_as_preferred(
+def test_each_tool_elects_the_preferred_leader(
     cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cluster.one_leads_all()
@@ -136,7 +136,7 @@ def test_each_has_a_partition_led_as_preferred(
         LEADER_ELECTION,
         *("--bootstrap-server", cluster.address, "--election-type", "UNCLEAN", "--topic", TOPIC, "--partition", "0"),
     )
-    assert admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)])  # It still answers others.
+    assert admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)])  # It still serves other requests.
 
 
 def shown(cluster: Cluster, capfd: pytest.CaptureFixture[str], *arguments: str) -> list[tuple[int, int, str]]:
@@ -147,7 +147,7 @@ def shown(cluster: Cluster, capfd: pytest.CaptureFixture[str], *arguments: str) 
     return [(row["partition"], row["leader"], row["election"]) for row in rows]
 
 
-def test_what_the_command_says(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_elect_leaders_command_reports_its_results(capfd: pytest.CaptureFixture[str]) -> None:
     with Broker({"broker.id": "1"}) as broker:
         at = ("-b", broker.bootstrap_servers)
         assert main(["topic", "create", "t", "-p", "2", *at]) == 0

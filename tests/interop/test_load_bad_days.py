@@ -1,6 +1,7 @@
-"""odradek load while all around it is killed and stopped: each committed record is in the table once, at every version.
+"""`odradek load` while everything around it is killed or stopped: each committed record is in the table once.
 
-A plan of faults comes of a seed.  What a loader may say to one is part of it: it goes on, or it ends as it should.
+That holds at every version of the table. A seed determines the plan of faults, and the plan what the loader may do:
+continue, or end as it should.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def live_through(kind: str, faults: Sequence[str], folder: Path, seed: int) -> N
     ],
     ids=["folder", "store"],
 )
-def test_some_faults(tmp_path: Path, kind: str, faults: Sequence[str]) -> None:
+def test_some_faults_lose_and_duplicate_no_record(tmp_path: Path, kind: str, faults: Sequence[str]) -> None:
     live_through(kind, faults, tmp_path, seed=1)
 
 
@@ -71,6 +72,6 @@ def test_some_faults(tmp_path: Path, kind: str, faults: Sequence[str]) -> None:
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", [2, 3])
 @pytest.mark.parametrize("kind", ["folder", "store"])
-def test_many_faults(tmp_path: Path, kind: str, seed: int) -> None:
+def test_many_faults_lose_and_duplicate_no_record(tmp_path: Path, kind: str, seed: int) -> None:
     kinds = [name for name in FAULTS if kind == "store" or name not in OF_THE_STORE]
     live_through(kind, plan(kinds, 32, Random(seed)), tmp_path, seed)

@@ -1,4 +1,4 @@
-"""odradek load, one mishap at a time: what it says, how it ends, and that all is loaded when the mishap is over."""
+"""`odradek load` with one fault at a time: its message, its end, and a complete load afterwards."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SECONDS_MAX = 300
 
 
 def in_one_sentence(load: Load) -> bool:
-    """True if the last line is the only one that tells of an error, and there is no traceback."""
+    """Return whether only the last line reports an error, without a traceback."""
     errors = [line for line in load.said().splitlines() if line.startswith("odradek:")]
     return len(errors) == 1 and "Traceback" not in load.said() and load.said().rstrip().endswith(errors[0])
 
 
-# Brokers that are not there.
+# Unreachable brokers.
 
 
 @pytest.mark.nightly
@@ -55,7 +55,7 @@ def test_a_load_waits_for_brokers_that_are_started_later(tmp_path: Path) -> None
 
 @contextmanager
 def web_server() -> Iterator[str]:
-    """The address of one who answers everything as a web server does, and no Kafka."""
+    """Return the address of a web server that speaks no Kafka."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -77,7 +77,7 @@ def web_server() -> Iterator[str]:
             thread.join()
 
 
-def test_what_is_no_broker_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_address_without_a_broker_is_not_retried(tmp_path: Path) -> None:
     place = Place.in_folder(tmp_path / "lake")
     with web_server() as address, Load(address, place, "--once", folder=tmp_path / "load", topics="t") as load:
         assert load.wait() == 1
@@ -90,7 +90,7 @@ def test_what_is_no_broker_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_java_killed_between_two_batches(tmp_path: Path) -> None:
+def test_a_kill_of_java_between_batches_ends_the_load(tmp_path: Path) -> None:
     kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
     topic = kafka.topic()
     kafka.numbers(topic, 0, 100)
@@ -139,7 +139,7 @@ def resize(disk: Path, **limits: str) -> None:
     subprocess.run(["mount", "-o", options, str(disk)], check=True)
 
 
-def test_a_disk_that_fills_while_files_are_written(tmp_path: Path) -> None:
+def test_a_disk_that_fills_during_a_write_ends_the_load(tmp_path: Path) -> None:
     kafka = odradek()
     topic = kafka.topic(2)
     values = [os.urandom(64 << 10) for _ in range(400)]  # 25 MiB that no compression makes smaller.
@@ -155,7 +155,7 @@ def test_a_disk_that_fills_while_files_are_written(tmp_path: Path) -> None:
         assert rows(lake) == sorted(values)
 
 
-def test_a_disk_that_is_full_when_a_batch_is_committed(tmp_path: Path) -> None:
+def test_a_disk_full_at_a_commit_ends_the_load(tmp_path: Path) -> None:
     kafka = odradek()
     topic = kafka.topic()
     kafka.numbers(topic, 0, 100)
@@ -178,7 +178,7 @@ def test_a_disk_that_is_full_when_a_batch_is_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["dbfs:/x", "foo://x", "s3:bucket"])
-def test_a_place_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
+def test_an_invalid_place_is_refused(tmp_path: Path, place: str) -> None:
     command = [sys.executable, "-m", "odradek", "load", "--topics", "t", "--lake", place]
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS_MAX)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
@@ -186,12 +186,12 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# Stopped by whoever started it.
+# Stops by the user.
 
 
 @pytest.mark.nightly
 def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
-    """While it imports, while Java starts, between two batches and in the middle of one; no Java stays behind."""
+    """It comes during imports, Java's start, between two batches and in one; no Java process stays behind."""
     kafka = odradek()
     topic = kafka.topic()
     kafka.numbers(topic, 0, 60_000)
@@ -202,11 +202,11 @@ def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
             os.kill(load.pid, signal.SIGINT)
             assert load.wait() in (130, -signal.SIGINT), load.said()
             load.until(lambda: not load.java(), "the end of its Java")
-            told = [line for line in load.said().splitlines() if not line.startswith(f"{topic}: ")]  # How far it came.
+            told = [line for line in load.said().splitlines() if not line.startswith(f"{topic}: ")]  # Progress lines.
             assert told in ([], ["Stopped; what is in the lake stays, and the next run goes on from there."])
 
 
-def test_a_load_is_stopped_while_its_store_does_not_answer(tmp_path: Path) -> None:
+def test_a_load_can_be_stopped_while_its_store_hangs(tmp_path: Path) -> None:
     kafka = odradek()
     topic = kafka.topic()
     kafka.numbers(topic, 0, 100)

@@ -1,4 +1,4 @@
-"""odradek load while others change its table, and its topics."""
+"""`odradek load` while other writers change its table and topics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from spark_support import Kafka
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 SECONDS_MAX = 300
-TIMES, BATCHES = 5, 10  # The other writer does each of its works so often at least, and the loader its own.
+TIMES, BATCHES = 5, 10  # The other writer does each operation at least so often, and the loader too.
 
 
-# Others who write to the table.
+# Other writers of the table.
 
 
-def test_others_change_the_table_while_it_is_loaded(tmp_path: Path) -> None:
+def test_a_load_tolerates_other_writers_of_the_table(tmp_path: Path) -> None:
     kafka, place, output, count = odradek(), Place.in_folder(tmp_path / "lake"), tmp_path / "others.txt", 100
     topic = kafka.topic(2)
     kafka.numbers(topic, 0, count, 2)
@@ -51,17 +51,17 @@ def test_others_change_the_table_while_it_is_loaded(tmp_path: Path) -> None:
 
 
 def least(output: Path) -> int:
-    """How often the other writer has done what it did least often."""
+    """Return the count of the other writer's least frequent operation."""
     counts = Counter(what for what, _ in done(output))
     return min(counts[what] for what in WORKS)
 
 
 def done(output: Path) -> list[tuple[str, int]]:
-    """What the other writer has done so far, and in which round."""
+    """Return the other writer's operations so far, with their rounds."""
     return [(what, number) for what, number in map(json.loads, output.read_text().splitlines())]
 
 
-# Topics that go away.
+# Deleted topics.
 
 
 def wait_until_gone(kafka: Kafka, topic: str) -> None:
@@ -72,14 +72,14 @@ def wait_until_gone(kafka: Kafka, topic: str) -> None:
 
 
 def again(kafka: Kafka, topic: str, first: int) -> None:
-    """Deletes the topic and creates it again, with other records."""
+    """Delete the topic and create it again, with other records."""
     kafka.delete(topic)
     wait_until_gone(kafka, topic)
     kafka.topic(1, topic)
     kafka.numbers(topic, first, 10)
 
 
-def test_topics_that_went_away_do_not_keep_others_from_being_loaded(tmp_path: Path) -> None:
+def test_deleted_topics_do_not_stop_a_load_of_others(tmp_path: Path) -> None:
     kafka, lake = odradek(), tmp_path / "lake"
     stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()
     for number, topic in enumerate((stays, goes, comes_back)):
@@ -103,13 +103,13 @@ def test_topics_that_went_away_do_not_keep_others_from_being_loaded(tmp_path: Pa
 
 
 def wait_for_rows(load: Load, count: int) -> None:
-    """Until the table has so many, or the load has ended."""
+    """Wait until the table has so many rows, or the load has ended."""
     load.wait_for_version(0)
     load.until(lambda: load.status is not None or load.place.table().count() == count, f"{count} rows")
 
 
 @pytest.mark.nightly
-def test_topics_that_go_away_while_others_are_loaded(tmp_path: Path) -> None:
+def test_topics_deleted_during_a_load_do_not_stop_it(tmp_path: Path) -> None:
     kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
     topics = stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()
     for number, topic in enumerate(topics):

@@ -1,4 +1,4 @@
-"""Our files in Apache Kafka's hands, and its files in ours: dump-log, and one data directory that both append to."""
+"""Log files shared with Apache Kafka: dump-log reads ours, and both append to one data directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_directory(data: Path, cluster_id: str) -> LogDirectory:
 
 
 def fill(log: Log, count: int, epoch: LeaderEpoch) -> list[bytes]:
-    """Batches of every codec and size; their values in order."""
+    """Append batches of every codec and size; return their values in order."""
     values: list[bytes] = []
     for number in range(count):
         records = [
@@ -91,7 +91,7 @@ def test_dump_log_has_no_complaints(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_both_append_to_one_directory(tmp_path: Path) -> None:
+def test_kafka_and_odradek_append_to_one_directory(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path) as kafka:
         create_topic(kafka)
         values = produce(kafka, "first")
@@ -128,8 +128,8 @@ def test_kafka_does_not_start_on_a_directory_we_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_kafka_leaves_alone_what_we_set_aside(tmp_path: Path) -> None:
-    """And what we note of segments at a clean stop."""
+def test_kafka_ignores_our_files_set_aside(tmp_path: Path) -> None:
+    """It also ignores our notes on segments of a clean stop."""
     with KafkaBroker(tmp_path) as kafka:
         create_topic(kafka)
         values = produce(kafka, "first")
@@ -159,8 +159,8 @@ def test_kafka_leaves_alone_what_we_set_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_segment_of_kafkas_is_missed(tmp_path: Path) -> None:
-    """By its indexes at once; all of it after a clean stop of ours.  A whole log of Kafka's misses none."""
+def test_a_missing_kafka_segment_is_noticed(tmp_path: Path) -> None:
+    """Indexes show it at once; after our clean stop, even without them. In a complete log none is missing."""
     with KafkaBroker(tmp_path, settings={"log.segment.bytes": str(MIB)}) as kafka:
         create_topic(kafka)
         producer = Producer({"bootstrap.servers": kafka.address, "log_level": 0, "batch.size": 10_000})
@@ -201,7 +201,7 @@ def append_here(kafka: KafkaBroker, *, cleanly: bool) -> list[bytes]:
         assert not directory.close(NOW)
     else:
         flush_now(log)
-        directory._lock.release()  # As a killed process leaves it: no marker, no checkpoint.
+        directory._lock.release()  # As a killed process leaves it: without a marker and a checkpoint.
     return values
 
 

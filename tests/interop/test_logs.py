@@ -1,4 +1,4 @@
-"""What a running broker logs: JSON that parses line by line, whatever clients say, and a line for each request."""
+"""Log output of a running broker: valid JSON line by line, whatever clients send, and a line per request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def until(is_so: Callable[[], object]) -> None:
 
 
 def say(client: RawClient, client_id: str) -> None:
-    """A request with a client id of any length and content, and its answer."""
+    """Send a request with a client id of any length and content; return its response."""
     client.send(b"".join(encode_request(ApiVersionsRequest(), 0, 3, client_id)))  # type: ignore[arg-type]  # No splices.
     client.read_frame()
 
@@ -85,7 +85,7 @@ def test_every_request_of_a_client_has_a_line(tmp_path: Path) -> None:
         assert sum(int(str(event.get("response_bytes", 0))) for event in requests(broker, "Fetch")) > 1000
 
 
-def test_errors_and_waiting(tmp_path: Path) -> None:
+def test_request_lines_contain_errors_and_waiting_times(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json", REQUESTS) as broker, RawClient(broker.port) as client:
         create(broker, "a")
         missing = MetadataRequest(
@@ -108,7 +108,7 @@ def test_errors_and_waiting(tmp_path: Path) -> None:
         assert str(refused["message"]) == "Fetch v4 completed"
 
 
-def test_requests_that_are_not_understood(tmp_path: Path) -> None:
+def test_invalid_requests_are_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json", REQUESTS) as broker:
         with RawClient(broker.port) as client:
             client.send(raw_frame(3, 1, b"\xff\xff"))
@@ -125,7 +125,7 @@ def test_requests_that_are_not_understood(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_a_client_can_not_forge_a_line(tmp_path: Path, log_format: str) -> None:
-    """Whatever a client calls itself is one line, printable, and not long."""
+    """Any client id is logged in one line, printable and truncated."""
     with serving(tmp_path, f"--log-format={log_format}", REQUESTS) as broker:
         with RawClient(broker.port) as client:
             for _ in range(5):
@@ -144,7 +144,7 @@ def test_a_client_can_not_forge_a_line(tmp_path: Path, log_format: str) -> None:
                 assert " DEBUG odradek.request: ApiVersions v0 completed | " in line
 
 
-def test_a_client_id_that_is_no_text(tmp_path: Path) -> None:
+def test_an_undecodable_client_id_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json", REQUESTS) as broker:
         with socket.create_connection(("127.0.0.1", broker.port), SECONDS_MAX) as connection:
             header = struct.pack(">hhih", 18, 0, 1, 4) + b"\xff\xfe\n\x00"
@@ -155,13 +155,13 @@ def test_a_client_id_that_is_no_text(tmp_path: Path) -> None:
         assert {event["api"] for event in events(broker)} == {"ApiVersions"}
 
 
-def test_without_being_asked_for_no_request_is_logged(tmp_path: Path) -> None:
+def test_requests_are_not_logged_by_default(tmp_path: Path) -> None:
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         assert client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
         assert broker.errors() == ""
 
 
-def test_the_level(tmp_path: Path) -> None:
+def test_the_log_level_filters_messages(tmp_path: Path) -> None:
     texts = {"num.io.threads": "3"}  # Known, and without effect: a warning at start.
     for level, is_written in (("WARNING", True), ("ERROR", False)):
         directory = tmp_path / level
@@ -170,12 +170,12 @@ def test_the_level(tmp_path: Path) -> None:
             assert ("num.io.threads" in broker.errors()) == is_written
 
 
-def test_text_is_what_there_is_without_options(tmp_path: Path) -> None:
+def test_the_default_log_format_is_text(tmp_path: Path) -> None:
     with Serving(tmp_path, **{"num.io.threads": "3"}) as broker:
         assert EVENT.match(broker.errors())
 
 
-def test_what_stops_the_start_is_json_too(tmp_path: Path) -> None:
+def test_a_failed_start_is_logged_as_json(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listeners = f"--override=listeners=PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         status, errors = outcome_of_serve(tmp_path, listeners, "--log-format=json")
@@ -196,6 +196,6 @@ def test_what_stops_the_start_is_json_too(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_option_that_is_not_understood(tmp_path: Path, option: str, sentence: str) -> None:
+def test_an_invalid_log_option_is_refused(tmp_path: Path, option: str, sentence: str) -> None:
     assert outcome_of_serve(tmp_path, option) == (2, sentence)
     assert not list(tmp_path.iterdir()), "nothing was touched"

@@ -1,4 +1,4 @@
-"""What a running broker logs of topics: who made, altered and deleted them."""
+"""Log messages of a running broker about topics: creation, changes and deletion, with the client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create(admin: AdminClient, topic: str, partitions: int = 1, **configs: str) 
         made.result(SECONDS_MAX)
 
 
-def test_a_topic_from_its_begin_to_its_end(tmp_path: Path) -> None:
+def test_creation_changes_and_deletion_of_a_topic_are_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json") as broker:
         admin = AdminClient({"bootstrap.servers": broker.address, "client.id": "the admin"})
         create(admin, "orders", 2, retention_ms="1000", segment_bytes="2000000")
@@ -69,7 +69,7 @@ def test_a_topic_from_its_begin_to_its_end(tmp_path: Path) -> None:
         assert messages(broker, "WARNING") == []
 
 
-def test_a_topic_that_is_made_on_sight(tmp_path: Path) -> None:
+def test_an_auto_created_topic_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json", num_partitions="3") as broker:
         producer = Producer({"bootstrap.servers": broker.address, "client.id": "the producer"})
         producer.produce("orders", b"one")
@@ -79,7 +79,7 @@ def test_a_topic_that_is_made_on_sight(tmp_path: Path) -> None:
         assert (event["client_id"], event["api"]) == ("the producer", "Metadata")
 
 
-def test_whom_the_certificate_names(tmp_path: Path) -> None:
+def test_the_principal_of_a_certificate_is_logged(tmp_path: Path) -> None:
     authority, port = Authority(), free_port()
     client = authority.known("client", common_name="client one")
     texts = {
@@ -99,7 +99,7 @@ def test_whom_the_certificate_names(tmp_path: Path) -> None:
         assert str(event["principal"]).startswith("User:CN=client one,")
 
 
-def test_what_the_broker_makes_for_itself(tmp_path: Path) -> None:
+def test_creation_of_internal_topics_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
         client.ask(FindCoordinatorRequest(key="group"), 0, FindCoordinatorResponse)
         (event,) = told(broker)
@@ -109,7 +109,7 @@ def test_what_the_broker_makes_for_itself(tmp_path: Path) -> None:
         assert messages(broker, "WARNING") == []
 
 
-def test_topics_that_lay_in_the_data_directory(tmp_path: Path) -> None:
+def test_adopted_topics_are_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json") as broker:
         create(AdminClient({"bootstrap.servers": broker.address}), "orders")
     shutil.copytree(tmp_path / "data", tmp_path / "copied", ignore=lambda *_: ["metadata.sqlite"])
@@ -118,7 +118,7 @@ def test_topics_that_lay_in_the_data_directory(tmp_path: Path) -> None:
         assert messages(copy, logger="odradek.app.serve.adoption")[:1] == [text]
 
 
-def test_a_thousand_topics_have_a_thousand_lines(tmp_path: Path) -> None:
+def test_each_of_a_thousand_topics_is_logged(tmp_path: Path) -> None:
     names = [f"topic-{number}" for number in range(1000)]
     with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
         one = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}

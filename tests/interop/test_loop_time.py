@@ -1,7 +1,7 @@
-"""Whatever is done with many topics, no callback holds the loop for more than 20 ms of its thread's processor time.
+"""Loop time with many topics: no callback takes more than 20 ms of processor time of the loop's thread.
 
-In `odradek serve` garbage collections count.  The broker of odradek.testing lives in a process that is not its own and
-whose collections it doesn't decide; what it answers for there is the number of objects that they examine.
+In `odradek serve` garbage collections count. The broker of odradek.testing is in a process of its user, which decides
+on collections; there the number of objects that a collection examines is limited.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from support.timed_serve import TimedServing
 
 MANY = 1000
 PER_REQUEST = 1000
-OBJECTS_PER_TOPIC_MAX = 70  # That a collection examines; 58 today, and a full collection of 1,000 topics takes 18 ms.
+OBJECTS_PER_TOPIC_MAX = (
+    70  # Objects that a collection examines; 58 today, and a full collection of 1,000 topics takes 18 ms.
+)
 CONFIGS = {
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "log.retention.check.interval.ms": "500",
@@ -33,7 +35,7 @@ CONFIGS = {
 
 
 class Timed:
-    """A broker whose callbacks are timed, and a client of it."""
+    """A broker with timed callbacks, and a client of it."""
 
     def __init__(self, timing: Timing, port: int, owns_process: bool) -> None:
         self._timing = timing
@@ -51,7 +53,7 @@ def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
             yield Timed(serving, serving.port, owns_process=True)
         return
     gc.collect()
-    gc.freeze()  # What lies in this process is not the broker's.
+    gc.freeze()  # Other objects in this process are not the broker's.
     try:
         with timed_loops() as timing, Broker(CONFIGS) as broker:
             yield Timed(timing, broker.port, owns_process=False)
@@ -64,7 +66,7 @@ def names(prefix: str, count: int = MANY) -> list[str]:
 
 
 @pytest.mark.share(2)
-def test_topics_by_the_hundred(timed: Timed) -> None:
+def test_topics_created_by_the_hundred_do_not_block_the_loop(timed: Timed) -> None:
     with timed.client as client:
         created(client, "first")
         with timed.nobody_is_held_up():
@@ -77,7 +79,7 @@ def test_topics_by_the_hundred(timed: Timed) -> None:
         with timed.nobody_is_held_up():
             delete_topics(client, names("t"))
         with timed.nobody_is_held_up():
-            time.sleep(2)  # Their files go.
+            time.sleep(2)  # Their files are deleted.
         assert partition_counts(client) == {"first": 1}
 
 
@@ -91,7 +93,7 @@ def test_a_topic_adds_few_objects_to_a_collection() -> None:
         assert len(gc.get_objects()) - before < OBJECTS_PER_TOPIC_MAX * MANY
 
 
-def test_topics_one_by_one(timed: Timed) -> None:
+def test_topics_created_one_by_one_do_not_block_the_loop(timed: Timed) -> None:
     with timed.client as client:
         created(client, "first")
         with timed.nobody_is_held_up():
@@ -103,7 +105,7 @@ def test_topics_one_by_one(timed: Timed) -> None:
         assert partition_counts(client) == {"first": 1}
 
 
-def test_a_topic_that_grows(timed: Timed) -> None:
+def test_a_growing_topic_does_not_block_the_loop(timed: Timed) -> None:
     with timed.client as client:
         created(client, "t")
         with timed.nobody_is_held_up():

@@ -1,6 +1,6 @@
-"""However many are in a group, no callback holds the loop for long when they come together.
+"""Loop time with large groups: no callback takes the loop for long when all members join at once.
 
-As in test_loop_time.py, it is the processor time of the loop's thread that counts.
+As in test_loop_time.py, the processor time of the loop's thread is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def told(client: RawClient) -> JoinGroupResponse:
 
 
 def join_again(clients: list[RawClient], members: list[JoinGroupResponse]) -> None:
-    """The leader first, so that all have to; the others when they hear of it."""
+    """Rejoin: the leader first, so that all have to; the others when they learn of it."""
     by_leading = sorted(zip(clients, members, strict=True), key=lambda pair: not leads(pair[1]))
     (leader, its), *others = by_leading
     join(leader, its.member_id)
@@ -52,7 +52,7 @@ def leads(member: JoinGroupResponse) -> bool:
 
 
 def synced(clients: list[RawClient], members: list[JoinGroupResponse]) -> list[SyncGroupResponse]:
-    """The leader is the last to ask."""
+    """Sync all members, the leader last."""
     shares = [SyncGroupRequestAssignment(member_id=one.member_id, assignment=one.member_id.encode()) for one in members]
     for client, one in sorted(zip(clients, members, strict=True), key=lambda pair: leads(pair[1])):
         client.send(frame(syncing(one, assignments=shares if leads(one) else []), SYNC))
@@ -66,7 +66,7 @@ def connected(broker: TimedServing, stack: ExitStack, count: int) -> list[RawCli
     return clients
 
 
-def test_a_thousand_members_come_together(tmp_path: Path) -> None:
+def test_a_thousand_joining_members_do_not_block_the_loop(tmp_path: Path) -> None:
     need_files(4 * MANY)
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
         clients = connected(broker, stack, MANY)
@@ -82,7 +82,7 @@ def test_a_thousand_members_come_together(tmp_path: Path) -> None:
                 join_again(clients, members)
 
 
-def test_a_leader_is_told_thirty_megabytes(tmp_path: Path) -> None:
+def test_a_join_response_of_thirty_megabytes_does_not_block_the_loop(tmp_path: Path) -> None:
     large = [JoinGroupRequestProtocol(name="range", metadata=bytes(100_000))]
     members = 300
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:

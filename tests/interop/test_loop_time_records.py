@@ -1,6 +1,6 @@
-"""Records that many wait for, or that are deleted in many partitions at once: no callback holds the loop for long.
+"""Loop time with many parked fetches, or deletions in many partitions: no callback takes the loop for long.
 
-As in test_loop_time.py, it is the processor time of the loop's thread that counts.
+As in test_loop_time.py, the processor time of the loop's thread is measured.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def create(client: RawClient, name: str, partitions: int, **configs: str) -> Non
     assert not answer.topics[0].error_code
 
 
-def test_a_record_that_a_thousand_wait_for(broker: TimedServing) -> None:
+def test_a_record_for_a_thousand_parked_fetches_does_not_block_the_loop(broker: TimedServing) -> None:
     with RawClient(broker.port) as producer, ExitStack() as leaving:
         create(producer, "t", 1)
         waiting = [leaving.enter_context(RawClient(broker.port)) for _ in range(MANY)]
@@ -83,7 +83,7 @@ def test_a_record_that_a_thousand_wait_for(broker: TimedServing) -> None:
                 assert part.records and not part.error_code
 
 
-def test_a_fetch_of_many_partitions_that_waits(broker: TimedServing) -> None:
+def test_a_parked_fetch_of_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
     with RawClient(broker.port) as producer, RawClient(broker.port) as consumer:
         create(producer, "t", MANY)
         asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(MANY)]
@@ -102,7 +102,7 @@ def test_a_fetch_of_many_partitions_that_waits(broker: TimedServing) -> None:
             assert [part.partition_index for part in topic.partitions if part.records] == [MANY // 2]
 
 
-def test_retention_of_many_partitions(broker: TimedServing) -> None:
+def test_retention_of_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
     batch = bytes(encode_batch([(None, b"old", (), 1_000)]))
     parts = [PartitionProduceData(index=index, records=batch) for index in range(MANY)]
     request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
@@ -114,7 +114,7 @@ def test_retention_of_many_partitions(broker: TimedServing) -> None:
             wait_until_all_is_gone(client)
 
 
-def test_records_of_many_partitions_deleted_at_once(broker: TimedServing) -> None:
+def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
     batch = bytes(encode_batch([(None, b"some", (), time.time_ns() // 1_000_000)]))
     parts = [PartitionProduceData(index=index, records=batch) for index in range(MANY)]
     produce = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])

@@ -1,6 +1,6 @@
-"""What a partition costs a broker that runs: its memory and its descriptors, before and after a start.
+"""Costs of a partition on a running broker: its memory and descriptors, before and after a restart.
 
-The limits are several times what docs/OPERATIONS.md says, so that what is found is a leak, or something kept of each.
+The limits are several times the values in docs/OPERATIONS.md, so that they only find leaks.
 """
 
 from __future__ import annotations

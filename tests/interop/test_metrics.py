@@ -1,4 +1,4 @@
-"""Metrics of a broker that serves real clients, read as Prometheus reads them: they say what was done, exactly."""
+"""Metrics of a broker with real clients, scraped as by Prometheus: they count exactly."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from support.raw_client import RawClient, frame
 from support.serving import Serving, outcome_of_serve, serving
 
 SECONDS_MAX = 150
-OFFSETS_PARTITIONS = 50  # The consumer of these tests looks for its group's coordinator.
+OFFSETS_PARTITIONS = 50  # The consumer of these tests searches its group's coordinator.
 ANNOUNCED = re.compile(r"exporting metrics at http://127\.0\.0\.1:(\d+)/metrics")
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 class Scrape:
-    """What one scrape said."""
+    """The samples of one scrape."""
 
     def __init__(self, port: int) -> None:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=SECONDS_MAX) as answer:
@@ -52,12 +52,12 @@ class Scrape:
                 self.samples[key] = sample.value
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum over all samples that have these labels."""
+        """Return the sum over all samples that have these labels."""
         wanted = labels.items()
         return sum(value for (one, of), value in self.samples.items() if one == name and wanted <= of)
 
     def of(self, name: str, label: str, **labels: str) -> dict[str, float]:
-        """By one label, where the others are so."""
+        """Return values by one label, of samples that match the other labels."""
         wanted = labels.items()
         samples = ((dict(of), value) for (one, of), value in self.samples.items() if one == name)
         return {of[label]: value for of, value in samples if wanted <= of.items()}
@@ -93,7 +93,7 @@ def create(broker: Serving, topic: str, partitions: int) -> None:
 
 
 def produce_one_by_one(broker: Serving, topic: str, count: int) -> None:
-    """One request for each record."""
+    """Produce each record in a request of its own."""
     failures: list[object] = []
     producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "linger.ms": 0})
     for number in range(count):
@@ -127,7 +127,7 @@ def test_counters_are_exact(broker: Serving, tmp_path: Path) -> None:
     assert seen.total("kafka_network_request_metrics_total_time_seconds_sum", request="Produce") > 0
     assert seen.total("kafka_network_request_metrics_requests_total", request="CreateTopics") == 1
     assert seen.total("kafka_network_request_metrics_requests_total", request="Fetch") >= 1
-    # Each acks=all request came after the answer to the one before: a round of syncs for each.
+    # Each acks=all request came after the response to the former: a round of syncs for each.
     assert seen.total("kafka_log_log_flush_time_seconds_count") == 100
     assert seen.of("kafka_server_broker_topic_metrics_messages_in_total", "topic")["a"] == 120
     log_size = seen.total("kafka_log_log_size", topic="a")
@@ -148,7 +148,7 @@ def test_counters_are_exact(broker: Serving, tmp_path: Path) -> None:
     consumer.close()
 
 
-def test_counters_are_those_of_this_start(broker: Serving) -> None:
+def test_counters_start_at_zero_after_a_restart(broker: Serving) -> None:
     create(broker, "a", 2)
     produce_one_by_one(broker, "a", 10)
     assert broker.stop() == 0
@@ -159,7 +159,7 @@ def test_counters_are_those_of_this_start(broker: Serving) -> None:
     assert seen.total("kafka_log_log_end_offset", topic="a") == 14
 
 
-def test_a_topic_that_is_made_again_counts_from_nothing(broker: Serving) -> None:
+def test_counters_of_a_recreated_topic_start_at_zero(broker: Serving) -> None:
     create(broker, "a", 2)
     produce_one_by_one(broker, "a", 10)
     broker.stop()
@@ -181,7 +181,7 @@ def session_of_its_own() -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=0, session_epoch=0, topics=first_of_a())
 
 
-def test_connections_and_who_waits(broker: Serving) -> None:
+def test_gauges_count_connections_and_parked_requests(broker: Serving) -> None:
     create(broker, "a", 1)
 
     def now(name: str) -> float:
@@ -211,19 +211,19 @@ def test_connections_and_who_waits(broker: Serving) -> None:
         client.close()
 
 
-def test_the_scrape_holds_what_the_document_says(broker: Serving) -> None:
-    """docs/OPERATIONS.md is made from the same table."""
+def test_the_scrape_contains_the_documented_metrics(broker: Serving) -> None:
+    """The table of docs/OPERATIONS.md has the same source."""
     create(broker, "a", 1)
     text = scrape(broker).text
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert types == {metric.name: metric.kind for metric in (*METRICS, *PROCESS_METRICS)}
     for metric in (*METRICS, *PROCESS_METRICS):
-        if metric is not FETCHER_LAG:  # Nobody follows here: test_metrics_replication has it.
+        if metric is not FETCHER_LAG:  # There are no followers here: test_metrics_replication tests it.
             assert labels_in(text, metric) == set(metric.labels), metric.name
 
 
-def test_the_other_format_says_the_same(broker: Serving) -> None:
-    """Prometheus asks for OpenMetrics, compressed, and reads it strictly."""
+def test_the_openmetrics_format_contains_the_same_metrics(broker: Serving) -> None:
+    """Prometheus requests compressed OpenMetrics, and parses it strictly."""
     create(broker, "a", 1)
     accepts = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
     with urlopen(Request(f"http://127.0.0.1:{metrics_port(broker)}/metrics", headers=accepts)) as answer:
@@ -248,7 +248,7 @@ def test_a_scrape_leaves_nothing_behind(broker: Serving) -> None:
     until(lambda: scrape(broker).total("process_open_fds") <= before)
 
 
-def test_silent_clients_take_no_more_than_their_places(broker: Serving) -> None:
+def test_silent_clients_do_not_block_scrapes_for_good(broker: Serving) -> None:
     port = metrics_port(broker)
     silent = [socket.create_connection(("127.0.0.1", port), SECONDS_MAX) for _ in range(SCRAPES_MAX)]
     assert not is_answered(port), "turned away"
@@ -264,8 +264,8 @@ def is_answered(port: int) -> bool:
         return False
 
 
-def test_a_loop_that_hangs_is_said(tmp_path: Path) -> None:
-    """The scrape comes all the same, with what can be said without the loop."""
+def test_a_blocked_loop_is_reported(tmp_path: Path) -> None:
+    """The scrape completes all the same, with the metrics that need no loop."""
     texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "log.dirs": str(tmp_path)}
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -296,7 +296,7 @@ def test_a_loop_that_hangs_is_said(tmp_path: Path) -> None:
         loop.close()
 
 
-def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
+def test_a_metrics_port_in_use_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         status, errors = outcome_of_serve(
@@ -310,7 +310,7 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing was touched"
 
 
-def test_without_prometheus_client_it_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_prometheus_client_is_reported_in_one_sentence(tmp_path: Path) -> None:
     command = (
         "import sys; sys.modules['prometheus_client'] = None; from odradek.app.main import main; "
         "sys.exit(main(['serve', '--override=metrics.listener=127.0.0.1:0', '--override=listeners=PLAINTEXT://127.0.0.1:0']))"
@@ -324,7 +324,9 @@ def test_without_prometheus_client_it_is_one_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing was touched"
 
 
-def test_a_broker_without_metrics_imports_nothing_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_without_metrics_does_not_import_their_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     modules = ("prometheus_client", "odradek.app.metrics.metrics", "odradek.app.logging.request_log", "wsgiref")
     with serving(tmp_path / "without") as broker:

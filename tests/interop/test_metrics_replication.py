@@ -1,4 +1,4 @@
-"""Metrics of replication, of three brokers of which one is paused, one is killed, and both come back."""
+"""Replication metrics of three brokers while one is paused and one is killed, and after both are back."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ UNCLEAN = "kafka_controller_controller_stats_unclean_leader_elections_total"
 
 
 class Brokers:
-    """Their metrics."""
+    """Metrics of the brokers."""
 
     def __init__(self, tmp_path: Path) -> None:
         self._port = free_ports(3)
         configs = {
             "metrics.listener": f"127.0.0.1:{self._port}",
             "replica.lag.time.max.ms": "2000",
-            "zookeeper.session.timeout.ms": "120000",  # Who is paused stays.
+            "zookeeper.session.timeout.ms": "120000",  # A paused broker stays.
         }
         self.cluster = ServingCluster(tmp_path, configs=configs)
 
@@ -39,12 +39,12 @@ class Brokers:
         return self.scrape(broker).total(name, **labels)
 
     def until(self, broker: int, **expected: int) -> None:
-        """Waits until the replica manager's numbers are so."""
+        """Wait until the replica manager's metrics have these values."""
         until(lambda: {name: self.now(broker, MANAGER + name) for name in expected} == expected)
 
 
 def produced(address: str, count: int, acks: str, topic: str = "orders") -> list[KafkaError]:
-    """Returns what went wrong."""
+    """Produce records and return the errors."""
     failures: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": address, "acks": acks, "message.timeout.ms": 3_000, "log_level": 0})
     for number in range(count):
@@ -59,7 +59,7 @@ def produced(address: str, count: int, acks: str, topic: str = "orders") -> list
 
 
 @pytest.mark.timeout(600)
-def test_replicas_go_and_come_back(tmp_path: Path) -> None:
+def test_replication_metrics_follow_lost_and_returning_replicas(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path)
     with brokers.cluster as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
@@ -82,7 +82,7 @@ def test_replicas_go_and_come_back(tmp_path: Path) -> None:
         brokers.until(killed, partition_count=3, leader_count=2, at_min_isr_partition_count=1)
 
         cluster.signal(paused, signal.SIGSTOP)
-        for topic in ("orders", "risky"):  # Who has all there is stays in sync.
+        for topic in ("orders", "risky"):  # A replica with all records stays in sync.
             assert not produced(cluster.address, 1, "1", topic)
         brokers.until(
             controller, under_replicated_partitions=1, at_min_isr_partition_count=1, under_min_isr_partition_count=0
@@ -93,7 +93,7 @@ def test_replicas_go_and_come_back(tmp_path: Path) -> None:
         assert brokers.now(controller, "kafka_cluster_partition_in_sync_replicas_count", topic="orders") == 2
         assert brokers.now(controller, UNCLEAN) == brokers.now(controller, CONTROLLER + "offline_partitions_count") == 0
 
-        cluster.signal_first(signal.SIGSTOP)  # Which would start it again.
+        cluster.signal_first(signal.SIGSTOP)  # The first process would restart it.
         try:
             cluster.signal(killed, signal.SIGKILL)
             brokers.until(controller, under_min_isr_partition_count=1, at_min_isr_partition_count=0)
@@ -119,7 +119,7 @@ def test_replicas_go_and_come_back(tmp_path: Path) -> None:
 
 
 def check_what_was_written(brokers: Brokers, leader: int, followers: set[int]) -> None:
-    """What a client wrote is counted where it wrote it; what followers fetched, there and here."""
+    """Check that the leader counts produced records, and that leader and followers count fetched ones."""
     size = brokers.now(leader, "kafka_log_log_size", topic="orders")
     assert brokers.now(leader, TOPICS + "messages_in_total", topic="orders") == 100
     assert brokers.now(leader, TOPICS + "bytes_in_total", topic="orders") == size

@@ -1,8 +1,8 @@
-"""A cluster of Apache Kafka under ZooKeeper is moved to Odradek, broker by broker, and back, as docs/MIGRATION.md says.
+"""Migration of an Apache Kafka cluster under ZooKeeper to Odradek and back, broker by broker (docs/MIGRATION.md).
 
-Each broker is stopped, and one of the other kind is started in its place: on its own log directory, or on an empty one.
-Meanwhile clients with the workload of Jepsen go on, and the checker looks at what they saw.  What had been there before
-is found by clients record for record, and in the tree node for node.
+Each broker is stopped, and one of the other kind is started in its place, on its log directory or an empty one. Clients
+with Jepsen's workload continue in the meantime, and the checker examines their history. Clients find all former
+records, and the tree has all former nodes.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ SETTINGS = BROKER_SETTINGS | CLEANER | {"log.cleaner.enable": "true"}
 CODECS_OF = {V3: CODECS, V0: CODECS[:4]}
 DYNAMIC = "message.max.bytes", "2000000"  # Of broker 2, set while it runs.
 QUOTA = "producer_byte_rate=1000000"
-# What is in the tree for a while after something was done; and what says how often something was, and by whom.
+# Nodes that exist for a while after a change; and fields that count changes and name their author.
 PASSING = ("/isr_change_notification/", "/log_dir_event_notification/", "/config/changes/")
 COUNTING = ("/controller", "/controller_epoch", "/latest_producer_id_block")
-# What brokers of Kafka 3.9 make at their start.
+# Nodes that Kafka 3.9 creates at its start.
 STARTUP = {path: None for path in layout.STARTUP_PATHS if path not in COUNTING}
-OWN = {"timestamp", "leader_epoch", "controller_epoch"}  # Fields, which count too.
+OWN = {"timestamp", "leader_epoch", "controller_epoch"}  # Fields that count as well.
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ OWN = {"timestamp", "leader_epoch", "controller_epoch"}  # Fields, which count t
         pytest.param(V3, "java-3.9.1", True, marks=[*parameter("java-4.4.0").marks, pytest.mark.soak]),
     ],
 )
-def test_a_cluster_moves_in_and_back(tmp_path: Path, version: str, client: str, has_new_disks: bool) -> None:
+def test_a_cluster_migrates_to_odradek_and_back(tmp_path: Path, version: str, client: str, has_new_disks: bool) -> None:
     history = tmp_path / "history.jsonl"
     program = built(client) if client in PROGRAMS else []
     with mixed_cluster(tmp_path, version, (THEIRS,) * 3, SETTINGS) as cluster:
@@ -90,8 +90,8 @@ def test_a_cluster_moves_in_and_back(tmp_path: Path, version: str, client: str, 
 @pytest.mark.slow
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_kafka_of_old_does_by_itself_what_is_excused(tmp_path: Path) -> None:
-    """Three brokers of 0.11.0.3, and none of ours, are restarted one after the other, twice."""
+def test_old_kafka_alone_shows_the_excused_anomalies(tmp_path: Path) -> None:
+    """Three brokers of 0.11.0.3, without Odradek, are restarted one after the other, twice."""
     history = tmp_path / "history.jsonl"
     with mixed_cluster(tmp_path, V0, (THEIRS,) * 3, SETTINGS) as cluster:
         create_topics(cluster.address, TOPICS, 3)
@@ -105,7 +105,7 @@ def test_kafka_of_old_does_by_itself_what_is_excused(tmp_path: Path) -> None:
 
 
 def filled(cluster: MixedCluster) -> object:
-    """Everything that a cluster may hold; returns the producer that has a transaction open."""
+    """Create everything that a cluster may contain; return the producer of the open transaction."""
     admin = cluster.admin
     new = [NewTopic(name, count, 3, config=dict(configs)) for name, (count, configs) in configs_for(V3).items()]
     for made in admin.create_topics(new).values():
@@ -124,7 +124,7 @@ def filled(cluster: MixedCluster) -> object:
 
 
 def move(cluster: MixedCluster, kind: str, *, has_new_disks: bool) -> None:
-    """One after the other, the controller last; each when all is in sync.  Then each leads what it should."""
+    """Replace the brokers one by one, the controller last, each when all are in sync; then check preferred leaders."""
     last = cluster.controller()
     for number in sorted(cluster.places, key=lambda one: one == last):
         place = cluster.places[number]
@@ -139,13 +139,13 @@ def move(cluster: MixedCluster, kind: str, *, has_new_disks: bool) -> None:
 
 
 def nodes(tree: Tree) -> dict[str, object]:
-    """Returns what is in each node that stays, but for what counts events or says when they were."""
+    """Return the contents of persistent nodes without event counters and timestamps."""
     return {path: value for path, value in _nodes(tree, "") if not path.startswith(PASSING) and path not in COUNTING}
 
 
 def _nodes(tree: Tree, path: str) -> Iterator[tuple[str, object]]:
     (read,) = tree.get_all([path or "/"])
-    if read is None:  # What is told of comes and goes.
+    if read is None:  # These nodes come and go.
         return
     data, _ = read
     value = json.loads(data) if data else None
@@ -159,7 +159,7 @@ def _nodes(tree: Tree, path: str) -> Iterator[tuple[str, object]]:
 
 
 def check_configs(cluster: MixedCluster) -> None:
-    """Ours go by what was set before they came."""
+    """Check that Odradek brokers use the configurations set before."""
     asking = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
     wanted = configs_for(V3)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
@@ -174,7 +174,7 @@ def check_configs(cluster: MixedCluster) -> None:
 
 
 def go_on(cluster: MixedCluster) -> None:
-    """The transaction that was open all the while is ended by who has its id."""
+    """End the transaction that was open all along, with its transactional id."""
     producer = transactional(cluster.address, OPEN)
     producer.begin_transaction()
     producer.produce("transactions", b"next", partition=0)

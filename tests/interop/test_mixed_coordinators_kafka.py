@@ -1,7 +1,7 @@
-"""Groups and transactions whose coordinator is ours, then Kafka's, then ours again, and the other way round.
+"""Groups and transactions whose coordinator is Odradek, then Kafka, then Odradek again, and the other way round.
 
-Each finds the records of the other in __consumer_offsets and __transaction_state, in the versions that the
-inter.broker.protocol.version says: members stay members, committed offsets stay, and what was decided is completed.
+Each finds the records of the other in __consumer_offsets and __transaction_state, in the versions of the
+inter.broker.protocol.version. Members stay members, committed offsets stay, and decided transactions are completed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ SUBSCRIPTION = (
 )
 GROUP, TRANSACTIONAL_ID = "g", "t"
 MOVING = {14, 15, 16}  # Errors while a coordinator loads.
-LASTING = {"session_timeout_ms": 240_000, "rebalance_timeout_ms": 240_000}  # Nobody heartbeats while brokers change.
+LASTING = {
+    "session_timeout_ms": 240_000,
+    "rebalance_timeout_ms": 240_000,
+}  # There are no heartbeats while brokers change.
 
 
 class RawMember:
-    """The one member of a group, in versions of requests that 0.11 has."""
+    """The only member of a group, with request versions that 0.11 supports."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self._cluster = cluster
@@ -87,7 +90,7 @@ class RawMember:
 
 
 def coordinator(cluster: MixedCluster, key: str = GROUP, kind: int = 0) -> int:
-    """Returns who coordinates a group or a transactional id, once all brokers that live agree."""
+    """Return the coordinator of a group or a transactional id, once all live brokers agree."""
     found: set[int] = set()
 
     def agree() -> bool:
@@ -104,12 +107,12 @@ def coordinator(cluster: MixedCluster, key: str = GROUP, kind: int = 0) -> int:
 
 
 def coordinators(cluster: MixedCluster) -> list[int]:
-    """Returns who coordinates the group, and who the transactional id."""
+    """Return the coordinators of the group and of the transactional id."""
     return [coordinator(cluster, GROUP, 0), coordinator(cluster, TRANSACTIONAL_ID, 1)]
 
 
 def committed(cluster: MixedCluster, group: str) -> tuple[int, str | None]:
-    """Returns the offset and its metadata, -1 if there is none, once the coordinator has loaded."""
+    """Return the offset and its metadata, -1 if there is none, once the coordinator has loaded."""
     answer = OffsetFetchResponse()
 
     def is_loaded() -> bool:
@@ -134,7 +137,7 @@ def transactional(cluster: MixedCluster, transactional_id: str) -> Producer:
 
 
 def written(cluster: MixedCluster, producer: Producer, value: bytes, offset: int, *topics: str) -> None:
-    """Writes to topics in a transaction, with an offset, and leaves it open."""
+    """Write to topics in a transaction, with an offset, and leave it open."""
     producer.begin_transaction()
     for topic in topics:
         producer.produce(topic, value, partition=0)
@@ -147,9 +150,9 @@ def written(cluster: MixedCluster, producer: Producer, value: bytes, offset: int
 
 
 def commit(producer: Producer) -> None:
-    """Asks until there is an answer; what became of the transaction is for consumers to see.
+    """Retry the commit until it is answered; consumers see the outcome.
 
-    librdkafka gives up with UNSUPPORTED_FEATURE where it has not yet heard what its next coordinator supports.
+    librdkafka fails with UNSUPPORTED_FEATURE if it does not know yet what its next coordinator supports.
     """
 
     def is_answered() -> bool:
@@ -163,7 +166,7 @@ def commit(producer: Producer) -> None:
 
 
 def read(cluster: MixedCluster, count: int, topics: tuple[str, ...] = TARGETS) -> list[tuple[str | None, bytes | None]]:
-    """Returns what is committed of the topics; waits until so many records are."""
+    """Return the committed records of the topics; wait until there are so many."""
     reader = Consumer({"bootstrap.servers": cluster.address, "group.id": "nobody", "log_level": 0})
     reader.assign([TopicPartition(topic, 0, 0) for topic in topics])
     found: list[tuple[str | None, bytes | None]] = []
@@ -180,7 +183,7 @@ def read(cluster: MixedCluster, count: int, topics: tuple[str, ...] = TARGETS) -
 
 
 class Story:
-    """What clients do while the coordinators move; the broker 3 leads a partition and coordinates nothing."""
+    """Clients' actions while the coordinators move; broker 3 leads a partition and coordinates nothing."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self._cluster = cluster
@@ -189,7 +192,7 @@ class Story:
         self._member.join()
 
     def hands_over(self, gone: int, to: int, *, planned: bool) -> None:
-        """Another broker coordinates from now on; meanwhile a transaction is decided that nobody can complete yet."""
+        """Make another broker coordinate; a transaction is decided before it can be completed."""
         cluster, member = self._cluster, self._member
         assert coordinators(cluster) == [gone, gone]
         generation = member.generation
@@ -202,19 +205,19 @@ class Story:
         written(cluster, producer, b"%d" % self._sent, self._sent, *TARGETS)
         cluster.kill(3)
         committing = Thread(target=commit, args=(producer,), daemon=True)
-        committing.start()  # Ours answers when all is written, Kafka when it is decided.
+        committing.start()  # Odradek answers when all markers are written, Kafka when it is decided.
         read(cluster, self._sent, TARGETS[:1])
         cluster.places[gone].stop() if planned else cluster.kill(gone)
         until(lambda: gone not in cluster.registered())
         assert coordinators(cluster) == [to, to]
         assert committed(cluster, GROUP) == (self._sent - 1, "as of")
-        assert member.heartbeat() == 0  # Kafka's answer is always this while it loads.
+        assert member.heartbeat() == 0  # Kafka always returns this while it loads.
         self._commit()
         for number in (3, gone):
             cluster.places[number].start()
         cluster.await_in_sync()
         committing.join()
-        # What was open has an end, and what was decided is so.
+        # An open transaction has ended, and a decided one has its outcome.
         transactional(cluster, "left")
         expected = [(topic, b"%d" % number) for topic in TARGETS for number in range(1, self._sent + 1)]
         assert read(cluster, len(expected)) == expected

@@ -1,7 +1,7 @@
 """Odradek and Apache Kafka in one cluster, killed in turn as controllers, leaders and coordinators of the other.
 
-Clients with the workload of Jepsen go on all the while, and its checker looks at what they saw: nothing acknowledged is
-lost or there twice, no committed offset goes back, nothing aborted is read.  Then all replicas have the same files.
+Clients with Jepsen's workload continue all along, and its checker examines their history. No acknowledged record is
+lost or duplicated, no committed offset goes back, and no aborted record is read. Then all replicas have the same files.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from support.waiting import SECONDS_MAX, until
 
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
-ORDERS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])  # Each leads something.
+ORDERS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])  # Each leads a partition.
 SECONDS = 5  # Of the workload alone, before its end.
 ONE, TWO = "one-of-kafka", "two-of-kafka"
 KINDS = {ONE: (OURS, THEIRS, OURS), TWO: (THEIRS, OURS, THEIRS)}
 
 
 def grown(cluster: MixedCluster, name: str, count: int) -> None:
-    """0.11 has no CreatePartitions: its tool writes to the tree."""
+    """Add partitions: 0.11 has no CreatePartitions, so its tool writes to the tree."""
     if cluster.version == V0 and cluster.places[cluster.controller()].kind == THEIRS:
         options = ["--alter", "--topic", name, "--partitions", str(count), "--zookeeper", cluster.connect]
         folder = cluster.places[1].folder
@@ -41,7 +41,7 @@ def grown(cluster: MixedCluster, name: str, count: int) -> None:
 
 
 def check_topics(cluster: MixedCluster, gone: str, alive: list[int]) -> None:
-    """Through the present controller topics are made, altered, given more partitions and deleted."""
+    """Create, alter, grow and delete topics through the present controller."""
     number = cluster.controller()
     name, left = f"made-by-{number}", f"left-by-{number}"
     admin = cluster.admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
@@ -67,7 +67,7 @@ def check_topics(cluster: MixedCluster, gone: str, alive: list[int]) -> None:
         pytest.param(V0, ONE, marks=pytest.mark.soak),
     ],
 )
-def test_either_side_is_killed_as_controller_leader_and_coordinator(tmp_path: Path, version: str, mix: str) -> None:
+def test_kills_of_either_side_in_any_role_lose_nothing(tmp_path: Path, version: str, mix: str) -> None:
     history = tmp_path / "history.jsonl"
     with mixed_cluster(tmp_path, version, KINDS[mix], BROKER_SETTINGS) as cluster:
         for name, count in TOPICS.items():
@@ -86,5 +86,5 @@ def test_either_side_is_killed_as_controller_leader_and_coordinator(tmp_path: Pa
         check_history(history, 2, SECONDS, NOT_PROMISED_BY[version])
         cluster.write_to_all()
         assert cluster.different() == []
-        until(lambda: cluster.status() == 0)  # Kafka's leaders tell of a larger ISR some seconds later.
+        until(lambda: cluster.status() == 0)  # Kafka's leaders report a larger ISR some seconds later.
         assert "Traceback" not in cluster.errors()

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs over sockets: partitions change their data directory while clients write and read."""
+"""AlterReplicaLogDirs requests: partitions change their data directory while clients write and read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def node_of(tmp_path: Path) -> int:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_partitions_move_and_stay_there(tmp_path: Path, broker: Serving, version: int) -> None:
+def test_moved_partitions_stay_after_a_restart(tmp_path: Path, broker: Serving, version: int) -> None:
     with RawClient(broker.port) as client:
         created(client, "t", partitions=PARTITIONS)
         for partition in range(PARTITIONS):
@@ -88,7 +88,7 @@ def test_partitions_move_and_stay_there(tmp_path: Path, broker: Serving, version
         assert {where(tmp_path, one) for one in range(PARTITIONS)} == {"c"}
 
 
-def test_what_can_not_be_moved(tmp_path: Path, broker: Serving) -> None:
+def test_invalid_moves_return_kafkas_errors(tmp_path: Path, broker: Serving) -> None:
     with RawClient(broker.port) as client:
         created(client, "t", "x" * 249)
         assert alter(client, tmp_path / "nowhere", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
@@ -97,8 +97,8 @@ def test_what_can_not_be_moved(tmp_path: Path, broker: Serving) -> None:
         assert alter(client, tmp_path / "a", 0, topic="x" * 249) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_nothing_is_lost_under_load(tmp_path: Path, broker: Serving) -> None:
-    """Writers get their acknowledgements while a partition goes round the directories, and a reader follows."""
+def test_moves_under_load_lose_no_record(tmp_path: Path, broker: Serving) -> None:
+    """Writes are acknowledged while a partition moves through all directories, and a reader follows."""
     acknowledged: list[tuple[int, bytes]] = []
     is_over = threading.Event()
 
@@ -131,8 +131,8 @@ def test_nothing_is_lost_under_load(tmp_path: Path, broker: Serving) -> None:
         assert fetch_all(client, "t")[90:] == acknowledged
 
 
-def test_a_kill_on_the_way(tmp_path: Path, broker: Serving) -> None:
-    """The next start begins the move anew; a slow one is seen by DescribeLogDirs, and turned back."""
+def test_a_kill_during_a_move_restarts_it(tmp_path: Path, broker: Serving) -> None:
+    """The next start restarts the move; DescribeLogDirs shows a slow one, and it can be reverted."""
     broker.stop()
     broker.start({"replica.alter.log.dirs.io.max.bytes.per.second": "200000"})
     with RawClient(broker.port) as client:
@@ -163,7 +163,7 @@ def test_a_kill_on_the_way(tmp_path: Path, broker: Serving) -> None:
         waits_until(lambda: not list(tmp_path.glob("?/t-0.*-future")))
 
 
-def test_the_python_client_moves_one(tmp_path: Path, broker: Serving) -> None:
+def test_kafka_python_moves_a_partition(tmp_path: Path, broker: Serving) -> None:
     with RawClient(broker.port) as client:
         created(client, "t")
         produced(client, "t", b"x")
@@ -178,8 +178,8 @@ def test_the_python_client_moves_one(tmp_path: Path, broker: Serving) -> None:
 
 @pytest.mark.java
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
-def test_the_java_client_moves_one(tmp_path: Path, broker: Serving) -> None:
-    """And sees it on its way, with the offsets that are left."""
+def test_the_java_client_moves_a_partition(tmp_path: Path, broker: Serving) -> None:
+    """The client sees the move in progress, with the remaining offsets."""
     broker.stop()
     broker.start({"replica.alter.log.dirs.io.max.bytes.per.second": "400000"})
     with RawClient(broker.port) as client:

@@ -1,4 +1,4 @@
-"""Whole data directories of Apache Kafka 3.9.1 and 0.11.0.3, from tests/golden, served by a broker here: no Java."""
+"""Complete data directories of Apache Kafka 3.9.1 and 0.11.0.3, from tests/golden, served by Odradek without Java."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from odradek.testing import Broker
 from support.golden import found_in, unpack
 
 VERSIONS = ("3.9.1", "0.11.0.3")
-# What was committed grows old in the repository, and is to be compared as it was.
+# Committed offsets age in the repository, and are compared as they were.
 KEPT = {
     "offsets.retention.minutes": 2**31 - 1,
     "transactional.id.expiration.ms": 2**31 - 1,
@@ -39,7 +39,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_everything_is_there_and_goes_on(tmp_path: Path, version: str) -> None:
+def test_all_contents_are_served_and_writable(tmp_path: Path, version: str) -> None:
     data, before = unpack(version, tmp_path), found_in(version)
     assert main(["log", "verify", str(data)]) == 0
     with Broker(KEPT, directory=data) as broker:
@@ -47,7 +47,7 @@ def test_everything_is_there_and_goes_on(tmp_path: Path, version: str) -> None:
         assert now.records == before.records
         assert now.starts == before.starts
         assert now.offsets == before.offsets
-        # The open transaction is years old: whether its end has come is a matter of seconds.
+        # The open transaction is years old: it may or may not have timed out yet.
         unlike = [name for name in before.committed if now.committed[name] != before.committed[name]]
         assert unlike in ([], ["transactions-0"])
         transactional(broker.address, OPEN)
@@ -74,8 +74,8 @@ EAGER = KEPT | CLEANER | {"log.cleaner.enable": True, "log.cleaner.min.cleanable
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_kafka_compacted_is_compacted_on(tmp_path: Path, version: str) -> None:
-    """Over Kafka's gaps, tombstones and delete horizons: the last value of each key stays, and only old ones go."""
+def test_odradek_compacts_logs_that_kafka_compacted(tmp_path: Path, version: str) -> None:
+    """Kafka's gaps, tombstones and delete horizons are handled: only superseded values are removed."""
     data, before = unpack(version, tmp_path), found_in(version)
     with Broker(EAGER, directory=data) as broker:
         set_policies(broker.address, dict.fromkeys(MOST, "compact"))
@@ -98,13 +98,13 @@ def test_what_kafka_compacted_is_compacted_on(tmp_path: Path, version: str) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_kafka_compacted_once_keeps_every_value_until_somebody_says_compact(tmp_path: Path, version: str) -> None:
-    """Kafka's cleaner-offset-checkpoint names it, which it does also of a topic whose policy is delete by now."""
+def test_a_formerly_compacted_topic_keeps_every_value(tmp_path: Path, version: str) -> None:
+    """Kafka's cleaner-offset-checkpoint names even a topic whose policy is delete by now."""
     data, before = unpack(version, tmp_path), found_in(version).records["compacted-0"]
     assert "\ncompacted 0 " in (data / "cleaner-offset-checkpoint").read_text()
     with Broker(EAGER, directory=data) as broker:
         set_policies(broker.address, {"both": "compact"})
-        for number in (1, 2):  # The other topic tells that the cleaner was there; twice, since it has its turns.
+        for number in (1, 2):  # The other topic shows that the cleaner ran; twice, since it alternates.
             write_values(broker.address, "compacted", "both", number=number)
             until(partial(is_left, broker.address, b"%d2" % number))
         assert values(broker.address, "compacted") == [b"10", b"11", b"12", b"20", b"21", b"22"]
@@ -119,7 +119,7 @@ NEW = {b"k0": b"new", b"n": b"new", b"end": b"end"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_id_is_the_one_that_kafka_had(tmp_path: Path, version: str) -> None:
+def test_the_broker_id_is_kafkas(tmp_path: Path, version: str) -> None:
     data = unpack(version, tmp_path)
     with pytest.raises(WrongDirectory, match=r"says broker\.id=1, this broker has broker\.id=5"):
         Broker(directory=data, broker_id=5).start()

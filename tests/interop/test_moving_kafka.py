@@ -1,6 +1,6 @@
-"""Moving in from Apache Kafka and back: folders of 3.9.1, 0.11.0.3 and 4.3.0 served here, and ours served there.
+"""Data directories moved from Apache Kafka 3.9.1, 0.11.0.3 and 4.3.0 to Odradek, and back.
 
-Clients compare what they find before and after, record by record; state is asked for, and then used.
+Clients compare all records before and after; state is requested, and then used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ pytestmark = [*REAL_KAFKA, *OLD_KAFKA, pytest.mark.own_peer("exchanges directori
 
 VERSIONS = (V3, V0, VERSION)
 STATES = ("stopped", "killed")
-# As the brokers of the tests have it, and nothing is compacted while two are compared.
+# As for the brokers of the tests; and no compaction while two are compared.
 OURS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -67,8 +67,8 @@ OURS = {
 }
 UNCLEANED = {"log.cleaner.enable": "false"}
 OUT_OF_ORDER = 45
-# Kafka's tool says it of every gap that compaction has left, that of 4.3.0 of a segment that does not begin at 0, too:
-# of Kafka's own ones as well (test_compacted_kafka.py).
+# Kafka's tool prints it for every gap of a compaction, that of 4.3.0 for a segment that does not begin at 0, too:
+# for Kafka's own segments as well (test_compacted_kafka.py).
 GAPS = re.compile(r"Non-consecutive offsets in .*/(\S+)-\d+/.*\n((?:  -?\d+ is followed by \d+\n)+)")
 COMPLAINTS = re.compile(
     r"isvalid: false|mismatch|corrupt|out of order|Found|not found|error|exception|non-consecutive", re.IGNORECASE
@@ -76,7 +76,7 @@ COMPLAINTS = re.compile(
 
 
 class Left(NamedTuple):
-    """What a Kafka left behind: the folders, by how it ended, and what clients found before."""
+    """Data of a stopped Kafka: its folders, by the kind of stop, and contents that clients found before."""
 
     kafka: Kafka
     version: str
@@ -107,7 +107,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_everything_is_there_and_goes_on(left: Left, state: str) -> None:
+def test_all_contents_are_served_and_writable(left: Left, state: str) -> None:
     is_modern = left.version == VERSION
     with Serving(left.folders[state].parent, **OURS) as ours:
         assert found(ours.address, modern_group=is_modern) == left.before
@@ -126,7 +126,7 @@ def test_everything_is_there_and_goes_on(left: Left, state: str) -> None:
 
 
 def check_configs(ours: Serving, *, is_known: bool) -> None:
-    """As they were if somebody could know; otherwise nothing is deleted."""
+    """Check that configurations are kept if they are known; otherwise nothing is deleted."""
     wanted = configs_for(VERSION)
     asking = admin(ours.address)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
@@ -153,7 +153,7 @@ def check_transactions(port: int) -> None:
 
 
 def check_sequences(port: int) -> None:
-    """The idempotent producer's next batch fits, a repeated one is known, a gap is refused."""
+    """Check that the idempotent producer's next batch fits, a repeated one is known, and a gap is refused."""
     with RawClient(port) as client:
         request = DescribeProducersRequest(topics=[TopicRequest(name="segments", partition_indexes=[0])])
         (part,) = client.ask(request, 0, DescribeProducersResponse).topics[0].partitions
@@ -173,7 +173,7 @@ def produced(client: RawClient, producer: ProducerId, sequence: int) -> tuple[in
 
 
 def go_on(address: str) -> None:
-    """Ends the open transaction as its owner does, begins the next, commits offsets, writes to every topic."""
+    """End the open transaction with its id, begin the next, commit offsets, and write to every topic."""
     producer = transactional(address, OPEN)
     assert group_offsets(address, IN_TRANSACTIONS) == {"segments-0": (15, "")}, "what was open committed nothing"
     producer.begin_transaction()
@@ -186,7 +186,7 @@ def go_on(address: str) -> None:
 
 @pytest.mark.parametrize("left", [V3, V0], indirect=True)
 def test_the_tree_of_kafka_is_read(left: Left) -> None:
-    """What a broker of ours will find in ZooKeeper, where the metadata of a cluster before 4 lies."""
+    """An Odradek broker will find it in ZooKeeper, where a cluster before 4 keeps its metadata."""
     assert isinstance(left.kafka, OldKafka)
     tree = open_zookeeper(left.kafka.zookeeper_address)
     topics = Metadata(tree).topics()
@@ -200,8 +200,8 @@ def test_the_tree_of_kafka_is_read(left: Left) -> None:
 
 
 @pytest.mark.parametrize("left", [V3, VERSION], indirect=True)  # 0.11 does not know the present formats of state.
-def test_back_in_the_same_folder(left: Left, tmp_path: Path) -> None:
-    """What Kafka left and this broker went on with is served by that Kafka, and by this broker again."""
+def test_kafka_serves_the_folder_that_odradek_continued(left: Left, tmp_path: Path) -> None:
+    """A folder from Kafka that Odradek has written to is served by that Kafka, and by Odradek again."""
     is_modern = left.version == VERSION
     folder = left.folders["stopped"].parent
     with Serving(folder, **OURS) as ours:
@@ -214,14 +214,14 @@ def test_back_in_the_same_folder(left: Left, tmp_path: Path) -> None:
         create_topics(kafka.address, {"made_there": (1, {})})
         now = found(kafka.address, modern_group=is_modern)
         kafka.stop()
-    (tmp_path / "data" / "metadata.sqlite").unlink()  # It does not know what was made meanwhile.
+    (tmp_path / "data" / "metadata.sqlite").unlink()  # It does not know topics created since.
     with Serving(tmp_path, **OURS) as ours:
         assert found(ours.address, modern_group=is_modern) == now
         assert "made_there" in admin(ours.address).list_topics().topics
 
 
 def check_served(kafka: Kafka, before: Found, *, modern_group: bool) -> None:
-    """Kafka serves all of it, and goes on."""
+    """Check that Kafka serves all of it, and accepts records."""
     assert found(kafka.address, modern_group=modern_group) == before
     producer = transactional(kafka.address, OPEN)
     producer.begin_transaction()
@@ -232,14 +232,14 @@ def check_served(kafka: Kafka, before: Found, *, modern_group: bool) -> None:
 
 
 def read_last(address: str, topic: str) -> bytes | None:
-    """Returns the value of the last record that is committed; a transaction's is so a moment after the answer."""
+    """Return the last committed value; a transaction's is visible a moment after the response."""
     (records,) = read(address, [TopicPartition(topic, 0)], "read_committed").values()
     return records[-1][4]
 
 
 @pytest.fixture(scope="module")
 def ours_stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
-    """A folder of our own making, compacted here, and what clients found in it."""
+    """Return a folder written and compacted by Odradek, and its contents as found by clients."""
     folder = tmp_path_factory.mktemp("ours")
     with Serving(folder, **OURS | {"log.cleaner.enable": "true"} | CLEANER) as ours:
         create_topics(ours.address, configs_for(VERSION))
@@ -251,11 +251,11 @@ def ours_stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]
 
 
 @pytest.mark.parametrize("version", [V3, VERSION])
-def test_ours_is_served_by_kafka(ours_stopped: tuple[Path, Found], tmp_path: Path, version: str) -> None:
-    """Copied under topics of Kafka's making, whose ids the copies get."""
+def test_kafka_serves_our_folder(ours_stopped: tuple[Path, Found], tmp_path: Path, version: str) -> None:
+    """The logs are copied to topics that Kafka created, and get their ids."""
     data, before = ours_stopped
     is_modern = version == VERSION
-    if not is_modern:  # It passes by groups of the newer protocol.
+    if not is_modern:  # It ignores groups of the newer protocol.
         before = before._replace(offsets={name: told for name, told in before.offsets.items() if name != MODERN})
     with made(tmp_path, version, UNCLEANED) as kafka:
         create_topics(kafka.address, configs_for(version))

@@ -1,6 +1,6 @@
-"""Brokers cut off in a network that loses what is sent: the checker finds nothing, and who was deposed says nothing.
+"""Brokers isolated by a network that drops packets: no anomaly, and deposed brokers acknowledge nothing.
 
-Each test has the clients of `workload` go on meanwhile: idempotent producers with acks=all, groups, transactions.
+The clients of `workload` run all along: idempotent producers with acks=all, groups, transactions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 
-def test_a_leader_that_nobody_reaches(tmp_path: Path) -> None:
+def test_an_isolated_leader_acknowledges_nothing(tmp_path: Path) -> None:
     with under_load(tmp_path, 31) as case:
         cluster = case.cluster
         deposed = cluster.state(*BUSY).leader
@@ -37,8 +37,8 @@ def test_a_leader_that_nobody_reaches(tmp_path: Path) -> None:
         assert "acknowledged" not in cluster.sent_in_vain(deposed, VAIN, led)
 
 
-def test_a_controller_that_has_lost_zookeeper_alone(tmp_path: Path) -> None:
-    """It is reached by all others, which have another controller: what it says changes nothing."""
+def test_a_controller_without_zookeeper_changes_nothing(tmp_path: Path) -> None:
+    """All brokers reach it, and follow another controller by then: its requests change nothing."""
     with under_load(tmp_path, 32) as case:
         cluster = case.cluster
         zombie = cluster.controller()
@@ -53,8 +53,8 @@ def test_a_controller_that_has_lost_zookeeper_alone(tmp_path: Path) -> None:
         assert "of-the-zombie" not in cluster.topics()
 
 
-def test_a_follower_that_has_lost_its_leader_alone(tmp_path: Path) -> None:
-    """Both reach the controller: who leads and does not is kept from saying who is in sync, and commits nothing."""
+def test_a_follower_cut_off_from_its_leader_alone(tmp_path: Path) -> None:
+    """Both still reach the controller: the leader removes the follower from the ISR, and no leader is elected."""
     with under_load(tmp_path, 33, deposes=False) as case:
         cluster = case.cluster
         two = [broker for broker in BROKERS if broker != cluster.controller()]
@@ -70,7 +70,7 @@ def test_a_follower_that_has_lost_its_leader_alone(tmp_path: Path) -> None:
         assert cluster.state(*busy).leader_epoch == state.leader_epoch, "nobody else was elected"
 
 
-def test_a_leader_that_sends_and_does_not_hear(tmp_path: Path) -> None:
+def test_a_leader_that_receives_nothing_acknowledges_nothing(tmp_path: Path) -> None:
     with under_load(tmp_path, 34) as case:
         cluster = case.cluster
         deaf = cluster.state(*BUSY).leader

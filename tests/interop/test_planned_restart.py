@@ -1,7 +1,7 @@
-"""A broker of three is stopped as planned: who has acks=all and three replicas notices nothing but other leaders.
+"""Planned stops of one of three brokers: clients with acks=all and three replicas notice only new leaders.
 
-One after the other is stopped (SIGTERM) and comes back, under producers and consumer groups of librdkafka and of Java;
-each time leaders go back to the preferred replicas by themselves.
+Each broker in turn is stopped (SIGTERM) and restarted, under producers and consumer groups of librdkafka and Java; each
+time the preferred replicas are elected automatically.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = {
 
 
 class Writer:
-    """A producer of librdkafka in a thread; `failures` and `fatal` stay empty."""
+    """A librdkafka producer in a thread; `failures` and `fatal` stay empty."""
 
     def __init__(self, address: str) -> None:
         self.failures: list[KafkaError] = []
@@ -73,7 +73,7 @@ class Writer:
 
 
 class Reader:
-    """A consumer of librdkafka in a group, in a thread; `failures` stays empty."""
+    """A librdkafka consumer in a group, in a thread; `failures` stays empty."""
 
     def __init__(self, address: str) -> None:
         self.found: list[int] = []
@@ -110,7 +110,7 @@ class Reader:
 
 
 def are_led_as_preferred(admin: AdminClient) -> bool:
-    """True if everybody is in sync, and each partition led by the first of its replicas."""
+    """Return whether all replicas are in sync, and the first replica of each partition leads it."""
     topics = admin.list_topics(timeout=SECONDS_MAX).topics.values()
     partitions = [partition for topic in topics for partition in topic.partitions.values()]
     return all(one.leader == one.replicas[0] and sorted(one.isrs) == list(BROKERS) for one in partitions)
@@ -124,7 +124,7 @@ def restart_each(cluster: ServingCluster, admin: AdminClient) -> None:
         until(lambda: are_led_as_preferred(admin))
 
 
-def test_clients_notice_nothing(tmp_path: Path) -> None:
+def test_planned_restarts_cause_no_client_errors(tmp_path: Path) -> None:
     properties = tmp_path / "producer.properties"
     properties.write_text("enable.idempotence=true\nretries=2147483647\n")
     with ServingCluster(tmp_path, configs=SETTINGS) as cluster, ThreadPoolExecutor(2) as javas:

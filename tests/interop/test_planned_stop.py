@@ -1,7 +1,7 @@
-"""A planned stop (SIGTERM) answers what it has written: idempotent producers go on after it as if nothing had been.
+"""A planned stop (SIGTERM) answers all that is written: idempotent producers continue afterwards without an error.
 
-What was in flight is answered before the broker ends, and the next start knows the last five batches of each producer:
-one that sends them again gets their places.
+The broker answers in-flight requests before it ends, and the next start knows the last five batches of each producer,
+so that a retry returns their offsets.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def ask(client: RawClient, request: ProduceRequest) -> tuple[ErrorCode, int]:
 
 
 def told_to_stop(broker: Serving) -> threading.Thread:
-    """The one who waits for its end."""
+    """Send the stop signal; return the thread that waits for the end."""
     thread = threading.Thread(target=broker.stop, daemon=True)
     thread.start()
     return thread
 
 
-def test_what_is_in_flight_is_answered_when_it_is_safe(broker: Serving, faults: Faults) -> None:
+def test_requests_in_flight_are_answered_once_durable(broker: Serving, faults: Faults) -> None:
     with RawClient(broker.port) as client:
         producer = Idempotent(client)
     faults.slow_syncs(SYNC_SECONDS, f"/{TOPIC}-0/")
@@ -119,8 +119,8 @@ def test_what_is_in_flight_is_answered_when_it_is_safe(broker: Serving, faults: 
         assert [int(value) for _, value in fetch_all(client, TOPIC)] == list(range(ROUNDS * IN_FLIGHT))
 
 
-def test_what_waits_for_others_is_answered_at_once(broker: Serving, faults: Faults) -> None:
-    """A long poll gets what there is; a topic that is being made, its end; what comes later, nothing."""
+def test_parked_requests_are_answered_at_once(broker: Serving, faults: Faults) -> None:
+    """A long poll returns what there is, and a pending topic creation its end; later requests get nothing."""
     with RawClient(broker.port) as client:
         producer = Idempotent(client)
     faults.slow_syncs(SYNC_SECONDS, f"/{TOPIC}-0/")
@@ -132,7 +132,7 @@ def test_what_waits_for_others_is_answered_at_once(broker: Serving, faults: Faul
     stopping = told_to_stop(broker)
     while broker.is_listening():
         time.sleep(0.01)
-    poller.send(frame(producer.request(1), PRODUCE))  # Nobody reads it.
+    poller.send(frame(producer.request(1), PRODUCE))  # No client reads it.
     assert outcome(writer.read_frame()) == (ErrorCode.NONE, 0)
     (part,) = decode_response(FetchResponse, FETCH, poller.read_frame())[1].responses[0].partitions
     assert (part.error_code, part.high_watermark, part.records) == (ErrorCode.NONE, 0, b"")
@@ -148,7 +148,7 @@ def test_what_waits_for_others_is_answered_at_once(broker: Serving, faults: Faul
         assert [value for _, value in fetch_all(client, TOPIC)] == [b"0"]
 
 
-def test_a_disk_that_hangs_does_not_hold_the_stop_for_ever(tmp_path: Path, faults: Faults) -> None:
+def test_a_hanging_disk_does_not_block_the_stop_forever(tmp_path: Path, faults: Faults) -> None:
     broker = Serving(tmp_path)
     broker.environment, broker.program = faults.environment, ("-c", HURRIED)
     broker.start()
@@ -169,8 +169,8 @@ def test_a_disk_that_hangs_does_not_hold_the_stop_for_ever(tmp_path: Path, fault
 
 
 @pytest.mark.nightly
-def test_librdkafka_goes_on_over_planned_restarts(broker: Serving, faults: Faults) -> None:
-    """Idempotent, and fast: nothing is lost or doubled, and no error ends it for good."""
+def test_librdkafka_continues_over_planned_restarts(broker: Serving, faults: Faults) -> None:
+    """It is idempotent and fast: no record is lost or duplicated, and no error is fatal."""
     faults.slow_syncs(0.02, f"/{TOPIC}-0/")
     fatal: list[KafkaError] = []
     producer = Producer(
@@ -197,7 +197,7 @@ def test_librdkafka_goes_on_over_planned_restarts(broker: Serving, faults: Fault
             if len(producer) < WAITING_MAX:
                 try:
                     producer.produce(TOPIC, b"%d" % sent, partition=0, on_delivery=delivered)
-                except KafkaException:  # It has ended for good, and `fatal` says so.
+                except KafkaException:  # It has failed for good, and `fatal` has the error.
                     return
                 sent += 1
             producer.poll(0.0005)

@@ -1,4 +1,4 @@
-"""What is known of producers, in Apache Kafka's files and ours: each side finds in a directory what the other left.
+"""Producer state in Apache Kafka's files and ours: each side reads the directory of the other.
 
 The Java client writes, so that transactions bump the epoch (KIP-890) and batches are a real client's.
 """
@@ -54,7 +54,7 @@ AbortedOnes = set[tuple[int, int]]
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBroker, States, AbortedOnes]]:
-    """A Kafka that has stopped, and what it knew."""
+    """Return a stopped Kafka with its producer state."""
     kafka = KafkaBroker(tmp_path_factory.mktemp("kafka"))
     with kafka:
         with RawClient(kafka.port) as client:
@@ -109,7 +109,7 @@ def known(log: Log) -> States:
 
 
 def aborted(log: Log) -> AbortedOnes:
-    """Of what is stable: a transaction of the Java client stays open."""
+    """Return the aborted transactions below the last stable offset: one of the Java client stays open."""
     records = log.read(Offset(0), 1 << 30, log.end_offset)
     found = log.aborted(Offset(0), records, log.end_offset)
     log.producers.high_watermark_advanced(log.end_offset)
@@ -118,7 +118,7 @@ def aborted(log: Log) -> AbortedOnes:
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed", "killed, without snapshots", "without a checkpoint"])
-def test_what_kafka_left_is_known_here(
+def test_odradek_loads_kafkas_producer_state(
     written: tuple[KafkaBroker, States, AbortedOnes], tmp_path: Path, state: str
 ) -> None:
     kafka, states, aborted_ones = written
@@ -157,7 +157,7 @@ def append(log: Log, one: Batch) -> None:
 
 
 def fill(log: Log) -> None:
-    """Several segments; every third transaction is aborted, and one is left open."""
+    """Write several segments; every third transaction is aborted, and one is left open."""
     for number in range(12):
         append(log, Batch.checked(memoryview(bytearray(batch(OURS, number)))))
         append(log, Batch.checked(memoryview(bytearray(batch(OTHER, 0, epoch=number, transactional=True)))))
@@ -167,7 +167,7 @@ def fill(log: Log) -> None:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_what_we_leave_is_known_to_kafka(
+def test_kafka_loads_our_producer_state(
     written: tuple[KafkaBroker, States, AbortedOnes], tmp_path: Path, is_killed: bool
 ) -> None:
     before, states, aborted_ones = written
@@ -187,7 +187,7 @@ def test_what_we_leave_is_known_to_kafka(
         check_dumps(tmp_path, kafka.data / str(NAME), log, ours)
     with kafka:
         theirs, theirs_aborted = asked(kafka)
-        # Its coordinator has aborted what was left open by then, or will.
+        # Its coordinator has aborted open transactions by then, or will.
         assert [one for one in theirs if one[5] < 0 or one[0] == OPEN] == [
             one for one in ours if one[5] < 0 or one[0] == OPEN
         ]
@@ -207,7 +207,7 @@ def produced(client: RawClient, records: bytes) -> tuple[int, int]:
 
 
 def check_dumps(folder: Path, partition: Path, log: Log, states: States) -> None:
-    """What Kafka's tool reads in our files."""
+    """Check that Kafka's tool reads our files."""
     newest = partition / f"{log.end_offset:020d}.snapshot"
     text = dump_log(folder, newest, options=())
     found = re.findall(

@@ -1,6 +1,6 @@
-"""The same histories of producers and transactions, on Apache Kafka and here: every answer, and what is known.
+"""The same histories of producers and transactions on Apache Kafka and Odradek: equal responses and equal state.
 
-Partitions are not verified here: a produce request is all that it takes to begin a transaction, and a marker to end it.
+Partitions are not verified here: a Produce request begins a transaction, and a marker ends it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from support.waiting import until
 
 pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
-T0 = 1_600_000_000_000  # Long before either broker's clock, which markers go by.
+T0 = 1_600_000_000_000  # Long before either broker's clock, which markers use.
 STEPS = 300
 NOW = -2
 MAX_TIMESTAMP = -3
@@ -63,7 +63,7 @@ class Ask(Protocol):
 
 
 class Side:
-    """One broker."""
+    """One broker of the comparison."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -84,7 +84,7 @@ class Side:
         until(self._is_there)
 
     def _is_there(self) -> bool:
-        """A broker that names the leader may not lead yet."""
+        """Wait until the named leader leads."""
         return all(self.offset_of(name, -1, 0)[0] == "NONE" for name in TOPICS)
 
     def produce(self, topic: str, records: bytes, version: int, transactional_id: str | None) -> Seen:
@@ -116,7 +116,7 @@ class Side:
             found.high_watermark,
             found.last_stable_offset,
             offsets,
-            # Kafka tells of some that begin after what it sends.
+            # Kafka returns some that begin after the records that it sends.
             aborted and sorted((one.producer_id, one.first_offset) for one in aborted if one.first_offset < end),
         ]
 
@@ -150,12 +150,12 @@ class Side:
 
 
 def _time(timestamp: int) -> int:
-    """A broker's own time is nobody's else."""
+    """Replace a broker's own time, which differs between brokers."""
     return timestamp if timestamp <= T0 + 20 * STEPS else NOW
 
 
 class Writer:
-    """A producer that is right most of the time."""
+    """A producer that sends valid requests most of the time."""
 
     def __init__(self, random: Random, producer_id: int) -> None:
         self._random = random
@@ -210,7 +210,7 @@ class Writer:
 
 
 def history(seed: int, side: Side) -> Iterator[tuple[object, object]]:
-    """What was asked, and what came back."""
+    """Return the requests and their responses."""
     random = Random(seed)
     writers = {topic: [Writer(random, seed * 100 + number) for number in range(4)] for topic in TOPICS}
     for number in range(STEPS):
@@ -244,7 +244,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def test_all_answers_are_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_all_responses_equal_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
     with RawClient(kafka.port) as client:
         theirs = Side(client.ask)
         theirs.create()

@@ -1,4 +1,4 @@
-"""Three brokers by one command: every replica knows the producers and the aborted transactions, in Kafka's files."""
+"""Three brokers of one command: every replica has the producers and the aborted transactions, in Kafka's files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def has_ended(producer: Producer, *, ends_well: bool) -> bool:
 
 
 def consumed(cluster: ServingCluster, count: int) -> list[int]:
-    """Returns what is committed, in its order; `count` records, and what more there may be."""
+    """Return the committed records in order: at least `count`."""
     consumer = Consumer({"bootstrap.servers": cluster.address, "group.id": "all", "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found: list[int] = []
@@ -89,12 +89,12 @@ def consumed(cluster: ServingCluster, count: int) -> list[int]:
 
 
 def whole(folder: Path, suffix: str) -> bytes:
-    """Returns the files of all segments as one: replicas may roll at different offsets, as Kafka's do."""
+    """Return the files of all segments as one: replicas may roll at different offsets, as Kafka's do."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{suffix}")))
 
 
 def producers_of(folder: Path) -> list[State]:
-    """Returns the producers in the last snapshot, as of where the log ended at the stop."""
+    """Return the producers in the last snapshot, taken at the end of the log at the stop."""
     offsets = [Offset(int(path.stem)) for path in folder.glob("*.snapshot")]
     found, _ = Snapshots(RealDisk(), str(folder), offsets).newest(max(offsets))
     return sorted((one.id, one.epoch, one.last_sequence, one.coordinator_epoch, one.first_offset) for one in found)

@@ -1,4 +1,4 @@
-"""Three brokers by one command, with three replicas: what was acknowledged outlives whoever led it."""
+"""Three brokers of one command, with three replicas: acknowledged records outlive their leaders."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def consumed(cluster: ServingCluster, count: int) -> list[int]:
 
 
 def logs(folder: Path) -> dict[str, bytes]:
-    """The records of each partition."""
+    """Return the records of each partition."""
     return {
         f"{TOPIC}-{index}": (folder / f"{TOPIC}-{index}" / "00000000000000000000.log").read_bytes()
         for index in range(PARTITIONS)
@@ -64,13 +64,13 @@ def logs(folder: Path) -> dict[str, bytes]:
 
 
 def are_equal(folder: Path) -> bool:
-    """True if all replicas are equal, byte for byte."""
+    """Return whether all replicas are equal, byte for byte."""
     first, *others = (logs(folder / "data" / f"broker{broker}") for broker in BROKERS)
     return all(other == first for other in others)
 
 
 def known_by_all(cluster: ServingCluster) -> bool:
-    """True if each broker knows who leads all partitions."""
+    """Return whether each broker knows the leaders of all partitions."""
     for broker in BROKERS:
         known = AdminClient({"bootstrap.servers": cluster.address_of(broker), "log_level": 0})
         topic = known.list_topics(timeout=SECONDS_MAX).topics.get(TOPIC)
@@ -79,8 +79,8 @@ def known_by_all(cluster: ServingCluster) -> bool:
     return True
 
 
-def test_each_broker_may_die(tmp_path: Path) -> None:
-    """Killed, and started again at once; and one that is paused until the others go on without it."""
+def test_each_broker_may_be_killed_or_paused(tmp_path: Path) -> None:
+    """A killed broker restarts at once; a paused one resumes after the others have removed it from the ISR."""
     with ServingCluster(tmp_path) as cluster:
         admin = admin_of(cluster)
         topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
@@ -100,12 +100,12 @@ def test_each_broker_may_die(tmp_path: Path) -> None:
         cluster.signal(paused, signal.SIGCONT)
         until(lambda: [isr for _, isr in leaders_and_isrs(admin)] == [BROKERS] * PARTITIONS)
         assert sorted(consumed(cluster, count)) == list(range(count))
-        until(lambda: are_equal(tmp_path))  # Who tells of the ISR may have been paused itself, and know an old one.
+        until(lambda: are_equal(tmp_path))  # The reporting broker may have been paused itself, and know an old ISR.
         assert "Traceback" not in cluster.errors()
 
 
 def connections(pid: int, port: int) -> int:
-    """How many of a process are made to a port."""
+    """Return the number of a process's connections to a port."""
     sockets = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -118,8 +118,8 @@ def connections(pid: int, port: int) -> int:
     return found
 
 
-def test_fetchers_come_and_go_under_load(tmp_path: Path) -> None:
-    """num.replica.fetchers changes for all brokers, and for one, while records come."""
+def test_the_number_of_fetchers_changes_under_load(tmp_path: Path) -> None:
+    """num.replica.fetchers changes for all brokers, and for one, while records arrive."""
     with ServingCluster(tmp_path) as cluster:
         admin = admin_of(cluster)
         assignment = [[1, 2, 3]] * PARTITIONS

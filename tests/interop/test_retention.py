@@ -1,4 +1,4 @@
-"""Which segments retention deletes: the same on Odradek and, with --soak, on Apache Kafka."""
+"""Segments deleted by retention: the same on Odradek and, with --soak, on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from support.waiting import until
 SETTINGS = {
     "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "0",
-    "log.cleaner.backoff.ms": "200",  # With which Kafka looks at compacted topics.
+    "log.cleaner.backoff.ms": "200",  # Kafka's interval for compacted topics.
     "log.segment.delete.delay.ms": "0",
 }
 ANY_TIME = {"message.timestamp.after.max.ms": "9223372036854775807"}
 MIB, HOUR_MS = 1 << 20, 3_600_000
 VALUE = b"x" * 100_000  # Ten of them fill a segment of a MiB.
 TOPIC_RESOURCE, SET = 2, 0
-FILES_SECONDS_MAX = 20  # Files go a moment after the log begins later.
+FILES_SECONDS_MAX = 20  # Files are deleted a moment after the log start moves.
 
 
 class Case(NamedTuple):
-    """What is written, by its age in ms, and what is there after retention: the base offsets, and the log's start."""
+    """Records to write, by age in ms, and the base offsets and the log start expected after retention."""
 
     ages: Sequence[int]
     configs: Mapping[str, str]
@@ -85,7 +85,7 @@ CASES = {
 
 
 class Running(NamedTuple):
-    """A broker in which every case has been played, and what its last retention has left of each."""
+    """A broker with all cases played, and what its last retention left of each."""
 
     address: str
     folder: Path
@@ -99,7 +99,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         topics = {text: f"case-{number}" for number, text in enumerate(CASES)}
         for text, name in topics.items():
             play(cluster, name, CASES[text])
-        # What came later goes later on the same broker, so that what is still there then stays.
+        # Records written later are deleted later on the same broker, so that what is there then stays.
         for number in range(2):
             play(cluster, f"last-{number}", CASES["at once"], partitions := len(cluster.metadata.brokers))
             until(lambda name=f"last-{number}": starts_of(cluster, name, partitions) == {20})  # type: ignore[misc]
@@ -119,7 +119,7 @@ def play(cluster: Cluster, name: str, case: Case, partitions: int = 1) -> None:
 
 
 def write(cluster: Cluster, name: str, ages: Sequence[int], partitions: int = 1) -> None:
-    """A batch for each record, the same for each partition."""
+    """Write a batch for each record, the same to each partition."""
     now = time.time_ns() // 1_000_000
     for number, age in enumerate(ages):
         batch = encode_batch([(b"%d" % number, VALUE, (), now - age)])
@@ -127,7 +127,7 @@ def write(cluster: Cluster, name: str, ages: Sequence[int], partitions: int = 1)
 
 
 def alter(cluster: Cluster, name: str, configs: Mapping[str, str]) -> None:
-    """Once everything is written, lest retention comes in between."""
+    """Alter the configuration once everything is written, so that no retention runs before."""
     changes = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
@@ -141,7 +141,7 @@ def start_of(cluster: Cluster, name: str) -> int:
 
 
 def starts_of(cluster: Cluster, name: str, partitions: int) -> set[int]:
-    """Returns where the logs of all partitions begin."""
+    """Return the log starts of all partitions."""
     asked = {TopicPartition(TopicName(name), one): EARLIEST for one in range(partitions)}
     return {told.offset for told in list_offsets(cluster, asked).values()}
 
@@ -152,7 +152,7 @@ def left_of(running: Running, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_what_is_left(played: Running, text: str) -> None:
+def test_retention_leaves_the_expected_segments(played: Running, text: str) -> None:
     case, name = CASES[text], played.topics[text]
     with Cluster(ClientConfig(played.address)) as cluster:
         deadline = time.monotonic() + FILES_SECONDS_MAX

@@ -1,4 +1,4 @@
-"""Who deletes of what is compacted and deleted, and when: the log cleaner; the same on Apache Kafka with --soak."""
+"""Retention of topics with cleanup.policy=compact,delete by the log cleaner; with --soak also on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def running(kind: str, folder: Path, settings: Mapping[str, str]) -> Iterator[Cl
 
 
 def expired(cluster: Cluster, name: str, policy: Mapping[str, str], partitions: int = 1) -> str:
-    """Makes a topic of partitions with two segments, of which all but the open one are older than its retention."""
+    """Create a topic of two segments per partition, of which all but the active one are expired."""
     configs = {"segment.bytes": str(MIB), "retention.ms": "-1"} | ANY_TIME | dict(policy)
     admin.create_topics(cluster, [admin.NewTopic(name, partitions, 1, configs)])
     cluster.topic(name)
@@ -38,7 +38,7 @@ def expired(cluster: Cluster, name: str, policy: Mapping[str, str], partitions: 
 
 
 @pytest.mark.parametrize("kind", BROKERS)
-def test_the_cleaner_deletes_as_often_as_it_looks(kind: str, tmp_path: Path) -> None:
+def test_the_cleaner_deletes_at_its_own_interval(kind: str, tmp_path: Path) -> None:
     settings = {"log.retention.check.interval.ms": SELDOM, "log.cleaner.backoff.ms": OFTEN}
     with running(kind, tmp_path, settings) as cluster:
         plain, both = expired(cluster, "plain", DELETE), expired(cluster, "both", BOTH)
@@ -47,7 +47,7 @@ def test_the_cleaner_deletes_as_often_as_it_looks(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", BROKERS)
-def test_without_a_cleaner_it_stays(kind: str, tmp_path: Path) -> None:
+def test_a_disabled_cleaner_deletes_nothing(kind: str, tmp_path: Path) -> None:
     settings = {
         "log.retention.check.interval.ms": OFTEN,
         "log.cleaner.backoff.ms": OFTEN,
@@ -55,7 +55,7 @@ def test_without_a_cleaner_it_stays(kind: str, tmp_path: Path) -> None:
     }
     with running(kind, tmp_path, settings) as cluster:
         both = expired(cluster, "both", BOTH)
-        # What came later goes later on the same broker, so that what is still there then stays.
+        # Records written later are deleted later on the same broker, so that what is there then stays.
         for number in range(2):
             later = expired(cluster, f"plain-{number}", DELETE, partitions := len(cluster.metadata.brokers))
             until(lambda later=later: starts_of(cluster, later, partitions) == {20})  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""odradek load: each record once in the table, whatever is killed: the driver, a task, the broker."""
+"""`odradek load`: each record once in the table, whatever is killed: the driver, a task, the broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.serving import Serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
-SECONDS_MAX = 600  # It ends a hang: on a slow and busy machine two drivers take minutes for their start.
+SECONDS_MAX = 600  # A limit for a hang: on a slow and busy machine two drivers take minutes for their start.
 
 
 @pytest.fixture(params=BROKERS)
@@ -31,7 +31,7 @@ def kafka(request: pytest.FixtureRequest) -> Kafka:
 
 
 class Loaded:
-    """One run within this process and its session: the exit status and what it said."""
+    """One run in this process and its session: the exit status and the output."""
 
     def __init__(self, broker: Kafka, lake: Path | str, *topics: str, **options: object) -> None:
         spark()
@@ -50,7 +50,7 @@ def no_offset_twice(lake: Path) -> bool:
     return counts.num_rows == rows.num_rows
 
 
-def test_load_and_load_again(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_second_load_continues_the_first(kafka: Kafka, tmp_path: Path) -> None:
     topics = kafka.topic(3), kafka.topic()
     kafka.numbers(topics[0], 0, 1_000, 3)
     kafka.numbers(topics[1], 1_000, 100)
@@ -68,7 +68,7 @@ def test_load_and_load_again(kafka: Kafka, tmp_path: Path) -> None:
     assert len(DeltaTable(lake).file_uris()) == 1
 
 
-def test_every_column_arrives_as_the_source_has_it(tmp_path: Path) -> None:
+def test_every_column_equals_the_sources(tmp_path: Path) -> None:
     kafka = odradek()
     topic = kafka.topic(2)
     kafka.produce(
@@ -88,7 +88,7 @@ def test_every_column_arrives_as_the_source_has_it(tmp_path: Path) -> None:
     assert sorted(map(str, seen.collect())) == sorted(map(str, source.collect()))
 
 
-def test_a_pattern_takes_topics_that_come_later(tmp_path: Path) -> None:
+def test_a_pattern_loads_topics_created_later(tmp_path: Path) -> None:
     kafka = odradek()
     prefix = kafka.topic()
     kafka.numbers(prefix, 0, 10)
@@ -99,7 +99,7 @@ def test_a_pattern_takes_topics_that_come_later(tmp_path: Path) -> None:
     assert numbers(lake) == list(range(20))
 
 
-def test_what_cannot_be_loaded_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_refused_loads_get_one_sentence(tmp_path: Path) -> None:
     kafka = odradek()
     topic, other = kafka.topic(), kafka.topic()
     kafka.numbers(topic, 0, 10)
@@ -125,7 +125,7 @@ def test_what_cannot_be_loaded_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists(), "nothing is made before it is known to be right"
 
 
-def test_a_topic_that_was_created_again_is_not_mixed_in(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_recreated_topic_is_refused(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic()
     kafka.numbers(topic, 0, 10)
     assert Loaded(kafka, tmp_path / "lake", topic).status == 0
@@ -141,7 +141,7 @@ def test_a_topic_that_was_created_again_is_not_mixed_in(kafka: Kafka, tmp_path: 
     assert numbers(tmp_path / "lake") == list(range(10))
 
 
-def test_records_that_were_removed_before_they_were_loaded(tmp_path: Path) -> None:
+def test_records_removed_before_the_load_are_reported(tmp_path: Path) -> None:
     kafka, lake = apache_kafka(), tmp_path / "lake"
     topic = kafka.topic()
     kafka.numbers(topic, 0, 10)
@@ -181,7 +181,7 @@ class Load:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def wait_for(self, version: int, seconds: float = SECONDS_MAX) -> None:
-        """Until the table has come so far."""
+        """Wait until the table has this version."""
         deadline = time.monotonic() + seconds
         path = self.lake / "_delta_log" / f"{version:020d}.json"
         while not path.exists():
@@ -190,13 +190,13 @@ class Load:
             time.sleep(0.005)
 
     def workers(self) -> list[int]:
-        """The Python processes that run tasks."""
+        """Return the Python processes that run tasks."""
         found = subprocess.run(["ps", "-eo", "pid,sid,args"], capture_output=True, text=True, check=True).stdout
         rows = [line.split(None, 2) for line in found.splitlines()[1:]]
         return [int(pid) for pid, sid, args in rows if int(sid) == self.process.pid and "pyspark.daemon" in args]
 
     def kill(self) -> None:
-        """kill -9 of the driver; its Java ends when it sees that, and can commit nothing meanwhile."""
+        """Kill the driver with kill -9; its Java then ends, and can commit nothing before."""
         self.process.kill()
         self.process.wait()
 
@@ -205,7 +205,7 @@ class Load:
 
 
 def test_each_record_once_whatever_is_killed(tmp_path: Path) -> None:
-    """Tasks, the broker and the driver, the driver twice; then a stop in good order, and what is left."""
+    """Kill tasks, the broker, and the driver twice; then stop in order, and load the rest."""
     lake, count, chance = tmp_path / "lake", 90_000, random.Random(20130101)
     with Serving(folder()) as broker:
         kafka = Kafka(broker.address, is_odradek=True)
@@ -243,7 +243,7 @@ def test_each_record_once_whatever_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_of_two_drivers_one_gives_way(tmp_path: Path) -> None:
+def test_one_of_two_drivers_gives_way(tmp_path: Path) -> None:
     kafka, lake, count = odradek(), tmp_path / "lake", 60_000
     topic = kafka.topic(3)
     kafka.numbers(topic, 0, count, 3)

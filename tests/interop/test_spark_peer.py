@@ -1,4 +1,4 @@
-"""Beside Spark's own Kafka source and sink, in Java: the same rows, the same offsets, and a checkpoint that moves."""
+"""Comparison with Spark's own Kafka source and sink, in Java: the same rows and offsets, and a checkpoint of both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(kafka: Kafka, kind: str, **options: str) -> DataFrame:
     return spark().read.format(kind).options(**options).load()
 
 
-def test_the_same_rows(kafka: Kafka) -> None:
+def test_both_sources_return_the_same_rows(kafka: Kafka) -> None:
     topic = kafka.topic(3)
     for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         kafka.produce(
@@ -61,8 +61,8 @@ def test_the_same_rows(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("loss", ["true", "false"])
-def test_the_same_ranges_are_refused(kafka: Kafka, loss: str) -> None:
-    """A start after its end, however it comes about; a start at its end is nothing to read."""
+def test_both_sources_refuse_the_same_ranges(kafka: Kafka, loss: str) -> None:
+    """A start after its end is refused, however it comes about; a start at its end reads nothing."""
     topic = kafka.topic(2)
     kafka.produce(topic, (Message(b"%d" % n, partition=n % 2, timestamp=1000 + n // 2) for n in range(20)))
 
@@ -90,7 +90,7 @@ def test_the_same_ranges_are_refused(kafka: Kafka, loss: str) -> None:
         assert outcome("odradek", options) is outcome("kafka", options) is True, options
 
 
-def test_a_stream_that_begins_beyond_the_end(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_stream_that_begins_beyond_the_end_behaves_alike(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic()
     kafka.numbers(topic, 0, 10)
 
@@ -123,7 +123,7 @@ def test_a_stream_that_begins_beyond_the_end(kafka: Kafka, tmp_path: Path) -> No
     assert run("kafka", "false")[-1:] == run("odradek", "false")[-1:] == [10]
 
 
-def test_what_each_writes_the_other_reads(kafka: Kafka) -> None:
+def test_each_source_reads_what_the_other_sink_wrote(kafka: Kafka) -> None:
     frame = spark().sql(
         "SELECT CAST(id AS STRING) AS key, CAST(id * id AS STRING) AS value,"
         " ARRAY(STRUCT('h' AS key, CAST('x' AS BINARY) AS value)) AS headers FROM range(300)"
@@ -139,7 +139,7 @@ def test_what_each_writes_the_other_reads(kafka: Kafka) -> None:
     assert len(placed[0]) == 300
 
 
-def test_a_checkpoint_moves_over(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_checkpoint_moves_between_the_sources(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic(2)
     for turn, kind in enumerate(("kafka", "odradek", "kafka", "odradek")):
         kafka.numbers(topic, turn * 100, 100, 2)

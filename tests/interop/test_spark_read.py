@@ -1,4 +1,4 @@
-"""The source, batch and stream, in a real Spark against real brokers with records that librdkafka wrote."""
+"""The source, batch and stream, in a real Spark with real brokers and records written by librdkafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.serving import Serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
-# What spark.read.format("kafka") says of itself with includeHeaders.
+# The schema of spark.read.format("kafka") with includeHeaders.
 SPARKS_OWN_SCHEMA = """
 {"type":"struct","fields":[
   {"name":"key","type":"binary","nullable":true,"metadata":{}},
@@ -51,7 +51,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 def run(frame: DataFrame, folder: Path, **options: str) -> StreamingQuery:
-    """Everything there is, into Parquet below `folder`."""
+    """Write all available records into Parquet below `folder`."""
     query = (
         frame.writeStream.format("parquet")
         .options(path=str(folder / "out"), checkpointLocation=str(folder / "checkpoint"), **options)
@@ -70,7 +70,7 @@ def batches(query: StreamingQuery) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-def test_the_schema_is_that_of_sparks_own_source() -> None:
+def test_the_schema_equals_that_of_sparks_own_source() -> None:
     kafka = odradek()
     own = StructType.fromJson(json.loads(SPARKS_OWN_SCHEMA))
     assert kafka.read(subscribe="any", includeHeaders="true").schema == own
@@ -78,7 +78,7 @@ def test_the_schema_is_that_of_sparks_own_source() -> None:
     assert kafka.read(subscribe="any", includeKey="false", includeValue="false").columns == own.fieldNames()[2:-1]
 
 
-def test_every_field_of_a_record(kafka: Kafka) -> None:
+def test_every_field_of_a_record_is_read(kafka: Kafka) -> None:
     topic = kafka.topic(2)
     kafka.produce(
         topic,
@@ -101,13 +101,13 @@ def test_every_field_of_a_record(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_every_codec(kafka: Kafka, codec: str) -> None:
+def test_every_codec_is_read(kafka: Kafka, codec: str) -> None:
     topic = kafka.topic()
     kafka.produce(topic, (Message(b"%d" % n) for n in range(5_000)), **{"compression.type": codec})
     assert numbers(kafka.read(subscribe=topic)) == list(range(5_000))
 
 
-def test_the_three_ways_to_select(kafka: Kafka) -> None:
+def test_topics_are_selected_in_three_ways(kafka: Kafka) -> None:
     first, second = kafka.topic(2), kafka.topic()
     kafka.numbers(first, 0, 10, 2)
     kafka.numbers(second, 100, 5)
@@ -117,7 +117,7 @@ def test_the_three_ways_to_select(kafka: Kafka) -> None:
     assert numbers(kafka.read(subscribePattern="nothing-is-called-this")) == []
 
 
-def test_offsets_and_times(kafka: Kafka) -> None:
+def test_offsets_and_times_limit_a_batch(kafka: Kafka) -> None:
     topic = kafka.topic(2)
     kafka.produce(topic, (Message(b"%d" % n, partition=n % 2, timestamp=1000 + n // 2) for n in range(20)))
 
@@ -139,7 +139,7 @@ def test_offsets_and_times(kafka: Kafka) -> None:
         read(startingTimestamp="1008", endingTimestamp="1002")
 
 
-def test_large_partitions_are_cut_and_small_ones_packed() -> None:
+def test_large_partitions_are_split_and_small_ones_combined() -> None:
     kafka = odradek()
     topic = kafka.topic(3)
     kafka.numbers(topic, 0, 3_000, 3)
@@ -150,7 +150,7 @@ def test_large_partitions_are_cut_and_small_ones_packed() -> None:
         assert numbers(frame) == list(range(3_000))
 
 
-def test_what_cannot_be_read_is_said_in_one_sentence() -> None:
+def test_refused_reads_get_one_sentence() -> None:
     kafka = odradek()
     for options, says in (
         ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on these brokers."),
@@ -180,12 +180,12 @@ def test_what_cannot_be_read_is_said_in_one_sentence() -> None:
         ),
     ],
 )
-def test_what_cannot_be_streamed_is_said_in_one_sentence(options: dict[str, str], says: str, tmp_path: Path) -> None:
+def test_refused_streams_get_one_sentence(options: dict[str, str], says: str, tmp_path: Path) -> None:
     with told_in_a_sentence(says):
         run(odradek().stream(**options), tmp_path)
 
 
-def test_a_damaged_batch_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_batch_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with Serving(tmp_path) as broker:
         kafka = Kafka(broker.address, is_odradek=True)
         topic = kafka.topic()
@@ -211,7 +211,7 @@ def test_sql_needs_no_python() -> None:
     assert spark().sql("SELECT sum(int(string(value))) AS total FROM seen").collect()[0].total == 21
 
 
-def test_a_stream_takes_as_much_as_it_is_told_and_goes_on_where_it_stopped(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_stream_obeys_its_rate_limit_and_resumes(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic(2)
     kafka.numbers(topic, 0, 1_000, 2)
     query = run(kafka.stream(subscribe=topic, maxOffsetsPerTrigger="300"), tmp_path)
@@ -223,7 +223,7 @@ def test_a_stream_takes_as_much_as_it_is_told_and_goes_on_where_it_stopped(kafka
     assert written(tmp_path) == list(range(1_500))
 
 
-def test_an_unfinished_batch_is_read_again_as_it_was(tmp_path: Path) -> None:
+def test_an_unfinished_batch_is_read_again_unchanged(tmp_path: Path) -> None:
     kafka = odradek()
     topic = kafka.topic()
     kafka.numbers(topic, 0, 100)
@@ -237,8 +237,8 @@ def test_an_unfinished_batch_is_read_again_as_it_was(tmp_path: Path) -> None:
     assert written(first) == list(range(150))
 
 
-def test_a_stream_that_dies_in_its_first_batch_goes_on_where_it_began(tmp_path: Path) -> None:
-    """It began at the end, which is later when it is started again: what came in between is not left out."""
+def test_a_stream_killed_in_its_first_batch_restarts_at_its_start(tmp_path: Path) -> None:
+    """It started at the end, which is later on restart: records written in between are read."""
     kafka = odradek()
     topic, failed, seen = kafka.topic(), list[bytes | None](), list[bytes | None]()
 
@@ -265,7 +265,7 @@ def test_a_stream_that_dies_in_its_first_batch_goes_on_where_it_began(tmp_path: 
 
 
 class Trickle:
-    """Records that come all the time, for `with`."""
+    """A steady writer of records, for `with`."""
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self._send = partial(kafka.numbers, topic)
@@ -286,7 +286,7 @@ class Trickle:
         self._thread.join()
 
 
-def test_a_running_stream_sees_new_records_new_partitions_and_new_topics(tmp_path: Path) -> None:
+def test_a_running_stream_finds_new_records_partitions_and_topics(tmp_path: Path) -> None:
     kafka = odradek()
     prefix = kafka.topic()
     query = (
@@ -308,8 +308,8 @@ def test_a_running_stream_sees_new_records_new_partitions_and_new_topics(tmp_pat
         query.stop()
 
 
-def test_few_records_wait_for_company(tmp_path: Path) -> None:
-    """With an hour of patience until there are enough of them, with a second of it until that is over."""
+def test_few_records_wait_for_minoffsetspertrigger(tmp_path: Path) -> None:
+    """With a delay of an hour the batch waits for enough records, with one of a second until that is over."""
     kafka = odradek()
     for delay, more, sizes in (("1h", 95, [5, 100]), ("1s", 0, [5, 5])):
         topic = kafka.topic()
@@ -342,7 +342,7 @@ def test_a_checkpoint_of_another_topic_is_refused(tmp_path: Path) -> None:
         run(kafka.stream(subscribe=second), tmp_path)
 
 
-def test_a_topic_that_was_created_again(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_recreated_topic_is_handled(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic()
     kafka.numbers(topic, 0, 100)
     run(kafka.stream(subscribe=topic), tmp_path)
@@ -356,7 +356,7 @@ def test_a_topic_that_was_created_again(kafka: Kafka, tmp_path: Path) -> None:
     assert written(tmp_path) == [*range(100), *range(1_000, 1_030)]
 
 
-def test_records_that_were_removed_before_they_were_read(tmp_path: Path) -> None:
+def test_records_removed_before_the_read_are_reported(tmp_path: Path) -> None:
     kafka = apache_kafka()
     topic = kafka.topic()
     kafka.numbers(topic, 0, 100)

@@ -1,7 +1,7 @@
-"""Sessions in which Spark finds the data source, and those in which it has to be registered.
+"""Sessions in which Spark finds the data source, and those that have to register it.
 
-Each runs in a process of its own, started as an IDE or cron starts it: this Python by its path, while the first
-python3 on the PATH is one without our packages.  Spark takes that one unless it is told otherwise.
+Each runs in a process of its own, started as by an IDE or cron: this Python by its path, while the first python3 on the
+PATH lacks our packages. Spark takes that one unless configured otherwise.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from odradek.spark.java import NoJava, java_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
-THEIRS = ("PYSPARK", "SPARK")  # What Spark reads in the environment.
-QUICK = ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS")  # What soon_up() sets of it.
+THEIRS = ("PYSPARK", "SPARK")  # Variables that Spark reads from the environment.
+QUICK = ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS")  # Variables that soon_up() sets.
 
 SCRIPT = """
 import sys
@@ -66,7 +66,7 @@ spark.stop()
 
 
 def run(folder: Path, how: str, python: str = sys.executable, **environment: str) -> tuple[list[str], str]:
-    """Runs the script and returns what it printed, and its standard error with that of all that Spark started."""
+    """Run the script; return its output, and the standard error of all processes that Spark started."""
     try:
         java = str(java_home())
     except NoJava as error:
@@ -85,26 +85,26 @@ def run(folder: Path, how: str, python: str = sys.executable, **environment: str
     return done.stdout.split(), done.stderr
 
 
-def test_a_session_of_ones_own_in_which_it_is_registered(tmp_path: Path) -> None:
+def test_a_users_session_registers_the_data_source(tmp_path: Path) -> None:
     printed, errors = run(tmp_path, "register")
     assert printed == ["True", "10", "4", "10"]
     assert errors.count("Micro-batches are faster with") == 1, "said once, and not with each of four batches"
     assert "spark.python.unix.domain.socket.enabled=true" in errors
 
 
-def test_our_session_where_another_runs_already(tmp_path: Path) -> None:
+def test_our_session_reuses_a_running_one(tmp_path: Path) -> None:
     assert run(tmp_path, "late")[0] == ["True", "10", "4", "10"]
 
 
-def test_our_session(tmp_path: Path) -> None:
-    """PYSPARK_DRIVER_PYTHON is what the command pyspark starts the driver with; in a notebook it is jupyter."""
+def test_our_session_finds_the_data_source(tmp_path: Path) -> None:
+    """The command pyspark starts the driver with PYSPARK_DRIVER_PYTHON, which is jupyter in a notebook."""
     printed, errors = run(tmp_path, "session", PYSPARK_DRIVER_PYTHON="jupyter")
     assert printed == ["10", "4", "10"]
     assert "Micro-batches are faster with" not in errors
 
 
 @pytest.mark.soak
-def test_the_oldest_pyspark_that_is_declared(tmp_path: Path) -> None:
+def test_the_oldest_declared_pyspark_works(tmp_path: Path) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["spark"]
     oldest = [name.replace(">=", "==") if name.startswith("pyspark") else name for name in wanted]

@@ -32,7 +32,7 @@ def options(secured: Secured) -> dict[str, str]:
     }
 
 
-def test_written_read_and_loaded(secured: Secured, tmp_path: Path) -> None:
+def test_records_are_written_read_and_loaded_over_tls(secured: Secured, tmp_path: Path) -> None:
     topic, given = f"t-{uuid4().hex}", options(secured)
     rows = spark().sql("SELECT CAST(id AS STRING) AS value FROM range(5000)")
     rows.write.format("odradek").mode("append").options(**given, topic=topic).save()
@@ -63,7 +63,7 @@ def test_written_read_and_loaded(secured: Secured, tmp_path: Path) -> None:
     assert len(DeltaTable(tmp_path / "lake").to_pyarrow_table()) == 5000
 
 
-def test_stores_in_files_are_read_where_a_task_runs(secured: Secured, tmp_path: Path) -> None:
+def test_tasks_read_stores_from_their_own_files(secured: Secured, tmp_path: Path) -> None:
     given = {
         "kafka.bootstrap.servers": secured.addresses[MUTUAL],
         "kafka.security.protocol": "SSL",
@@ -77,7 +77,7 @@ def test_stores_in_files_are_read_where_a_task_runs(secured: Secured, tmp_path: 
     assert spark().read.format("odradek").options(**given, subscribe=topic).load().count() == 1
 
 
-def test_a_certificate_that_is_wrong_is_a_sentence_at_once(secured: Secured) -> None:
+def test_a_rejected_certificate_is_reported_at_once(secured: Secured) -> None:
     given = options(secured) | {"kafka.bootstrap.servers": secured.addresses[EXPIRED]}
     with told_in_a_sentence("the broker's certificate is not trusted: certificate has expired"):
         spark().read.format("odradek").options(**given, subscribe="any").load().count()

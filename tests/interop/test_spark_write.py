@@ -1,4 +1,4 @@
-"""The sink, batch and stream, read back by librdkafka's rules and by our own source."""
+"""The sink, batch and stream, checked with librdkafka and with our own source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(kafka: Kafka, query: str, **options: str) -> None:
     )
 
 
-def test_every_column_comes_back(kafka: Kafka) -> None:
+def test_every_column_is_written(kafka: Kafka) -> None:
     topic = kafka.topic(2)
     write(
         kafka,
@@ -44,7 +44,7 @@ def test_every_column_comes_back(kafka: Kafka) -> None:
     assert [row.headers and [tuple(header) for header in row.headers] for row in rows] == [None, None, [("h", b"x")]]
 
 
-def test_keys_go_where_kafkas_own_producers_put_them(kafka: Kafka) -> None:
+def test_keys_go_to_the_partitions_of_kafkas_producers(kafka: Kafka) -> None:
     ours, theirs = kafka.topic(7), kafka.topic(7)
     write(kafka, "SELECT CAST(id AS STRING) AS key, 'v' AS value FROM range(500)", topic=ours)
     kafka.produce(theirs, (Message(b"v", b"%d" % n, partition=-1) for n in range(500)), partitioner="murmur2_random")
@@ -76,7 +76,7 @@ def test_librdkafka_reads_every_codec_in_order(kafka: Kafka, codec: str) -> None
     assert read == [b"%d" % n for n in range(20_000)]
 
 
-def test_without_keys_every_partition_gets_some() -> None:
+def test_records_without_keys_go_to_every_partition() -> None:
     kafka = odradek()
     topic = kafka.topic(3)
     write(kafka, "SELECT 'v' AS value FROM range(0, 200000, 1, 2)", topic=topic)
@@ -98,7 +98,7 @@ def test_without_keys_every_partition_gets_some() -> None:
         ("SELECT 'x' AS value", {"topic": "t", "kafka.value.serializer": "x"}, "cannot be set"),
     ],
 )
-def test_what_cannot_be_written_is_said_in_one_sentence(query: str, options: dict[str, str], says: str) -> None:
+def test_refused_writes_get_one_sentence(query: str, options: dict[str, str], says: str) -> None:
     kafka = odradek()
     if options.get("topic") == "HERE":
         options = {"topic": kafka.topic()}
@@ -113,15 +113,15 @@ def test_a_topic_is_never_overwritten() -> None:
         frame.options(**{"kafka.bootstrap.servers": kafka.address, "topic": "t"}).save()
 
 
-def test_spark_lets_no_python_sink_do_without_a_mode() -> None:
-    """docs/SPARK.md says so where it says what changes for who comes from Spark's own sink."""
+def test_spark_requires_a_mode_for_python_sinks() -> None:
+    """docs/SPARK.md lists it among the differences from Spark's own sink."""
     writing = spark().sql("SELECT 'x' AS value").write.format("odradek").option("topic", "t")
     with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         writing.save()
 
 
-def test_aggregates_of_a_stream(tmp_path: Path) -> None:
-    """complete writes all groups again; update is not there for Python sinks, and goes by foreachBatch."""
+def test_aggregates_of_a_stream_are_written(tmp_path: Path) -> None:
+    """Mode complete writes all groups again; Python sinks have no update mode, so foreachBatch replaces it."""
     kafka = odradek()
     source = kafka.topic()
     kafka.produce(source, (Message(b"%d" % n, b"%d" % (n % 3)) for n in range(30)))
@@ -140,7 +140,7 @@ def test_aggregates_of_a_stream(tmp_path: Path) -> None:
         assert sorted((bytes(row.key), bytes(row.value)) for row in rows) == [(b"%d" % n, b"10") for n in range(3)]
 
 
-def test_from_topic_to_topic(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_stream_copies_records_between_topics(kafka: Kafka, tmp_path: Path) -> None:
     source, sink = kafka.topic(2), kafka.topic(2)
     for first in (0, 500):
         kafka.numbers(source, first, 500, 2)

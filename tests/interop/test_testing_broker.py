@@ -1,4 +1,4 @@
-"""The broker that tests are given: its life, its data, and what it leaves alone of the process it lives in."""
+"""The broker for tests: its life cycle, its data, and its lack of side effects on the process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 def produce(address: str, topic: str, *values: bytes) -> list[int]:
-    """The offsets they got, with acks=all."""
+    """Produce with acks=all; return the offsets."""
     producer = Producer({"bootstrap.servers": address})
     offsets: list[int] = []
     for value in values:
@@ -50,7 +50,7 @@ def consume(address: str, topic: str, count: int) -> list[bytes]:
     return [message.value() for message in messages]
 
 
-def test_one_line() -> None:
+def test_one_line_starts_a_broker() -> None:
     with Broker() as broker:
         assert broker.address == broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
         assert produce(broker.address, "made-by-writing-to-it", b"one", b"two") == [0, 1]
@@ -61,7 +61,7 @@ def test_one_line() -> None:
     assert not broker.is_running
 
 
-def test_several_at_once() -> None:
+def test_several_brokers_run_at_once() -> None:
     with Broker() as one, Broker() as two, Broker() as three:
         brokers = [one, two, three]
         for number, broker in enumerate(brokers):
@@ -70,7 +70,7 @@ def test_several_at_once() -> None:
         assert len({broker.port for broker in brokers} | {broker.directory for broker in brokers}) == 6
 
 
-def test_restart_with_its_data() -> None:
+def test_a_restart_keeps_the_data() -> None:
     with Broker() as broker:
         produce(broker.address, "t", b"before")
         address = broker.address
@@ -92,7 +92,7 @@ def test_a_client_outlives_a_restart() -> None:
         assert offsets == [0, 1, 2]
 
 
-def test_stopped_and_started(tmp_path: Path) -> None:
+def test_a_broker_stops_and_starts_again(tmp_path: Path) -> None:
     broker = Broker(directory=tmp_path)
     broker.start()
     broker.stop()
@@ -108,7 +108,7 @@ def test_stopped_and_started(tmp_path: Path) -> None:
     assert (tmp_path / "meta.properties").exists(), "a directory that was given is kept"
 
 
-def test_killed(tmp_path: Path) -> None:
+def test_a_killed_broker_keeps_acknowledged_records(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         produce(broker.address, "t", b"acknowledged")
         with RawClient(broker.port) as client:
@@ -123,7 +123,7 @@ def test_killed(tmp_path: Path) -> None:
         assert produce(broker.address, "t", b"more") == [1]
 
 
-def test_the_port_stays_ours_while_stopped() -> None:
+def test_the_port_stays_reserved_while_stopped() -> None:
     with Broker() as broker:
         broker.stop()
         with pytest.raises(ConnectionRefusedError):
@@ -137,7 +137,7 @@ def test_the_port_stays_ours_while_stopped() -> None:
         other.bind(("127.0.0.1", port))
 
 
-def test_a_port_that_is_asked_for() -> None:
+def test_a_requested_port_is_used() -> None:
     with socket.socket() as probe:
         port = free_port()
         probe.bind(("127.0.0.1", port))
@@ -147,12 +147,12 @@ def test_a_port_that_is_asked_for() -> None:
         assert broker.port == port
 
 
-def test_two_brokers_on_one_directory(tmp_path: Path) -> None:
+def test_a_second_broker_on_a_directory_is_refused(tmp_path: Path) -> None:
     with Broker(directory=tmp_path), pytest.raises(DirectoryInUse):
         Broker(directory=tmp_path).start()
 
 
-def test_configured_as_kafka_is() -> None:
+def test_kafkas_configuration_keys_are_used() -> None:
     configs = {"message.max.bytes": 5_000, "auto.create.topics.enable": False}
     with Broker(configs, num_partitions=3, log_retention_ms=60_000) as broker:
         broker.create_topic("t")
@@ -176,12 +176,12 @@ def test_configured_as_kafka_is() -> None:
         ({"log_dirs": "/tmp"}, "directory="),
     ],
 )
-def test_a_configuration_that_is_none(configs: dict[str, str], words: str) -> None:
+def test_an_invalid_configuration_is_refused(configs: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Broker(**configs)
 
 
-def test_topics() -> None:
+def test_topics_are_created_listed_and_deleted() -> None:
     with Broker() as broker:
         broker.create_topic("a", partitions=2)
         broker.create_topic("b")
@@ -195,8 +195,8 @@ def test_topics() -> None:
             broker.delete_topic("a")
 
 
-def test_in_a_coroutine() -> None:
-    """The caller's loop goes on while the broker starts, serves and stops."""
+def test_a_broker_runs_in_a_coroutine() -> None:
+    """The caller's loop runs on while the broker starts, serves and stops."""
     turns = 0
 
     async def count() -> None:
@@ -229,7 +229,7 @@ def test_in_a_coroutine() -> None:
 
 
 def test_the_process_is_left_as_it_was() -> None:
-    with Broker() as broker:  # What is imported by the first is no change of the second.
+    with Broker() as broker:  # Modules imported by the first broker are no change of the second.
         produce(broker.address, "t", b"one")
     gc.collect()
     before, descriptors, threads = state(), open_files(), set(threading.enumerate())
@@ -290,7 +290,7 @@ def test_a_failure_of_the_broker_is_raised_in_the_test(caplog: pytest.LogCapture
     assert [record.levelname for record in caplog.records if record.name == "odradek.testing.host"] == ["CRITICAL"]
 
 
-def test_a_test_that_fails_since_the_broker_did() -> None:
+def test_a_test_failure_caused_by_the_broker_has_a_note() -> None:
     with pytest.raises(Closed) as raised, Broker() as broker:
         broker.faults.drop("ApiVersions", client_id=broken)
         with RawClient(broker.port) as client:
@@ -312,9 +312,7 @@ def test_a_failed_broker_starts_again() -> None:
 
 
 @pytest.mark.parametrize("is_given", [False, True])
-def test_only_a_directory_that_is_kept_is_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_given: bool
-) -> None:
+def test_only_a_given_directory_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_given: bool) -> None:
     synced: list[int] = []
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
@@ -324,14 +322,14 @@ def test_only_a_directory_that_is_kept_is_synced(
     assert bool(synced) == is_given
 
 
-def test_killed_as_soon_as_it_is_there() -> None:
-    """What its threads have done is on its way back to the loop, some of it."""
+def test_a_broker_may_be_killed_right_after_its_start() -> None:
+    """At that moment some results of its threads are still on their way to the loop."""
     for _ in range(30):
         with Broker() as broker:
             broker.kill()
 
 
-def test_nobody_closed_it() -> None:
+def test_an_unclosed_broker_is_removed_at_exit() -> None:
     script = "from odradek.testing import Broker; b = Broker().start(); b.create_topic('t'); print(b.directory)"
     ended = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=SECONDS_MAX
@@ -340,7 +338,7 @@ def test_nobody_closed_it() -> None:
     assert not Path(ended.stdout.strip()).exists()
 
 
-def test_a_process_that_was_forked_off_leaves_it_alone() -> None:
+def test_a_forked_process_leaves_the_broker_alone() -> None:
     with Broker() as broker:
         child = os.fork()
         if not child:

@@ -1,4 +1,4 @@
-"""The cluster that tests are given: several brokers, of which one is the controller, any may go, and all come back."""
+"""The cluster for tests: several brokers, one of them the controller; any may stop, and all can restart."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def produce(address: str, topic: str, *values: bytes, partition: int = -1) -> None:
-    """Writes values, each acknowledged."""
+    """Write values, each acknowledged."""
     errors: list[object] = []
     producer = Producer({"bootstrap.servers": address, "topic.metadata.refresh.interval.ms": 1000})
     for value in values:
@@ -75,7 +75,7 @@ def produce(address: str, topic: str, *values: bytes, partition: int = -1) -> No
 
 
 def consume(address: str, topic: str, count: int, group: str = "readers") -> list[bytes]:
-    """Reads as a member of a group, which commits what it has read."""
+    """Read as a member of a group, which commits what it has read."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     values = [value for message in messages(consumer, count) if (value := message.value()) is not None]
@@ -100,7 +100,7 @@ def admin(cluster: Cluster) -> AdminClient:
 
 
 def folders(cluster: Cluster, topic: str) -> list[str]:
-    """The folders of the topic's partitions, with those that are being deleted."""
+    """Return the folders of the topic's partitions, including those that are being deleted."""
     return sorted(str(path.relative_to(cluster.directory)) for path in cluster.directory.glob(f"broker*/{topic}-*"))
 
 
@@ -110,10 +110,10 @@ def number(message: Message) -> int:
     return int(value)
 
 
-# Its life.
+# Life cycle.
 
 
-def test_one_line() -> None:
+def test_one_line_starts_a_cluster() -> None:
     with Cluster() as cluster:
         assert cluster.address == cluster.bootstrap_servers == ",".join(broker.address for broker in cluster)
         assert [broker.id for broker in cluster.brokers] == [1, 2, 3]
@@ -126,7 +126,7 @@ def test_one_line() -> None:
     assert not directory.exists()
 
 
-def test_what_is_wrong_is_said_at_once(cluster: Cluster) -> None:
+def test_invalid_arguments_are_refused_at_once(cluster: Cluster) -> None:
     with pytest.raises(ConfigError, match=r"^broker\.id is set by the test's cluster"):
         Cluster(broker_id=5)
     with pytest.raises(ConfigError):
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_said_at_once(cluster: Cluster) -> None:
         cluster[1].start()
 
 
-def test_one_broker_is_a_cluster_too() -> None:
+def test_a_cluster_may_have_one_broker() -> None:
     with Cluster(brokers=1) as cluster:
         assert cluster.controller is cluster[1]
         with pytest.raises(RuntimeError, match="no other broker"):
@@ -152,7 +152,7 @@ def test_one_broker_is_a_cluster_too() -> None:
         assert consume(cluster.address, "orders", 1) == [b"one"]
 
 
-def test_all_of_it_is_back(tmp_path: Path) -> None:
+def test_a_restarted_cluster_keeps_its_data(tmp_path: Path) -> None:
     with Cluster(directory=tmp_path, num_partitions=6) as cluster:
         cluster.create_topic("orders")
         produce(cluster.address, "orders", *(b"%d" % i for i in range(60)))
@@ -170,7 +170,7 @@ def test_all_of_it_is_back(tmp_path: Path) -> None:
         assert sorted(consume(cluster.address, "orders", 60, "others"), key=int) == [b"%d" % i for i in range(60)]
 
 
-def test_in_a_coroutine() -> None:
+def test_a_cluster_runs_in_a_coroutine() -> None:
     async def work() -> list[bytes | None]:
         async with Cluster() as cluster:
             cluster.create_topic("orders", partitions=3)
@@ -184,7 +184,7 @@ def test_in_a_coroutine() -> None:
     assert asyncio.run(asyncio.wait_for(work(), SECONDS_MAX)) == [b"0", b"1", b"2"]
 
 
-def test_a_broker_that_fails_is_told_of(cluster: Cluster) -> None:
+def test_a_failure_of_a_broker_is_raised(cluster: Cluster) -> None:
     def fail() -> None:
         raise AssertionError("broken on purpose")
 
@@ -197,11 +197,11 @@ def test_a_broker_that_fails_is_told_of(cluster: Cluster) -> None:
     assert not any(broker.is_running for broker in (failing,))
 
 
-def test_the_fixture(tmp_path: Path) -> None:
+def test_the_fixture_provides_a_cluster(tmp_path: Path) -> None:
     assert "2 passed" in run(tmp_path, test_one_py=ITS_TESTS)
 
 
-# What clients do.
+# Clients.
 
 
 def test_any_address_leads_to_all_partitions(cluster: Cluster) -> None:
@@ -216,7 +216,7 @@ def test_any_address_leads_to_all_partitions(cluster: Cluster) -> None:
         assert sorted(consume(broker.address, "orders", 18, f"readers-{broker.id}")) == everything
 
 
-def test_kafka_python(cluster: Cluster) -> None:
+def test_kafka_python_uses_the_cluster(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     producer = KafkaProducer(bootstrap_servers=cluster.address.split(","))
     for partition in range(3):
@@ -233,7 +233,7 @@ def test_kafka_python(cluster: Cluster) -> None:
     consumer.close()
 
 
-def test_a_group_goes_on_wherever_its_coordinator_is(cluster: Cluster) -> None:
+def test_groups_continue_over_restarts_of_their_coordinators(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     for group in range(6):  # Their coordinators are on several brokers.
         produce(cluster.address, "orders", b"one-%d" % group)
@@ -246,7 +246,7 @@ def test_a_group_goes_on_wherever_its_coordinator_is(cluster: Cluster) -> None:
         assert found is None or b"one-0" not in found
 
 
-def test_a_topic_made_by_writing_to_a_broker_that_is_not_the_controller(cluster: Cluster) -> None:
+def test_any_broker_auto_creates_topics(cluster: Cluster) -> None:
     controller = cluster.controller
     for broker in cluster:
         assert (broker is controller) == (broker.id == controller.id)
@@ -255,7 +255,7 @@ def test_a_topic_made_by_writing_to_a_broker_that_is_not_the_controller(cluster:
     assert cluster.topics() == ["made-by-1", "made-by-2", "made-by-3"]
 
 
-def test_topics_are_known_everywhere_when_they_are_made(cluster: Cluster) -> None:
+def test_created_topics_are_known_to_all_brokers(cluster: Cluster) -> None:
     for turn in range(20):
         cluster.create_topic("again", partitions=4, configs={"retention.ms": 1000 + turn})
         assert [broker.topics() for broker in cluster] == [["again"]] * 3
@@ -274,8 +274,8 @@ def test_topics_are_known_everywhere_when_they_are_made(cluster: Cluster) -> Non
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
 
 
-def test_a_change_is_answered_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not when something else happens to the broker: here nothing does."""
+def test_a_change_is_answered_as_soon_as_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer waits for no other event on the broker: there is none here."""
     monkeypatch.setattr(shell, "HOUSEKEEPING_MS", HOUR_MS)
     monkeypatch.setattr(topics, "TIMEOUT_MS", HOUR_MS)
     with Cluster() as cluster:
@@ -302,7 +302,7 @@ def test_a_topics_configuration_is_altered(cluster: Cluster) -> None:
     assert described(cluster, "orders") == ["500"] * 3
 
 
-def test_notices_that_cannot_be_read_keep_no_other_back(cluster: Cluster) -> None:
+def test_unreadable_config_notices_do_not_block_others(cluster: Cluster) -> None:
     cluster.create_topic("orders")
     with SqliteTree(cluster.directory / METADATA_FILE) as tree:
         for name in ("config_change_x", "other"):
@@ -315,7 +315,7 @@ def test_notices_that_cannot_be_read_keep_no_other_back(cluster: Cluster) -> Non
 
 
 def alter(cluster: Cluster, topic: str, message_bytes: str) -> None:
-    """Sets max.message.bytes."""
+    """Set max.message.bytes."""
     entry = ConfigEntry("max.message.bytes", message_bytes, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     client = admin(cluster)
@@ -323,7 +323,7 @@ def alter(cluster: Cluster, topic: str, message_bytes: str) -> None:
 
 
 def described(cluster: Cluster, topic: str) -> list[str]:
-    """The topic's max.message.bytes as each broker has it."""
+    """Return the topic's max.message.bytes on each broker."""
     found = []
     for broker in cluster:
         asked = ConfigResource(ResourceType.TOPIC, topic)
@@ -334,7 +334,7 @@ def described(cluster: Cluster, topic: str) -> list[str]:
 
 
 def is_refused(cluster: Cluster, partition: int) -> bool:
-    """True if a record of 1,000 bytes is too large."""
+    """Return whether a record of 1,000 bytes is too large."""
     errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.address})
     producer.produce("orders", b"x" * 1000, partition=partition, on_delivery=lambda error, _: errors.append(error))
@@ -342,7 +342,7 @@ def is_refused(cluster: Cluster, partition: int) -> bool:
     return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_the_configuration_of_all_brokers_is_altered(cluster: Cluster) -> None:
+def test_the_default_broker_configuration_is_altered(cluster: Cluster) -> None:
     small = AlterableConfig(name="message.max.bytes", config_operation=SET, value="500")
     for_all = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[small])
     with RawClient(cluster[2].port) as client:
@@ -363,7 +363,7 @@ def message_bytes_max(broker: Member) -> str:
     return str(client.describe_configs([asked])[asked].result(SECONDS_MAX)["message.max.bytes"].value)
 
 
-def test_a_fault_is_of_one_broker(cluster: Cluster) -> None:
+def test_a_fault_applies_to_one_broker(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     leader = cluster[leaders(cluster.controller.address, "orders")[0]]
     fault = leader.faults.answer("Produce", error="NOT_LEADER_OR_FOLLOWER")
@@ -373,7 +373,7 @@ def test_a_fault_is_of_one_broker(cluster: Cluster) -> None:
     assert fault.count == 1
 
 
-# Brokers that go and come.
+# Brokers that stop and restart.
 
 
 def test_the_controller_moves(cluster: Cluster) -> None:
@@ -388,7 +388,7 @@ def test_the_controller_moves(cluster: Cluster) -> None:
     assert cluster.topics() == ["made-by-0", "made-by-1", "made-by-2"]
 
 
-def test_the_controller_is_killed(cluster: Cluster) -> None:
+def test_a_killed_controller_is_replaced(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     for partition in range(3):
         produce(cluster.address, "orders", b"%d" % partition, partition=partition)
@@ -409,7 +409,7 @@ def test_the_controller_is_killed(cluster: Cluster) -> None:
     assert sorted(cluster.topics()) == ["later", "orders"]
 
 
-def test_each_is_stopped_in_turn_and_every_acknowledged_record_is_there_once(cluster: Cluster) -> None:
+def test_stops_of_each_broker_keep_each_acknowledged_record_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
     going = Going(cluster.address, "orders")
     for _ in range(2):
@@ -425,7 +425,7 @@ def test_each_is_stopped_in_turn_and_every_acknowledged_record_is_there_once(clu
     assert not [value for value in acknowledged if found[value] != 1]
 
 
-def test_each_is_killed_in_turn(cluster: Cluster) -> None:
+def test_kills_of_each_broker_keep_each_acknowledged_record_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
     going = Going(cluster.address, "orders")
     for broker in cluster:
@@ -452,7 +452,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
             client.create_topics([NewTopic("orders", 1, 1)])["orders"].result(SECONDS_MAX)
         assert failed.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
         until(lambda: {folder.partition("/")[0] for folder in folders(cluster, "orders")} == {f"broker{down.id}"})
-        cluster.move_controller()  # What is left to be done is in the tree.
+        cluster.move_controller()  # The remaining work is in the tree.
         down.start()
         until(lambda: not folders(cluster, "orders"))
         until(lambda: is_made_anew(cluster, "orders"))
@@ -461,7 +461,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
         assert len(folders(cluster, "orders")) == 2
 
 
-def test_a_topic_is_deleted_while_the_controller_goes(cluster: Cluster) -> None:
+def test_a_topic_is_deleted_while_the_controller_stops(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
     cluster.controller.stop()
     cluster.delete_topic("orders")
@@ -471,13 +471,13 @@ def test_a_topic_is_deleted_while_the_controller_goes(cluster: Cluster) -> None:
     assert [broker.topics() for broker in cluster] == [[]] * 3
 
 
-def test_a_broker_whose_session_ends_registers_anew(cluster: Cluster) -> None:
-    """As one that was not heard of for too long; what it did not hear meanwhile it learns."""
+def test_a_broker_registers_again_after_its_session_ended(cluster: Cluster) -> None:
+    """The session ends as after a long silence; the broker then learns of the changes that it missed."""
     cluster.create_topic("orders", partitions=6)
     for turn, broker in enumerate((*cluster, cluster.controller)):
         epoch = end_session(cluster, broker)
         until(lambda broker=broker, epoch=epoch: registered(cluster, broker) > epoch)
-        cluster.start()  # Returns when each knows of all again.
+        cluster.start()  # It returns when each broker knows all others again.
         assert cluster.controller.is_running
         for partition in range(6):
             produce(broker.address, "orders", b"%d" % turn, partition=partition)
@@ -488,7 +488,7 @@ def test_a_broker_whose_session_ends_registers_anew(cluster: Cluster) -> None:
 
 
 def end_session(cluster: Cluster, broker: Member) -> int:
-    """Returns the epoch in which the broker was registered."""
+    """End the broker's session; return the epoch of its registration."""
     with SqliteTree(cluster.directory / METADATA_FILE) as tree:
         stat = tree.exists(layout.broker(broker.id))
         assert stat is not None
@@ -503,7 +503,7 @@ def registered(cluster: Cluster, broker: Member) -> int:
         return -1 if stat is None else stat.czxid
 
 
-def test_everything_is_stopped_but_one(cluster: Cluster) -> None:
+def test_the_last_running_broker_becomes_the_controller(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     for partition in range(3):
         produce(cluster.address, "orders", b"%d" % partition, partition=partition)
@@ -527,7 +527,7 @@ def is_made_anew(cluster: Cluster, topic: str) -> bool:
 
 
 def everything(address: str, topic: str, partitions: int) -> list[Message]:
-    """All records of a topic, up to its ends of now."""
+    """Return all records of a topic, up to its current ends."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False})
     places = [TopicPartition(topic, index, 0) for index in range(partitions)]
     until(lambda: all(NO_LEADER not in leaders(one, topic).values() for one in address.split(",")))
@@ -539,7 +539,7 @@ def everything(address: str, topic: str, partitions: int) -> list[Message]:
 
 
 class Going:
-    """An idempotent producer that writes numbers in a thread, over and over, and keeps those acknowledged."""
+    """An idempotent producer that keeps writing numbers in a thread, and its acknowledged ones."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._topic = topic
@@ -574,7 +574,7 @@ class Going:
             self._errors.append(error)
 
     def until_more(self) -> None:
-        """Waits until some more are acknowledged."""
+        """Wait until some more are acknowledged."""
         before = len(self._acknowledged)
         until(lambda: bool(self._errors) or len(self._acknowledged) >= before + 20)
 

@@ -1,4 +1,4 @@
-"""Run every example of docs/TESTING.md and docs/TESTING_FAULTS.md: each section in a pytest of its own."""
+"""Every example of docs/TESTING.md and docs/TESTING_FAULTS.md: each section runs in a pytest of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sections() -> dict[str, list[tuple[str, str]]]:
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("title", sections())
-def test_examples(tmp_path: Path, title: str) -> None:
+def test_examples_run(tmp_path: Path, title: str) -> None:
     blocks = sections()[title]
     files, tests = {}, 0
     for number, (language, text) in enumerate(blocks):

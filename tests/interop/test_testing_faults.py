@@ -1,4 +1,4 @@
-"""Each fault as real clients see it: librdkafka, kafka-python, aiokafka, and one that shows the bytes."""
+"""Injected faults as real clients see them: librdkafka, kafka-python, aiokafka, and a raw client."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def client(broker: Broker) -> Iterator[RawClient]:
 
 
 class Sent:
-    """What became of the records of one librdkafka producer, one flush after each."""
+    """Outcomes of the records of one librdkafka producer, with a flush after each."""
 
     def __init__(self, broker: Broker, **settings: object) -> None:
         self.producer = Producer({"bootstrap.servers": broker.address, "retry.backoff.ms": 10, **settings})
@@ -81,7 +81,7 @@ class Sent:
 
 
 def values(broker: Broker, topic: str = "orders") -> list[bytes]:
-    """Every record of partition 0."""
+    """Return every record of partition 0."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -102,10 +102,10 @@ def values(broker: Broker, topic: str = "orders") -> list[bytes]:
         found.append(message.value())
 
 
-# Error answers.
+# Error responses.
 
 
-def test_an_error_that_a_producer_gets_over(broker: Broker) -> None:
+def test_a_producer_retries_a_retriable_error(broker: Broker) -> None:
     fault = broker.faults.answer("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
     sent = Sent(broker).send(b"one")
     assert (sent.errors, sent.offsets) == ([None], [0])
@@ -114,7 +114,7 @@ def test_an_error_that_a_producer_gets_over(broker: Broker) -> None:
     assert values(broker) == [b"one"], "an answer that was an error has written nothing"
 
 
-def test_an_error_that_it_does_not_get_over(broker: Broker) -> None:
+def test_a_producer_reports_a_fatal_error(broker: Broker) -> None:
     broker.faults.answer("Produce", error="MESSAGE_TOO_LARGE")
     sent = Sent(broker).send(b"one", b"two")
     assert sent.errors[0] is not None
@@ -123,7 +123,7 @@ def test_an_error_that_it_does_not_get_over(broker: Broker) -> None:
     assert values(broker) == [b"two"]
 
 
-def test_kafka_python_gets_it_too(broker: Broker) -> None:
+def test_kafka_python_gets_the_error(broker: Broker) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.address, enable_idempotence=False, retries=0)
     fault = broker.faults.answer("Produce", error="MESSAGE_TOO_LARGE", topic="orders")
     with pytest.raises(MessageSizeTooLargeError):
@@ -133,7 +133,7 @@ def test_kafka_python_gets_it_too(broker: Broker) -> None:
     producer.close()
 
 
-def test_and_aiokafka(broker: Broker) -> None:
+def test_aiokafka_gets_the_error(broker: Broker) -> None:
     async def story() -> int:
         producer = AIOKafkaProducer(bootstrap_servers=broker.address, acks="all", retry_backoff_ms=10)
         await producer.start()
@@ -147,7 +147,7 @@ def test_and_aiokafka(broker: Broker) -> None:
 
 
 def produced(client: RawClient, *topics: str, acks: int = -1) -> dict[str, int]:
-    """Error codes by topic."""
+    """Produce to the topics; return the error codes by topic."""
     data = [
         TopicProduceData(
             name=topic, partition_data=[PartitionProduceData(index=0, records=encode_batch([(None, b"v", (), 0)]))]
@@ -168,8 +168,8 @@ def test_the_other_topics_of_a_request_are_served(broker: Broker, client: RawCli
     assert (len(values(broker)), len(values(broker, "other"))) == (1, 3)
 
 
-def test_without_acks_there_is_no_answer_to_carry_it(broker: Broker) -> None:
-    """As a real error does, it closes the connection."""
+def test_an_error_without_acks_closes_the_connection(broker: Broker) -> None:
+    """A real error does the same."""
     fault = broker.faults.answer("Produce", error="NOT_LEADER_OR_FOLLOWER")
     sent = Sent(broker, acks=0).send(b"lost")
     fault.wait()
@@ -178,7 +178,7 @@ def test_without_acks_there_is_no_answer_to_carry_it(broker: Broker) -> None:
     assert b"lost" not in found
 
 
-def test_a_consumer_that_is_told_its_offset_is_gone(broker: Broker) -> None:
+def test_a_consumer_gets_offset_out_of_range(broker: Broker) -> None:
     Sent(broker).send(b"one", b"two")
     settings = {"bootstrap.servers": broker.address, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer({**settings, "auto.offset.reset": "error"})
@@ -203,7 +203,7 @@ def _first_value(consumer: Consumer) -> bytes:
 
 
 def test_a_fetch_session_goes_on_after_an_error(broker: Broker) -> None:
-    """kafka-python keeps a session: what got the error is still in it."""
+    """kafka-python uses a session, and the partition with the error stays in it."""
     consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None, consumer_timeout_ms=SECONDS_MAX * 1000)
     partitions = [PyTopicPartition("orders", 0), PyTopicPartition("other", 0)]
     consumer.assign(partitions)
@@ -232,7 +232,7 @@ def fetched(client: RawClient, session_id: int, epoch: int, *topics: str) -> Fet
     )
 
 
-def test_a_topic_that_only_the_session_names(broker: Broker, client: RawClient) -> None:
+def test_a_fault_applies_to_a_topic_of_a_fetch_session(broker: Broker, client: RawClient) -> None:
     session_id = fetched(client, 0, 0, "orders", "other").session_id
     broker.faults.answer("Fetch", error="KAFKA_STORAGE_ERROR", topic="other")
     (topic,) = fetched(client, session_id, 1).responses
@@ -259,13 +259,13 @@ def test_metadata_keeps_its_brokers(broker: Broker, client: RawClient) -> None:
     assert found == {"orders": (ErrorCode.LEADER_NOT_AVAILABLE, 0), "other": (0, 1)}
 
 
-def test_a_leader_that_is_not_there_yet(broker: Broker) -> None:
+def test_a_producer_waits_for_a_leader(broker: Broker) -> None:
     fault = broker.faults.answer("Metadata", error="LEADER_NOT_AVAILABLE", topic="orders", times=3)
     assert Sent(broker, **{"topic.metadata.refresh.fast.interval.ms": 10}).send(b"one").errors == [None]
     assert fault.count == 3
 
 
-def test_offsets(broker: Broker, client: RawClient) -> None:
+def test_an_error_applies_to_one_topic_of_listoffsets(broker: Broker, client: RawClient) -> None:
     broker.faults.answer("ListOffsets", error="LEADER_NOT_AVAILABLE", topic="orders")
     parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     topics = [ListOffsetsTopic(name=name, partitions=parts) for name in ("orders", "other")]
@@ -274,8 +274,8 @@ def test_offsets(broker: Broker, client: RawClient) -> None:
     assert found == {"orders": ErrorCode.LEADER_NOT_AVAILABLE, "other": 0}
 
 
-def test_changes_of_topics(broker: Broker, client: RawClient) -> None:
-    """What is refused is not done, and what is not refused is."""
+def test_refused_topic_changes_are_not_made(broker: Broker, client: RawClient) -> None:
+    """Other changes in the same request are made."""
     broker.faults.answer("CreateTopics", error="POLICY_VIOLATION", topic="no")
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -307,7 +307,7 @@ def test_an_admin_client_is_refused(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
-def test_a_late_answer_is_a_whole_one(broker: Broker, acks: str) -> None:
+def test_a_delayed_response_is_complete(broker: Broker, acks: str) -> None:
     sent = Sent(broker, acks=acks).send(b"one")
     fault = broker.faults.delay("Produce", seconds=DELAY_SECONDS)
     began = time.monotonic()
@@ -316,7 +316,7 @@ def test_a_late_answer_is_a_whole_one(broker: Broker, acks: str) -> None:
     assert (sent.errors, sent.offsets, fault.count) == ([None, None], [0, 1], 1)
 
 
-def test_what_is_answered_late_is_done_at_once(broker: Broker, client: RawClient) -> None:
+def test_a_delay_applies_to_the_response_only(broker: Broker, client: RawClient) -> None:
     broker.faults.delay("Produce", seconds=600)
     writing = threading.Thread(target=unanswered, args=(client,))
     writing.start()
@@ -333,16 +333,16 @@ def unanswered(client: RawClient) -> None:
         produced(client, "orders")
 
 
-def test_a_producer_that_does_not_wait_that_long_writes_it_twice(broker: Broker) -> None:
-    """Why a producer should be idempotent."""
+def test_a_producer_that_times_out_writes_a_duplicate(broker: Broker) -> None:
+    """This is why a producer should be idempotent."""
     broker.faults.delay("Produce", seconds=600)
     sent = Sent(broker, **{"socket.timeout.ms": 300}).send(b"one")
     assert sent.errors == [None]
     assert values(broker) == [b"one", b"one"]
 
 
-def test_a_long_poll_is_late_by_as_much(broker: Broker, client: RawClient) -> None:
-    """It is woken as ever, and then held back."""
+def test_a_delay_applies_to_a_long_poll(broker: Broker, client: RawClient) -> None:
+    """The poll is woken as usual, and its response is delayed afterwards."""
     fault = broker.faults.delay("Fetch", seconds=DELAY_SECONDS)
     parts = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
     topics = [FetchTopic(topic="orders", partitions=parts)]
@@ -365,7 +365,7 @@ def test_answers_keep_their_order(broker: Broker, client: RawClient) -> None:
     assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1, 2]
 
 
-def test_who_waits_is_answered_when_the_broker_stops() -> None:
+def test_delayed_responses_are_sent_when_the_broker_stops() -> None:
     with Broker() as broker, RawClient(broker.port) as client:
         fault = broker.faults.delay("ApiVersions", seconds=600)
         asking = threading.Thread(target=client.ping)
@@ -379,7 +379,7 @@ def test_who_waits_is_answered_when_the_broker_stops() -> None:
 # Dropped connections.
 
 
-def test_dropped_before_it_is_handled(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_is_dropped_before_it_is_handled(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     fault = broker.faults.drop("Produce")
     sent = Sent(broker).send(b"one")
     assert (sent.errors, sent.offsets, fault.count) == ([None], [0], 1)
@@ -389,14 +389,14 @@ def test_dropped_before_it_is_handled(broker: Broker, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
-def test_dropped_after_it_was_handled(broker: Broker, acks: str) -> None:
+def test_a_request_is_dropped_after_it_was_handled(broker: Broker, acks: str) -> None:
     fault = broker.faults.drop("Produce", after=True)
     sent = Sent(broker, acks=acks).send(b"one")
     assert (sent.errors, sent.offsets, fault.count) == ([None], [1], 1)
     assert values(broker) == [b"one", b"one"], "the answer to the first was lost, so it was sent again"
 
 
-def test_what_came_before_is_answered(broker: Broker, client: RawClient) -> None:
+def test_requests_before_a_dropped_one_are_answered(broker: Broker, client: RawClient) -> None:
     broker.faults.drop("Metadata")
     client.send(frame(ApiVersionsRequest(), 0, 1) + frame(MetadataRequest(topics=[]), 12, 2))
     assert client.read_frame()
@@ -404,7 +404,7 @@ def test_what_came_before_is_answered(broker: Broker, client: RawClient) -> None
         client.read_frame()
 
 
-def test_a_broker_that_nobody_gets_an_answer_from(broker: Broker) -> None:
+def test_a_broker_may_drop_all_requests(broker: Broker) -> None:
     with broker.faults.drop("ApiVersions", times=None) as fault:
         admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         with pytest.raises(KafkaException):
@@ -421,7 +421,7 @@ def versions(broker: Broker) -> int:
         return client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code
 
 
-def test_only_one_client(broker: Broker) -> None:
+def test_a_fault_applies_to_one_client(broker: Broker) -> None:
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     for client_id in ("raw", lambda client_id: client_id.startswith("ra")):
         with broker.faults.answer("ApiVersions", error=error, times=None, client_id=client_id) as fault:
@@ -433,13 +433,13 @@ def test_only_one_client(broker: Broker) -> None:
             assert versions(broker) == 0
 
 
-def test_one_after_the_other(broker: Broker) -> None:
+def test_faults_apply_in_order(broker: Broker) -> None:
     first = broker.faults.answer(ApiKey.API_VERSIONS, error=ErrorCode.ILLEGAL_SASL_STATE)
     second = broker.faults.answer("API_VERSIONS", error="cluster_authorization_failed", times=2)
     assert [versions(broker) for _ in range(4)] == [first.error, second.error, second.error, 0]
 
 
-def test_until_it_is_cleared(broker: Broker) -> None:
+def test_a_fault_applies_until_it_is_cleared(broker: Broker) -> None:
     with broker.faults.answer("ApiVersions", error="UNKNOWN_SERVER_ERROR", times=None) as fault:
         assert [versions(broker) for _ in range(3)] == [-1, -1, -1]
     assert versions(broker) == 0
@@ -449,7 +449,7 @@ def test_until_it_is_cleared(broker: Broker) -> None:
     assert versions(broker) == 0
 
 
-def test_waiting_for_a_fault(broker: Broker) -> None:
+def test_a_test_waits_for_a_fault(broker: Broker) -> None:
     fault = broker.faults.delay("ApiVersions", seconds=0, times=2)
     with pytest.raises(TimeoutError, match="0 times"):
         fault.wait(0.01)
@@ -478,6 +478,6 @@ def test_faults_outlive_a_restart() -> None:
         (lambda faults: faults.drop("ApiVersions", topic="orders"), "names no topics"),
     ],
 )
-def test_names_that_nobody_knows(broker: Broker, ask: object, words: str) -> None:
+def test_unknown_names_are_refused(broker: Broker, ask: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ask(broker.faults)  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Faults of requests that are answered later: a thread looks into them, an event is waited for, files are written."""
+"""Faults of requests that complete later: those that need a thread, an event or a file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from support.raw_client import Closed, RawClient
 DELAY_SECONDS = 0.2
 LARGE = (b"key", random.Random(7).randbytes(500_000), [], int(time.time() * 1000))
 LATEST, EARLIEST = -1, -2
-# What makes a thread look into a batch: its records are checked, its keys are, or it is packed anew.
+# Reasons for a thread to parse a batch: its records or keys are checked, or it is recompressed.
 LOOKED_INTO = {"records": {}, "keys": {"cleanup.policy": "compact"}, "packed": {"compression.type": "gzip"}}
 
 
@@ -95,12 +95,14 @@ def errors(answer: ProduceResponse) -> dict[str, int]:
     return {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
 
 
-# A produce that a thread looks into.
+# A Produce handled in a thread.
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("after", [False, True])
-def test_dropped(broker: Broker, client: RawClient, topic: str, acks: int, after: bool) -> None:
+def test_a_produce_handled_in_a_thread_is_dropped(
+    broker: Broker, client: RawClient, topic: str, acks: int, after: bool
+) -> None:
     fault = broker.faults.drop("Produce", after=after)
     with RawClient(broker.port) as producer, pytest.raises(Closed):
         producer.ask(produce(topic, acks=acks), 9, ProduceResponse)
@@ -109,7 +111,7 @@ def test_dropped(broker: Broker, client: RawClient, topic: str, acks: int, after
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_answered_late(broker: Broker, client: RawClient, topic: str, acks: int) -> None:
+def test_a_produce_handled_in_a_thread_is_delayed(broker: Broker, client: RawClient, topic: str, acks: int) -> None:
     broker.faults.delay("Produce", seconds=DELAY_SECONDS)
     began = time.monotonic()
     assert errors(client.ask(produce(topic, acks=acks), 9, ProduceResponse)) == {topic: 0}
@@ -117,20 +119,20 @@ def test_answered_late(broker: Broker, client: RawClient, topic: str, acks: int)
     assert offset(client, topic) == 1
 
 
-def test_answered_with_an_error(broker: Broker, client: RawClient, topic: str) -> None:
+def test_a_produce_handled_in_a_thread_gets_an_error(broker: Broker, client: RawClient, topic: str) -> None:
     broker.faults.answer("Produce", error="KAFKA_STORAGE_ERROR")
     assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: ErrorCode.KAFKA_STORAGE_ERROR}
     assert offset(client, topic) == 0
 
 
-def test_the_others_are_looked_into(broker: Broker, client: RawClient, topic: str, plain: str) -> None:
+def test_other_topics_of_the_request_are_validated(broker: Broker, client: RawClient, topic: str, plain: str) -> None:
     broker.faults.answer("Produce", error="KAFKA_STORAGE_ERROR", topic=plain)
     answer = client.ask(produce(topic, plain), 9, ProduceResponse)
     assert errors(answer) == {topic: 0, plain: ErrorCode.KAFKA_STORAGE_ERROR}
     assert (offset(client, topic), offset(client, plain)) == (1, 0)
 
 
-def test_a_client_that_leaves_while_it_is_looked_into(broker: Broker, client: RawClient, topic: str) -> None:
+def test_a_client_may_disconnect_during_a_delay(broker: Broker, client: RawClient, topic: str) -> None:
     fault = broker.faults.delay("Produce", seconds=600)
     with RawClient(broker.port) as producer:
         leaving = threading.Thread(target=unanswered, args=(producer, produce(topic)))
@@ -146,7 +148,7 @@ def unanswered(client: RawClient, request: ProduceRequest) -> None:
         client.ask(request, 9, ProduceResponse)
 
 
-# Requests that files or an event are waited for.
+# Requests that wait for files or an event.
 
 
 def delete_records(*topics: str) -> DeleteRecordsRequest:
@@ -185,7 +187,7 @@ def is_done(client: RawClient, api: str, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-def test_later_ones_are_dropped(broker: Broker, client: RawClient, plain: str, api: str) -> None:
+def test_requests_that_wait_are_dropped(broker: Broker, client: RawClient, plain: str, api: str) -> None:
     ask, version, answer = REQUESTS[api]
     client.ask(produce(plain), 9, ProduceResponse)
     for after in (False, True):
@@ -198,7 +200,7 @@ def test_later_ones_are_dropped(broker: Broker, client: RawClient, plain: str, a
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-def test_later_ones_are_later_still(broker: Broker, client: RawClient, plain: str, api: str) -> None:
+def test_requests_that_wait_are_delayed(broker: Broker, client: RawClient, plain: str, api: str) -> None:
     ask, version, answer = REQUESTS[api]
     client.ask(produce(plain), 9, ProduceResponse)
     broker.faults.delay(api, seconds=DELAY_SECONDS)
@@ -208,7 +210,7 @@ def test_later_ones_are_later_still(broker: Broker, client: RawClient, plain: st
     assert is_done(client, api, plain)
 
 
-def test_records_are_deleted_of_the_other_topic(broker: Broker, client: RawClient, plain: str) -> None:
+def test_records_of_the_other_topic_are_deleted(broker: Broker, client: RawClient, plain: str) -> None:
     client.ask(produce(plain, "other"), 9, ProduceResponse)
     broker.faults.answer("DeleteRecords", error="TOPIC_AUTHORIZATION_FAILED", topic=plain)
     answer = client.ask(delete_records(plain, "other"), 2, DeleteRecordsResponse)

@@ -1,4 +1,4 @@
-"""Brokers of a test's cluster that are cut off from each other, and from the tree that they share."""
+"""Network partitions in a test's cluster: brokers isolated from each other, and from the tree that they share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRANSACTION = 1  # A coordinator's kind.
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Its sessions outlast a partition, unless a test wants to see them end."""
+    """Start a cluster whose sessions outlast a partition, unless a test needs them to end."""
     with Cluster(**getattr(request, "param", {})) as cluster:
         yield cluster
 
@@ -51,15 +51,15 @@ def others(cluster: Cluster, *brokers: Member) -> list[Member]:
 
 
 def led_by(cluster: Cluster, broker: Member, topic: str) -> int:
-    """A partition that the broker leads."""
+    """Return a partition that the broker leads."""
     return next(index for index, leader in leaders(cluster.controller.address, topic).items() if leader == broker.id)
 
 
-# Cut off from the tree.
+# Isolated from the tree.
 
 
 @sessions_end
-def test_a_broker_that_has_lost_the_tree_is_gone_for_the_others(cluster: Cluster) -> None:
+def test_a_broker_without_the_tree_is_unregistered(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     lost = others(cluster, cluster.controller)[0]
     its_own = led_by(cluster, lost, "orders")
@@ -82,7 +82,7 @@ def test_a_broker_that_has_lost_the_tree_is_gone_for_the_others(cluster: Cluster
 
 
 @sessions_end
-def test_a_controller_that_has_lost_the_tree_changes_nothing(cluster: Cluster) -> None:
+def test_a_controller_without_the_tree_changes_nothing(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     deposed = cluster.controller
     with cluster.partition(deposed, cluster.tree):
@@ -100,7 +100,7 @@ def test_a_controller_that_has_lost_the_tree_changes_nothing(cluster: Cluster) -
 
 
 @sessions_end
-def test_what_a_deposed_controller_had_to_say_is_refused(cluster: Cluster) -> None:
+def test_requests_of_a_deposed_controller_are_refused(cluster: Cluster) -> None:
     deposed = cluster.controller
     other = others(cluster, deposed)[0]
     cluster.partition(deposed, other)
@@ -119,7 +119,7 @@ def test_what_a_deposed_controller_had_to_say_is_refused(cluster: Cluster) -> No
     assert leaders(other.address, "unheard") == leaders(deposed.address, "unheard")
 
 
-def test_a_topic_is_deleted_while_one_of_its_brokers_has_lost_the_tree() -> None:
+def test_a_topic_is_deleted_while_a_broker_lacks_the_tree() -> None:
     with Cluster(zookeeper_session_timeout_ms=5_000, log_segment_delete_delay_ms=1) as cluster:
         cluster.create_topic("orders", partitions=3)
         lost = others(cluster, cluster.controller)[0]
@@ -141,7 +141,7 @@ def create_topic(broker: Member, name: str) -> int:
         return client.ask(request, 4, CreateTopicsResponse).topics[0].error_code
 
 
-def test_what_a_controller_was_about_to_do_waits_for_the_tree(cluster: Cluster) -> None:
+def test_changes_of_the_controller_wait_for_the_tree(cluster: Cluster) -> None:
     controller = cluster.controller
     partition = cluster.partition(controller, cluster.tree)
     client = admin(cluster)
@@ -154,21 +154,21 @@ def test_what_a_controller_was_about_to_do_waits_for_the_tree(cluster: Cluster) 
 
 
 @sessions_end
-def test_all_have_lost_the_tree(cluster: Cluster) -> None:
+def test_all_brokers_register_again_after_losing_the_tree(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     epochs = [broker.broker_epoch() for broker in cluster]
     with cluster.partition(cluster.tree):
         until(lambda: [registered(cluster, broker) for broker in cluster] == [-1] * 3)
-        for partition in range(3):  # Clients have their leaders yet.
+        for partition in range(3):  # Clients still know their leaders.
             produce(cluster.address, "orders", b"%d" % partition, partition=partition)
     assert all(broker.broker_epoch() > epoch for broker, epoch in zip(cluster, epochs, strict=True))
     assert sorted(consume(cluster.address, "orders", 3)) == [b"0", b"1", b"2"]
 
 
-# Cut off from others.
+# Isolated from other brokers.
 
 
-def test_what_a_broker_is_told_waits_and_comes_in_order(cluster: Cluster) -> None:
+def test_controller_requests_wait_and_arrive_in_order(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
     controller = cluster.controller
     deaf = others(cluster, controller)[0]
@@ -206,26 +206,26 @@ def identity(broker: Member, topic: str) -> object:
     return broker.query_view(lambda view: next(one.id for one in view.topics.values() if one.name == topic))
 
 
-def test_one_way(cluster: Cluster) -> None:
+def test_a_one_way_partition_drops_one_direction(cluster: Cluster) -> None:
     controller = cluster.controller
     other = others(cluster, controller)[0]
     with cluster.partition(controller, other, one_way=True):
         cluster.create_topic("unheard")
         assert other.topics() == []
     assert other.topics() == ["unheard"]
-    with cluster.partition(other, controller, one_way=True):  # It may hear one thing, and can't say so.
+    with cluster.partition(other, controller, one_way=True):  # It receives one request, and cannot answer it.
         cluster.create_topic("first")
         cluster.create_topic("next")
         assert "next" not in other.topics(), "its controller waits for an answer"
     assert [broker.topics() for broker in cluster] == [["first", "next", "unheard"]] * 3
 
 
-def test_a_topic_made_on_sight_waits_for_the_controller(cluster: Cluster) -> None:
+def test_auto_creation_of_a_topic_waits_for_the_controller(cluster: Cluster) -> None:
     controller = cluster.controller
     other = others(cluster, controller)[0]
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=True)
     seen = other.faults.delay("Metadata", seconds=0)
-    with RawClient(other.port) as client:  # A client with more sense would ask another broker.
+    with RawClient(other.port) as client:  # A smarter client would try another broker.
         with cluster.partition(controller, other):
             client.send(frame(asked, 4, 1))
             seen.wait()
@@ -237,7 +237,7 @@ def test_a_topic_made_on_sight_waits_for_the_controller(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize("cluster", [{"transaction_state_log_replication_factor": 1}], indirect=True, ids=[""])
-def test_the_markers_of_a_transaction_wait(cluster: Cluster) -> None:
+def test_markers_of_a_transaction_wait_for_their_leader(cluster: Cluster) -> None:
     """The decision has no followers, which would have to reach the coordinator, too."""
     cluster.create_topic("orders", partitions=3)
     producer = Producer({"bootstrap.servers": cluster.address, "transactional.id": "orders"})
@@ -263,8 +263,8 @@ def test_the_markers_of_a_transaction_wait(cluster: Cluster) -> None:
     assert sorted(consume(cluster.address, "orders", 3)) == [b"one", b"one", b"two"]
 
 
-def test_what_belongs_to_a_transaction_waits_for_its_coordinator(cluster: Cluster) -> None:
-    """The leader has to ask it, and can't."""
+def test_a_transactional_produce_waits_for_its_coordinator(cluster: Cluster) -> None:
+    """The leader has to verify it with the coordinator, and cannot."""
     cluster.create_topic("orders", partitions=3)
     producer = Producer({"bootstrap.servers": cluster.address, "transactional.id": "orders"})
     producer.init_transactions(SECONDS_MAX)
@@ -286,18 +286,18 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> Member:
 
 
 def stable(cluster: Cluster, partition: int) -> int:
-    """The last stable offset of a partition of orders."""
+    """Return the last stable offset of a partition of orders."""
     place = TopicPartition("orders", partition)
     client = admin(cluster)
     asked = client.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
     return asked[place].result(SECONDS_MAX).offset
 
 
-# Under load, and starting and stopping meanwhile.
+# Under load, and with starts and stops.
 
 
 @sessions_end
-def test_each_is_cut_off_in_turn_and_every_acknowledged_record_is_there_once(cluster: Cluster) -> None:
+def test_isolating_each_broker_keeps_acknowledged_records_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
     going = Going(cluster.address, "orders")
     for broker in cluster:
@@ -311,8 +311,8 @@ def test_each_is_cut_off_in_turn_and_every_acknowledged_record_is_there_once(clu
     assert not [value for value in acknowledged if found[value] != 1]
 
 
-def test_brokers_go_and_come_while_they_are_cut_off() -> None:
-    with Cluster() as cluster:  # Whose sessions are long: nobody who ends waits for them.
+def test_isolated_brokers_stop_and_start() -> None:
+    with Cluster() as cluster:  # Its sessions are long, and a stopping broker does not wait for their end.
         cluster.create_topic("orders", partitions=3)
         produce(cluster.address, "orders", b"one", partition=0)
         cluster.partition(1)
@@ -320,7 +320,7 @@ def test_brokers_go_and_come_while_they_are_cut_off() -> None:
         cluster.partition(2, 3)
         cluster[2].kill()
         cluster.stop()
-        cluster.heal()  # Nobody is there to wait for.
+        cluster.heal()  # There is no broker to wait for.
         cluster.start()
         assert consume(cluster.address, "orders", 1) == [b"one"]
         cluster.partition(cluster.controller)
@@ -342,7 +342,7 @@ def test_partitions_add_up(cluster: Cluster) -> None:
     second.heal()
 
 
-def test_who_can_be_cut_off() -> None:
+def test_invalid_partitions_are_refused() -> None:
     cluster = Cluster(brokers=2)
     for sides in ((), ([1, 2, cluster.tree],), (1, []), (1, [1, 2]), (3,), (0, 1)):
         with pytest.raises(ValueError, match=r"."):

@@ -1,4 +1,4 @@
-"""The pytest plugin, as a project gets it that has Odradek installed: in a pytest of its own."""
+"""The pytest plugin as installed with Odradek, each time in a pytest of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS_MAX = 300
 
 
 def run(folder: Path, *arguments: str, status: int = 0, **files: str) -> str:
-    """What pytest says of these files, and its status; `name_py` is the file name.py."""
+    """Run pytest on these files; return its output and status. `name_py` is the file name.py."""
     for name, content in files.items():
         path = folder / name.replace("_py", ".py").replace("_ini", ".ini")
         path.write_text(content)
@@ -36,7 +36,7 @@ def run(folder: Path, *arguments: str, status: int = 0, **files: str) -> str:
     return ended.stdout
 
 
-def test_it_comes_with_the_package() -> None:
+def test_the_plugin_is_registered_by_the_package() -> None:
     assert REGISTERED, "install the package again: its entry points are older than this test"
 
 
@@ -70,11 +70,11 @@ def test_which_deletes_its_topic(kafka, kafka_topic):
 """
 
 
-def test_fixtures(tmp_path: Path) -> None:
+def test_fixtures_provide_brokers_and_topics(tmp_path: Path) -> None:
     assert "5 passed" in run(tmp_path, "--strict-markers", test_it_py=FIXTURES)
 
 
-def test_configured_in_the_ini_file(tmp_path: Path) -> None:
+def test_the_ini_file_configures_the_broker(tmp_path: Path) -> None:
     ini = "[pytest]\nkafka_configs =\n    num.partitions = 4\n    auto.create.topics.enable=false\n"
     test = """
         def test_partitions(kafka, kafka_topic):
@@ -83,7 +83,7 @@ def test_configured_in_the_ini_file(tmp_path: Path) -> None:
     assert "1 passed" in run(tmp_path, pytest_ini=ini, test_it_py=test.replace("\n        ", "\n"))
 
 
-def test_configured_by_a_fixture(tmp_path: Path) -> None:
+def test_a_fixture_configures_the_broker(tmp_path: Path) -> None:
     conftest = """
 import pytest
 
@@ -98,7 +98,7 @@ def test_partitions(kafka, kafka_topic):
     assert "1 passed" in run(tmp_path, conftest_py=conftest, test_it_py=test)
 
 
-def test_each_worker_of_xdist_has_its_own(tmp_path: Path) -> None:
+def test_each_xdist_worker_has_its_own_broker(tmp_path: Path) -> None:
     test = """
 import os
 import pytest
@@ -114,8 +114,8 @@ def test_port(kafka, kafka_topic, number, worker_id):
     assert len(lines) == len({line.split()[0] for line in lines}) == len({line.split()[1] for line in lines}) == 2
 
 
-def test_a_coroutine(tmp_path: Path) -> None:
-    """Any plugin that runs coroutines will do; here there is only asyncio itself."""
+def test_a_coroutine_uses_the_broker(tmp_path: Path) -> None:
+    """Any plugin that runs coroutines works; here it is only asyncio itself."""
     test = """
 import asyncio
 from aiokafka import AIOKafkaProducer
@@ -133,8 +133,8 @@ def test_send(kafka, kafka_topic):
     assert "1 passed" in run(tmp_path, test_it_py=test)
 
 
-def test_unused_it_costs_nothing(tmp_path: Path) -> None:
-    """A session that asks for no broker has loaded of ours the two files that say what there would be."""
+def test_an_unused_plugin_loads_no_modules(tmp_path: Path) -> None:
+    """A session without a broker loads only the two files that define the fixtures."""
     test = """
 import sys
 
@@ -146,14 +146,14 @@ def test_loaded():
     assert "1 passed" in run(tmp_path, "-p", "no:xdist", test_it_py=test)
 
 
-def test_it_can_be_turned_off(tmp_path: Path) -> None:
+def test_the_plugin_can_be_disabled(tmp_path: Path) -> None:
     if not REGISTERED:
         pytest.skip("the plugin is not registered")
     test = "def test_plugin(pytestconfig):\n    assert not pytestconfig.pluginmanager.has_plugin('odradek')\n"
     assert "1 passed" in run(tmp_path, "-p", "no:odradek", test_it_py=test)
 
 
-def test_what_is_said_of_it(tmp_path: Path) -> None:
+def test_fixtures_have_descriptions(tmp_path: Path) -> None:
     told = run(tmp_path, "--fixtures", test_it_py="")
     assert re.search(r"^kafka \[session scope\].*\n +Provide a broker in this process", told, re.MULTILINE)
     assert re.search(r"^kafka_topic.*\n +Provide the name of a topic for this test", told, re.MULTILINE)
@@ -182,7 +182,7 @@ def test_after_it(kafka):
 
 
 def test_the_faults_of_a_test_end_with_it(tmp_path: Path) -> None:
-    """Those of its own fixtures too; they are gone when the fixtures end, which may need the broker."""
+    """So do those of its own fixtures, only after the fixtures, which may need them."""
     assert "3 passed" in run(tmp_path, test_it_py=FAULTS_WITHOUT_A_TOPIC)
 
 
@@ -273,8 +273,8 @@ CULPRITS = ("test_culprit[stop]", "test_culprit[kill]", "test_which_fails", "tes
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_who_stops_the_broker_is_told(tmp_path: Path, workers: str) -> None:
-    """And the broker is started again with its data, so that nobody else is."""
+def test_a_test_that_stops_the_shared_broker_gets_an_error(tmp_path: Path, workers: str) -> None:
+    """The broker restarts with its data, so that other tests do not fail."""
     told = run(tmp_path, "-rEf", "-n", workers, "--dist=loadfile", status=1, test_it_py=STOPPING)
     for test in CULPRITS:
         assert f"{test} stopped the broker that all tests share: start it again before the test ends" in told
@@ -285,7 +285,7 @@ def test_who_stops_the_broker_is_told(tmp_path: Path, workers: str) -> None:
 
 
 @pytest.mark.nightly
-def test_each_worker_starts_its_own_again(tmp_path: Path) -> None:
+def test_each_worker_restarts_its_own_broker(tmp_path: Path) -> None:
     test = """
 import pytest
 
@@ -298,7 +298,7 @@ def test_it(kafka, kafka_topic, number):
     assert "10 passed, 5 errors" in run(tmp_path, "-n", "2", status=1, test_it_py=test)
 
 
-def test_who_stops_the_broker_and_fails_in_a_fixture_is_told_both(tmp_path: Path) -> None:
+def test_a_stopped_broker_and_a_fixture_failure_are_both_reported(tmp_path: Path) -> None:
     test = """
 import pytest
 
@@ -320,7 +320,7 @@ def test_after_it(kafka):
 
 
 @pytest.mark.nightly
-def test_a_broker_whose_data_was_damaged_begins_anew(tmp_path: Path) -> None:
+def test_a_broker_with_damaged_data_starts_with_none(tmp_path: Path) -> None:
     test = """
 def test_it(kafka):
     kafka.create_topic("lost")

@@ -1,4 +1,4 @@
-"""Replicas of a test's cluster: a slow network between them, leaders that are moved, followers that go and are back."""
+"""Replicas of a test's cluster: slow networks, leaders that move, and followers that stop and return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def leader(cluster: Cluster) -> int:
 
 
 def replicas(cluster: Cluster) -> set[bytes]:
-    """What the logs of the one partition hold, of which there should be one."""
+    """Return the different contents of the partition's logs, of which there should be one."""
     return {path.read_bytes() for path in cluster.directory.glob("broker*/orders-0/*.log")}
 
 
@@ -40,11 +40,11 @@ def produced_in(cluster: Cluster, value: bytes) -> float:
     return time.monotonic() - began
 
 
-def test_what_is_sent_to_slow_brokers_arrives_later_and_whole(cluster: Cluster) -> None:
+def test_a_slow_network_delays_complete_messages(cluster: Cluster) -> None:
     leading = cluster[leader(cluster)]
     produce(cluster.address, "orders", b"warm")
     with cluster.slow(leading, seconds=SLOW_SECONDS):
-        # Its followers' fetch was there already: the answer takes a way, and what they have is heard by the next one.
+        # Its followers' fetch is parked: the response takes one way, and the next fetch brings their positions.
         assert produced_in(cluster, b"slow") >= 2 * SLOW_SECONDS
         produce(cluster.address, "orders", *(bytes([n]) * (MIB // 2) for n in range(10)))
     with cluster.slow(others(cluster, leading), [leading], seconds=SLOW_SECONDS, one_way=True):
@@ -53,7 +53,7 @@ def test_what_is_sent_to_slow_brokers_arrives_later_and_whole(cluster: Cluster) 
     assert len(replicas(cluster)) == 1
 
 
-def test_slow_networks_add_up_and_others_are_as_fast_as_before(cluster: Cluster) -> None:
+def test_delays_of_slow_networks_add_up(cluster: Cluster) -> None:
     first = cluster.slow(1, 2, seconds=1)
     second = cluster.slow(1, seconds=2, one_way=True)
     assert cluster._network.delays == {(1, 2): 3, (2, 1): 1, (1, 3): 2}
@@ -68,12 +68,12 @@ def test_slow_networks_add_up_and_others_are_as_fast_as_before(cluster: Cluster)
         cluster.slow(1, seconds=0)
 
 
-def test_a_slow_network_that_is_cut_and_mended(cluster: Cluster) -> None:
-    """What is under way when it is cut arrives after it is mended."""
+def test_delayed_messages_survive_a_partition(cluster: Cluster) -> None:
+    """Messages in flight at the cut arrive after it heals."""
     leading = leader(cluster)
     other = others(cluster, cluster[leading])[0]
     cluster.slow(leading, seconds=0.1)
-    producer = Producer({"bootstrap.servers": cluster.address, "acks": 1})  # Who is cut off is waited for by no other.
+    producer = Producer({"bootstrap.servers": cluster.address, "acks": 1})  # An isolated broker is not waited for.
     for value in range(5):
         with cluster.partition(leading, other):
             producer.produce("orders", b"%d" % value, partition=0)
@@ -95,7 +95,7 @@ def test_a_leader_is_moved_to_each_of_its_replicas_under_load(cluster: Cluster) 
     assert not [value for value in acknowledged if found[value] != 1]
 
 
-def test_who_can_be_made_leader(cluster: Cluster) -> None:
+def test_invalid_leaders_are_refused(cluster: Cluster) -> None:
     for topic, partition in (("orders", 1), ("unknown", 0)):
         with pytest.raises(ValueError, match="whose replicas are"):
             cluster.move_leader(topic, partition, 1)
@@ -107,7 +107,7 @@ def test_who_can_be_made_leader(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_a_follower_goes_and_comes_back(cluster: Cluster, kill: bool) -> None:
+def test_a_follower_stops_and_returns(cluster: Cluster, kill: bool) -> None:
     follower = others(cluster, cluster[leader(cluster)])[0]
     with cluster.away(follower, kill=kill) as gone:
         assert gone is follower

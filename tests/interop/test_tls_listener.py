@@ -1,4 +1,4 @@
-"""A broker's TLS listener: clients of other people over it, and peers that do not come to speak it."""
+"""A broker's TLS listener: other clients over TLS, and peers that fail or abort the handshake."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LARGE = os.urandom(700_000)
 
 @dataclass
 class Broker:
-    """One broker with a listener that asks for no certificate, one that requires it, and one in plain text."""
+    """A broker with a listener without client certificates, one that requires them, and one in plain text."""
 
     authority: Authority
     serving: Serving
@@ -47,7 +47,7 @@ class Broker:
     client: Known
 
     def texts(self) -> dict[str, str]:
-        """As the Java client is configured, with PKCS12 stores."""
+        """Return the Java client's configuration with PKCS12 stores."""
         return {
             "security.protocol": "SSL",
             "ssl.truststore.type": "PKCS12",
@@ -101,7 +101,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         serving.stop()
 
 
-def test_who_is_one_too_many_is_closed_before_the_handshake(tmp_path: Path) -> None:
+def test_excess_connection_is_closed_before_the_handshake(tmp_path: Path) -> None:
     written(tmp_path / "broker.pem", Authority().known("localhost").pem)
     overrides = {
         "listeners": "SSL://127.0.0.1:0",
@@ -198,7 +198,7 @@ def by_aiokafka(broker: Broker, mutual: bool, topic: str) -> list[bytes | None]:
 
 @pytest.mark.parametrize("mutual", [False, True], ids=["open", "mutual"])
 @pytest.mark.parametrize("copy", [by_librdkafka, by_kafka_python, by_aiokafka])
-def test_clients_read_what_they_wrote(broker: Broker, copy: Copy, mutual: bool) -> None:
+def test_clients_read_their_records_over_tls(broker: Broker, copy: Copy, mutual: bool) -> None:
     topic = f"t-{uuid4().hex}"
     assert copy(broker, mutual, topic) == records()
 
@@ -206,7 +206,7 @@ def test_clients_read_what_they_wrote(broker: Broker, copy: Copy, mutual: bool) 
 @pytest.mark.nightly
 @pytest.mark.java
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
-def test_kafkas_own_tools(broker: Broker, tmp_path: Path) -> None:
+def test_kafkas_tools_work_over_tls(broker: Broker, tmp_path: Path) -> None:
     topic, servers = f"t-{uuid4().hex}", f"localhost:{broker.mutual}"
     config = written(tmp_path / "client.properties", "\n".join(f"{k}={v}" for k, v in broker.texts().items()))
     tools = "org.apache.kafka.tools"
@@ -223,8 +223,8 @@ def test_kafkas_own_tools(broker: Broker, tmp_path: Path) -> None:
     assert "Processed a total of 30000 messages" in read
 
 
-def test_a_large_answer_to_a_slow_reader(broker: Broker) -> None:
-    """Megabytes wait for the peer, in files; other connections are served meanwhile."""
+def test_a_large_response_to_a_slow_reader_delays_no_other(broker: Broker) -> None:
+    """Megabytes wait in files for the reader, and other connections are served."""
     topic = f"t-{uuid4().hex}"
     producer = confluent_kafka.Producer(broker.librdkafka(False))
     for number in range(60):
@@ -242,7 +242,7 @@ def test_a_large_answer_to_a_slow_reader(broker: Broker) -> None:
     consumer.close()
 
 
-# Peers that do not come to speak TLS.
+# Peers that fail the TLS handshake.
 
 
 def refused_with(broker: Broker, words: str) -> None:
@@ -263,21 +263,21 @@ def read_to_the_end(stream: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def test_a_peer_in_plain_text(broker: Broker) -> None:
+def test_a_plain_text_peer_is_refused(broker: Broker) -> None:
     with connected(broker.open) as stream:
         stream.sendall(b"\x00\x00\x00\x15\x00\x12\x00\x00\x00\x00\x00\x01\x00\x0bplain-texts")
         assert read_to_the_end(stream) == b""
     refused_with(broker, "it speaks plain text, and this listener speaks TLS")
 
 
-def test_a_peer_that_leaves_in_the_handshake(broker: Broker) -> None:
+def test_a_peer_that_disconnects_in_the_handshake_is_logged(broker: Broker) -> None:
     with connected(broker.open) as stream:
         stream.sendall(b"\x16\x03\x01")
     refused_with(broker, "it left in the TLS handshake")
 
 
 def shaken(broker: Broker, port: int, known: Known | None) -> str:
-    """What a client is told that shakes hands with this certificate."""
+    """Return the client's outcome of a handshake with this certificate."""
     context = ssl.create_default_context(cadata=broker.authority.pem)
     if known is not None:
         context.load_cert_chain(written(broker.folder / f"{uuid4().hex}.pem", known.pem))
@@ -289,7 +289,7 @@ def shaken(broker: Broker, port: int, known: Known | None) -> str:
         return error.reason or ""
 
 
-def test_peers_without_the_right_certificate(broker: Broker) -> None:
+def test_peers_without_a_valid_certificate_are_refused(broker: Broker) -> None:
     assert shaken(broker, broker.mutual, broker.client) == "answered"
     assert shaken(broker, broker.mutual, None) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
     refused_with(broker, "it has no certificate, and ssl.client.auth is required")
@@ -301,7 +301,7 @@ def test_peers_without_the_right_certificate(broker: Broker) -> None:
     assert "secret" not in broker.serving.errors()
 
 
-def test_those_who_stop_in_the_handshake_cost_the_others_nothing(broker: Broker) -> None:
+def test_stalled_handshakes_do_not_delay_other_clients(broker: Broker) -> None:
     stopped = [connected(broker.open) for _ in range(200)]
     try:
         for number, stream in enumerate(stopped):
@@ -315,7 +315,7 @@ def test_those_who_stop_in_the_handshake_cost_the_others_nothing(broker: Broker)
     until(lambda: shaken(broker, broker.open, None) == "answered")
 
 
-def test_certificates_are_read_again_when_their_file_changes(broker: Broker) -> None:
+def test_certificates_are_reloaded_when_their_file_changes(broker: Broker) -> None:
     def serial_shown() -> str:
         with broker.context().wrap_socket(connected(broker.open), server_hostname="localhost") as stream:
             shown: Mapping[str, Any] = stream.getpeercert() or {}
@@ -336,8 +336,10 @@ def test_certificates_are_read_again_when_their_file_changes(broker: Broker) -> 
 
 
 @pytest.mark.parametrize("mutual", [False, True], ids=["open", "mutual"])
-def test_the_doctor(broker: Broker, mutual: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Also that without a certificate, and without TLS, one finding says what is missing."""
+def test_doctor_checks_a_tls_listener(
+    broker: Broker, mutual: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a certificate, or without TLS, one finding names what is missing."""
     address = f"localhost:{broker.mutual if mutual else broker.open}"
     texts = {key: text for key, text in broker.texts().items() if mutual or "keystore" not in key}
     config = written(tmp_path / "client.properties", "\n".join(f"{k}={v}" for k, v in texts.items()))
@@ -351,7 +353,7 @@ def test_the_doctor(broker: Broker, mutual: bool, tmp_path: Path, capfd: pytest.
     assert f"{address} is {'a TLS listener' if mutual else 'Kafka behind TLS'}" in capfd.readouterr().out
 
 
-def test_our_own_client(broker: Broker) -> None:
+def test_our_client_connects_over_tls(broker: Broker) -> None:
     options = broker.texts() | {"bootstrap.servers": f"localhost:{broker.mutual}"}
     with Cluster(ClientConfig.from_options(options, "")) as cluster:
         (node,) = [one.id for one in cluster.connect().metadata.brokers.values()]

@@ -1,4 +1,4 @@
-"""Topics that were made before Kafka 2.8 are given ids by the next controller that knows of ids, beside Kafka 3.9.1."""
+"""Ids for topics created before Kafka 2.8, assigned by the next controller that supports them, as by Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Start = Callable[[str], AbstractContextManager[Serving | OldKafka]]  # By inter.
 
 
 class Seen(NamedTuple):
-    """What there is at one version: the znode but for the id, whether it has one, and whether each log has it."""
+    """State at one version: the znode without its id, and whether the znode and each log have an id."""
 
     assignment: TopicAssignment
     version: int
@@ -84,7 +84,7 @@ def retention(connect: str) -> str:
 
 
 def raised(start: Start, connect: str, data: Path) -> Iterator[Seen]:
-    """Yields what there is before the version is raised, and after."""
+    """Yield the state before and after the version is raised."""
     for level in LEVELS:
         with start(level) as broker:
             if level == LEVELS[0]:
@@ -105,7 +105,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
         yield running
 
 
-def test_ids_are_given_as_kafkas_controller_gives_them(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+def test_topic_ids_are_assigned_as_by_kafkas_controller(tmp_path: Path, zookeeper: ZooKeeper) -> None:
     settings = {"broker.id": "1", "zookeeper.session.timeout.ms": "18000"}
     connect = f"127.0.0.1:{zookeeper.port}"
 
@@ -124,8 +124,8 @@ def test_ids_are_given_as_kafkas_controller_gives_them(tmp_path: Path, zookeeper
     assert list(raised(ours, f"{connect}/ours", tmp_path / "ours" / "data")) == expected
 
 
-def test_records_stay_though_the_broker_was_killed_before(tmp_path: Path, zookeeper: ZooKeeper) -> None:
-    """A log without an id could be that of an earlier topic of the name, and it is not."""
+def test_records_stay_if_the_broker_was_killed_before(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+    """A log without an id could belong to an earlier topic of that name, and does not."""
     connect = f"127.0.0.1:{zookeeper.port}/killed"
     own = {"listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": connect, "zookeeper.session.timeout.ms": "2000"}
     with Serving(tmp_path, **own, **{"inter.broker.protocol.version": LEVELS[0]}) as broker:

@@ -1,4 +1,4 @@
-"""A topic is deleted while one of its brokers is down, and made again, with other partitions, over and over."""
+"""A topic deleted while one of its brokers is down, and created again with other partitions, repeatedly."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ ROUNDS = [1, pytest.param(10, marks=pytest.mark.soak)]
 
 
 class Case:
-    """Three brokers, of which one after the other is down while the topic is deleted."""
+    """Three brokers that take turns in being down while the topic is deleted."""
 
     def __init__(self, connect: str, brokers: dict[int, Serving]) -> None:
         self.brokers = brokers
         self._connect = connect
 
     def make(self, partitions: int, replicas: int = len(BROKERS)) -> str:
-        """Returns how that was answered."""
+        """Create the topic and return the response."""
         admin = self._admin()
         topic = NewTopic(TOPIC, partitions, replicas)
         return _answer(admin.create_topics([topic], request_timeout=30)[TOPIC])
@@ -50,7 +50,7 @@ class Case:
         return _answer(admin.delete_topics([TOPIC], operation_timeout=0, request_timeout=30)[TOPIC])
 
     def _admin(self) -> AdminClient:
-        """Returns a client that knows who the controller is: it would wait long for one that is down."""
+        """Return a client that knows the controller: it would wait long for one that is down."""
         admin = AdminClient({"bootstrap.servers": servers(self.brokers), "log_level": 0})
         up = {number for number, one in self.brokers.items() if not one.has_ended}
         until(lambda: admin.list_topics(timeout=SECONDS_MAX).controller_id in up)
@@ -73,7 +73,7 @@ class Case:
         return closing(open_zookeeper(self._connect))
 
     def next_down(self, generation: int) -> int:
-        """Returns the controller every other time, else another one."""
+        """Return the controller every other time, else another broker."""
         with self.tree() as tree:
             until(lambda: controller_in(tree) in BROKERS)
             controller = controller_in(tree)
@@ -90,23 +90,23 @@ class Case:
         return to_text(topic_id)
 
     def folders(self, number: int) -> list[Path]:
-        """Returns all that a broker has of the topic: whatever it is marked as."""
+        """Return all folders of the topic on a broker, with any suffix."""
         return sorted((self.brokers[number].directory / "data").glob(f"{TOPIC}-*"))
 
     def has_just(self, number: int, partitions: int, beside: str = "/") -> bool:
-        """True if a broker has the partitions of the newest topic, and nothing else of its name unmarked."""
+        """Return whether a broker has exactly the newest topic's partitions, besides marked ones."""
         folders = [folder for folder in self.folders(number) if not folder.name.endswith(beside)]
         if [folder.name for folder in folders] != [f"{TOPIC}-{index}" for index in range(partitions)]:
             return False
         try:
             texts = [(folder / "partition.metadata").read_text() for folder in folders]
-        except FileNotFoundError:  # It was set aside just then, or is being made.
+        except FileNotFoundError:  # It was renamed just then, or is being created.
             return False
         newest = f"topic_id: {self.topic_id()}"
         return all(newest in text.splitlines() for text in texts)
 
     def read_at(self, number: int, partitions: int) -> set[bytes]:
-        """Returns which values the topic has, as a client reads it that asks one broker who leads it."""
+        """Return the topic's values as read by a client that gets its metadata from one broker."""
         consumer = Consumer({"bootstrap.servers": self.brokers[number].address, "group.id": "all", "log_level": 0})
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(partitions)])
         found = consumer.consume(partitions * PER_PARTITION, SECONDS_MAX)
@@ -140,7 +140,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_a_broker_that_comes_back_has_just_the_newest(case: Case, rounds: int, tmp_path: Path) -> None:
+def test_a_returning_broker_has_the_newest_topic_only(case: Case, rounds: int, tmp_path: Path) -> None:
     old = tmp_path / "old"
     for generation, partitions in enumerate(PARTITIONS * rounds):
         until(lambda: case.make(partitions) == DONE)  # noqa: B023  # It is over when the loop goes on.
@@ -152,13 +152,13 @@ def test_a_broker_that_comes_back_has_just_the_newest(case: Case, rounds: int, t
         if generation == 0:
             for folder in case.folders(down):
                 shutil.copytree(folder, old / folder.name)
-        if generation % 2:  # Else it is still registered when the topic is deleted.
+        if generation % 2:  # Otherwise it is still registered when the topic is deleted.
             until(lambda: not case.is_registered(down))  # noqa: B023
         until(lambda: case.delete() in (DONE, "UNKNOWN_TOPIC_OR_PART"))
         assert case.make(partitions + 1, 1) == TAKEN, "one of its brokers has something of it"
         case.brokers[down].start()
         until(lambda: not any(case.folders(number) for number in BROKERS))
-    # One comes back with what it had of the first of them, as from a copy of its disk.
+    # One returns with its data of the first topic, as from a copy of its disk.
     until(lambda: case.make(2) == DONE)
     case.write(2, -1)
     case.brokers[1].kill()

@@ -1,4 +1,4 @@
-"""odradek tree copy: a broker's logs and metadata, moved to Apache Kafka 3.9.1 under a ZooKeeper, and back again."""
+"""`odradek tree copy`: a broker's logs and metadata moved to Apache Kafka 3.9.1 under a ZooKeeper, and back again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that relative ones are in."""
+    """Return the folder of relative locations."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("odradek.app.commands.tree_copy.CONNECT_MS_MAX", 500)
     (tmp_path / "empty").mkdir()
@@ -59,7 +59,7 @@ def send(address: str, topic: str, *values: str) -> None:
 
 
 def read_and_commit(address: str, topic: str, count: int) -> list[str]:
-    """Returns so many of the values that the group has not read yet."""
+    """Return so many of the values that the group has not read yet."""
     member = consumer(address, GROUP, **{"auto.offset.reset": "earliest"})
     member.subscribe([topic])
     try:
@@ -84,7 +84,9 @@ def retention(address: str, topic: str) -> str:
     return str(described.result(SECONDS_MAX)["retention.ms"].value)
 
 
-def test_to_kafka_and_back(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_moves_to_kafka_and_back(
+    zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     ensemble, data, back = f"127.0.0.1:{zookeeper.port}/moved", tmp_path / "data", tmp_path / "back"
     with Serving(tmp_path, **SETTINGS) as ours:
         create_topics(ours.address, {"t": (2, CONFIG)})
@@ -127,7 +129,7 @@ def test_to_kafka_and_back(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.C
         ("empty", "to", "empty/metadata.sqlite is not a metadata file of Odradek"),
     ],
 )
-def test_what_can_not_be_copied(
+def test_refused_copies_get_one_sentence(
     source: str, target: str, sentence: str, places: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, out, err = copy(capfd, source, target)
@@ -136,8 +138,8 @@ def test_what_can_not_be_copied(
     assert not (places / target).exists()
 
 
-def test_nothing_but_the_sentence_is_printed(tmp_path: Path) -> None:
-    """In a process of its own: pytest keeps what is logged away from standard error."""
+def test_a_failed_copy_prints_one_sentence_only(tmp_path: Path) -> None:
+    """It runs in a process of its own: pytest keeps log output away from standard error."""
     program = (
         "import sys; from odradek.app.commands import tree_copy; tree_copy.CONNECT_MS_MAX = 500; "
         "from odradek.app.main import main; sys.exit(main(['tree', 'copy', '127.0.0.1:1/x', 'to']))"
@@ -147,7 +149,7 @@ def test_nothing_but_the_sentence_is_printed(tmp_path: Path) -> None:
     assert found.stderr == "odradek: ZooKeeper at 127.0.0.1:1 did not answer for 500 ms\n"
 
 
-def test_an_empty_place_is_not_the_folder_one_is_in(places: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_location_is_refused(places: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (places / "from").mkdir()
     with SqliteTree(places / "from" / "metadata.sqlite") as tree:
         claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -157,6 +159,6 @@ def test_an_empty_place_is_not_the_folder_one_is_in(places: Path, capfd: pytest.
     assert not (places / "to").exists() and not (places / "metadata.sqlite").exists()
 
 
-def test_a_chroot_that_is_not_there(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_chroot_is_reported(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     status, _, err = copy(capfd, f"127.0.0.1:{zookeeper.port}/nothing", tmp_path / "to")
     assert (status, err) == (1, f"odradek: ZooKeeper at 127.0.0.1:{zookeeper.port} has no chroot /nothing\n")

@@ -1,6 +1,6 @@
-"""What is checked of a produce is altered while the broker serves, of a topic and of all of them: it counts at once.
+"""Validation settings altered on a running broker, for a topic and for all: they take effect at once.
 
-The records of max.decompressed.message.bytes are those of Kafka's own test of it (#23429).
+The records for max.decompressed.message.bytes come from Kafka's own test of it (#23429).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def topic(client: RawClient) -> str:
 
 
 def alter(client: RawClient, kind: int, name: str, configs: Mapping[str, str | None]) -> str | None:
-    """Sets keys, or deletes those that are None; returns what is told of a refusal."""
+    """Set keys, or delete those that are None; return the message of a refusal."""
     altered = [AlterableConfig(name=key, config_operation=value is None, value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=altered)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
@@ -82,7 +82,7 @@ def look_up(client: RawClient, topic: str) -> ErrorCode:
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_a_topic_bounds_what_its_records_unpack_to(client: RawClient, topic: str, codec: Codec) -> None:
+def test_a_topic_limits_the_decompressed_size(client: RawClient, topic: str, codec: Codec) -> None:
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.NONE
     assert look_up(client, topic) == ErrorCode.NONE
     assert alter(client, TOPIC, topic, BOUNDED) is None
@@ -96,7 +96,7 @@ def test_a_topic_bounds_what_its_records_unpack_to(client: RawClient, topic: str
 
 
 @pytest.mark.parametrize("name", ["", "1"], ids=["all brokers", "this one"])
-def test_a_broker_says_it_for_the_topics_that_do_not(client: RawClient, topic: str, name: str) -> None:
+def test_a_brokers_limit_applies_to_topics_without_one(client: RawClient, topic: str, name: str) -> None:
     assert produce(client, topic, OVERSIZED, Codec.ZSTD) == ErrorCode.NONE
     assert alter(client, BROKER, name, BOUNDED) is None
     try:
@@ -107,7 +107,7 @@ def test_a_broker_says_it_for_the_topics_that_do_not(client: RawClient, topic: s
         assert alter(client, BROKER, name, dict.fromkeys(BOUNDED)) is None
 
 
-def test_a_topic_wants_keys_from_when_it_is_compacted(client: RawClient, topic: str) -> None:
+def test_a_topic_requires_keys_once_it_is_compacted(client: RawClient, topic: str) -> None:
     for codec in Codec:
         assert produce(client, topic, 9, codec, key=None) == ErrorCode.NONE
         assert alter(client, TOPIC, topic, {"cleanup.policy": "compact,delete"}) is None
@@ -117,6 +117,6 @@ def test_a_topic_wants_keys_from_when_it_is_compacted(client: RawClient, topic: 
         assert alter(client, TOPIC, topic, {"cleanup.policy": None}) is None
 
 
-def test_a_word_that_it_can_not_be(client: RawClient, topic: str) -> None:
+def test_an_invalid_validation_mode_is_refused(client: RawClient, topic: str) -> None:
     told = alter(client, TOPIC, topic, {"odradek.record.validation": "some"})
     assert "odradek.record.validation: String must be one of: header, records" in (told or "")

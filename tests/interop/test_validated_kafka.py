@@ -1,6 +1,6 @@
-"""odradek.record.validation=records beside a real Apache Kafka 4.4.0: the same batches are refused, mended and stored.
+"""odradek.record.validation=records compared with Apache Kafka 4.4.0: the same batches are refused, fixed and stored.
 
-What every version of Produce says of them is recorded (test_broker_differential_validated.py); here are more batches.
+The recording has each version of Produce (test_broker_differential_validated.py); this test has more batches.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def batches(codec: Codec) -> dict[str, bytes]:
 
 
 def mangled() -> dict[str, bytes]:
-    """Uncompressed, since what a codec makes of a changed byte is its own business."""
+    """Return damaged uncompressed batches, since codecs react differently to a changed byte."""
     random = Random(5)
     rows: list[RecordIn] = [(b"key", b"v" * 40, (("name", b"x"), ("n", None)), THEN_MS + i) for i in range(4)]
     made = {}
@@ -83,7 +83,7 @@ def mangled() -> dict[str, bytes]:
 
 
 def scenarios() -> list[Scenario]:
-    """Each batch to a partition of its own, and then what is in all of them."""
+    """Produce each batch to a partition of its own, and then read all of them."""
     made = []
     for codec in Codec:
         cases = batches(codec) | (mangled() if codec is Codec.NONE else {})
@@ -101,7 +101,7 @@ def scenarios() -> list[Scenario]:
     return made
 
 
-def test_the_same_is_refused_mended_and_stored(tmp_path: Path) -> None:
+def test_the_same_batches_are_refused_fixed_and_stored(tmp_path: Path) -> None:
     outcomes = []
     kafka = KafkaBroker(tmp_path / "kafka", settings=SETTINGS)
     (tmp_path / "ours").mkdir()

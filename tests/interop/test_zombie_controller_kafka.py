@@ -1,8 +1,8 @@
-"""A controller that was deposed goes on to ask: brokers of ours and of Apache Kafka 3.9.1 refuse it with one answer.
+"""Requests of a deposed controller: Odradek and Apache Kafka 3.9.1 refuse them with the same response.
 
-Broker 1 was the controller before broker 2 was elected.  In its name each gets, over a real socket, all that a
-controller says, in every version that both have: nothing that anybody can see changes.  What the present controller
-would say is done by both.
+Broker 1 was the controller before broker 2 was elected. In its name each broker gets, over a real socket, every
+controller request in every version that both support: no visible state changes. Both carry out the requests of the
+present controller.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the 
 
 LED, STOPPED = TopicName("led"), TopicName("stopped")
 ORDERS = [[1, 2], [2, 1]]  # Partition 0 is led by broker 1, partition 1 by broker 2.
-LATER = 1000  # How far above the present ones the leader epochs are that are claimed.
+LATER = 1000  # The difference between claimed and present leader epochs.
 NOWHERE = BrokerInfo(BrokerId(9), (Endpoint("PLAINTEXT", "127.0.0.1", 9),))
-# A broker of Apache Kafka follows nobody of whom it has not heard.
+# A broker of Apache Kafka follows no broker that it has not learned of.
 KEYS = (ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA)
-# From these versions on a request says which registration of the broker it is for.
+# From these versions on a request names the broker epoch that it is for.
 WITH_BROKER_EPOCH = {ApiKey.LEADER_AND_ISR: 2, ApiKey.UPDATE_METADATA: 5, ApiKey.STOP_REPLICA: 1}
 ANSWERS: Mapping[ApiKey, type[Any]] = {
     ApiKey.LEADER_AND_ISR: LeaderAndIsrResponse,
@@ -65,7 +65,7 @@ METADATA_VERSION, OFFSETS_VERSION = 12, 7
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_who_was_the_controller_changes_nothing(tmp_path: Path) -> None:
+def test_a_deposed_controller_changes_nothing(tmp_path: Path) -> None:
     with mixed_cluster(tmp_path, V3, (OURS, THEIRS)) as cluster:
         cluster.create(LED, ORDERS, min_insync_replicas="2")
         cluster.create(STOPPED, [[1, 2]] * 5)
@@ -97,7 +97,7 @@ def epoch(cluster: MixedCluster) -> int:
 
 
 def check_present(zombie: Zombie, present: int) -> None:
-    """The same requests in the present epoch are carried out by both brokers."""
+    """Check that both brokers carry out the same requests with the present epoch."""
     for key, version in zombie.versions():
         asked = zombie.request(key, version, present, zombie.registered, later=version)
         for _, answer in zombie.answers(key, version, asked):
@@ -118,14 +118,14 @@ def check_present(zombie: Zombie, present: int) -> None:
 
 
 class Zombie:
-    """Connections to both brokers, by which a controller that is none asks them; for `with`."""
+    """Connections of a deposed controller to both brokers, for `with`."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self.cluster = cluster
         self._clients = {number: RawClient(place.port) for number, place in cluster.places.items()}
         stats = [cluster.tree.exists(layout.broker(BrokerId(number))) for number in cluster.places]
         epochs = [stat.czxid for stat in stats if stat is not None]
-        # One number for both, so that they get the same bytes: the greater one is no former one of either.
+        # One number for both, so that they get the same bytes: the greater one is never a former one.
         self.registered, self.former = max(epochs), min(epochs) - 1
         self.epochs = [state.leader_epoch for state in cluster.states(LED)]
         self._ids = {
@@ -140,7 +140,7 @@ class Zombie:
             client.close()
 
     def versions(self) -> Iterator[tuple[ApiKey, int]]:
-        """Yields what both brokers say that they can be asked."""
+        """Yield the APIs and versions that both brokers support."""
         for key in KEYS:
             yield from ((key, version) for version in range(self.last(key) + 1))
 
@@ -154,14 +154,14 @@ class Zombie:
         return min(lasts)
 
     def refused(self, key: ApiKey, version: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Asks both brokers the same; returns the code of their answers, which must be the same byte for byte."""
+        """Send both brokers the same request; return the code of their responses, equal byte for byte."""
         asked = self.request(key, version, controller_epoch, broker_epoch)
         (ours, answer), (theirs, _) = self.answers(key, version, asked)
         assert ours == theirs, (key, version, answer)
         return ErrorCode(answer.error_code)
 
     def answers(self, key: ApiKey, version: int, asked: Request) -> list[tuple[bytes, Any]]:
-        """Returns what each broker answers to the same bytes."""
+        """Return each broker's response to the same bytes."""
         found = []
         for client in self._clients.values():
             client.send(frame(asked, version))
@@ -199,10 +199,10 @@ class Zombie:
                 stop = StopReplicas({TopicPartition(STOPPED, version): LeaderEpoch(LATER)}, deletes=True)
                 return stop_replica.to_message(sent(stop), stop, version)
 
-    # What can be seen.
+    # Visible state.
 
     def seen(self) -> dict[int, tuple[tuple[object, Any], set[str], list[ErrorCode]]]:
-        """Returns what each broker tells clients, what its folder has, and in which epochs it leads."""
+        """Return what each broker reports to clients, its folder, and the epochs in which it leads."""
         return {number: (self._metadata(number), self._names(number), self._leads(number)) for number in self._clients}
 
     def _metadata(self, number: int) -> tuple[object, Any]:
@@ -220,7 +220,7 @@ class Zombie:
         return [self.epoch_answer(number, index, known) for index, known in enumerate(self.epochs)]
 
     def epoch_answer(self, number: int, index: int, leader_epoch: int) -> ErrorCode:
-        """Returns how a broker answers who takes it for the leader, or a follower, in this epoch."""
+        """Return the response to a request that takes the broker for the leader, or a follower, in this epoch."""
         asked = ListOffsetsPartition(partition_index=index, current_leader_epoch=leader_epoch, timestamp=-1)
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=LED, partitions=[asked])]

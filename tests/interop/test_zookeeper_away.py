@@ -1,4 +1,4 @@
-"""ZooKeeper is away for longer than sessions last, under brokers with three replicas and their clients."""
+"""ZooKeeper outages beyond the session timeout, under brokers with three replicas and their clients."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ EXPIRIES = [3, pytest.param(12, marks=pytest.mark.soak)]
 
 
 def goes_on_for(case: Case, seconds: float) -> None:
-    """Whoever led goes on, and answers acks=all."""
+    """Check that leaders continue and answer acks=all."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         case.goes_on()
 
 
 @pytest.mark.parametrize("seconds", AWAY_SECONDS)
-def test_zookeeper_stands_still(tmp_path: Path, seconds: int) -> None:
+def test_leaders_continue_while_zookeeper_is_paused(tmp_path: Path, seconds: int) -> None:
     with under_load(tmp_path, 41) as case:
         ensemble = case.cluster.ensemble
         os.kill(ensemble.pid, signal.SIGSTOP)
@@ -43,14 +43,14 @@ def test_zookeeper_stands_still(tmp_path: Path, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", AWAY_SECONDS)
-def test_zookeeper_is_killed_and_started_on_its_data(tmp_path: Path, seconds: int) -> None:
+def test_leaders_continue_while_zookeeper_restarts(tmp_path: Path, seconds: int) -> None:
     with under_load(tmp_path, 42) as case:
         cluster, topic = case.cluster, "waits"
         cluster.create_topic(topic)
         states = cluster.states()
         cluster.ensemble.kill()
         goes_on_for(case, seconds)
-        # The ISR can't change meanwhile: what a follower in it does not have is not acknowledged.
+        # The ISR cannot change in this time: records that a follower in it lacks are not acknowledged.
         case.network.cut(cluster.hosts[1], cluster.hosts[2])
         assert "acknowledged" not in cluster.sent_in_vain(1, topic, [0])
         cluster.ensemble.start()
@@ -61,8 +61,8 @@ def test_zookeeper_is_killed_and_started_on_its_data(tmp_path: Path, seconds: in
 
 
 @pytest.mark.parametrize("times", EXPIRIES)
-def test_a_session_ends_again_and_again(tmp_path: Path, times: int) -> None:
-    """Of each controller in turn, as soon as it is one."""
+def test_sessions_of_controllers_end_repeatedly(tmp_path: Path, times: int) -> None:
+    """Each controller in turn loses its session as soon as it is elected."""
     with under_load(tmp_path, 43) as case:
         cluster = case.cluster
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""A ZooKeeper of the days of Kafka 0.11, which lacks what newer ones have."""
+"""A ZooKeeper of Kafka 0.11's time, which lacks newer requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from odradek.coordination.zookeeper import open_zookeeper
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]
 
 
-def test_many_are_read_from_one_that_has_no_multi_read(tmp_path: Path) -> None:
-    """ZooKeeper before 3.6 does not know that request, and says so; the nodes are read one by one then."""
+def test_many_nodes_are_read_without_multi_read(tmp_path: Path) -> None:
+    """ZooKeeper before 3.6 rejects that request, and the nodes are read one by one then."""
     with ZooKeeper(tmp_path, version=V0) as zookeeper:
         tree = open_zookeeper(f"127.0.0.1:{zookeeper.port}")
         states: list[SessionState] = []
@@ -33,7 +33,7 @@ def test_many_are_read_from_one_that_has_no_multi_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [V0, V3])
-def test_who_may_not_read_one_of_many_is_told_which(tmp_path: Path, version: str) -> None:
+def test_a_refused_read_of_many_names_the_node(tmp_path: Path, version: str) -> None:
     from kazoo.client import KazooClient
     from kazoo.security import make_digest_acl
 

@@ -1,6 +1,6 @@
-"""A tree on a ZooKeeper that speaks TLS and authenticates, opened with a broker's keys: Kafka's, and what they mean.
+"""A tree on a ZooKeeper with TLS and authentication, opened with a broker's keys, which are Kafka's.
 
-The ACLs of znodes are compared with those that Apache Kafka 3.9.1 gives the same ones with the same keys.
+The ACLs of znodes are compared with those that Apache Kafka 3.9.1 sets with the same keys.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def broker(authority: Authority) -> Known:
 
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredZooKeeper]:
-    """Wants certificates of its clients, where it speaks TLS."""
+    """Start a server that requires certificates of its TLS clients."""
     folder = tmp_path_factory.mktemp("mutual")
     with SecuredZooKeeper(folder, authority, authority.known(), client_auth="need") as running:
         yield running
@@ -65,7 +65,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredZooKeeper]:
-    """Wants none, and has one for the name localhost alone."""
+    """Start a server that requires no certificate, and has one for the name localhost only."""
     folder = tmp_path_factory.mktemp("elsewhere")
     with SecuredZooKeeper(folder, authority, authority.known("localhost")) as running:
         yield running
@@ -88,10 +88,10 @@ def no_tree(connect: str, *texts: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
-def test_tls_with_a_certificate(
+def test_many_responses_arrive_over_tls(
     protocol: str, mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path
 ) -> None:
-    """Many answers come in one record of TLS: none may wait in it for the next one."""
+    """One TLS record has many responses: none may wait in it for the next one."""
     spoken = dict(tls_texts(tmp_path, authority, broker)) | {"zookeeper.ssl.protocol": protocol}
     paths = [f"/{number}" for number in range(2_000)]
     for in_flight in ("1000", "10"):
@@ -102,7 +102,7 @@ def test_tls_with_a_certificate(
             assert [found and found[0] for found in read] == [*(path.encode() * 20 for path in paths), None]
 
 
-def test_stores_as_pem(mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path) -> None:
+def test_pem_stores_are_used(mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path) -> None:
     spoken = {
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": written(tmp_path / "own.pem", broker.pem),
@@ -116,8 +116,8 @@ def test_stores_as_pem(mutual: SecuredZooKeeper, authority: Authority, broker: K
             assert world == WORLD_READS and own[0] == "x509" and "CN=broker one" in own[1] and own[2] == ALL
 
 
-def test_the_name_of_a_server(elsewhere: SecuredZooKeeper, authority: Authority, tmp_path: Path) -> None:
-    """The name is the one in zookeeper.connect, whatever address it stands for."""
+def test_the_name_of_the_server_is_checked(elsewhere: SecuredZooKeeper, authority: Authority, tmp_path: Path) -> None:
+    """The name is the one in zookeeper.connect, whatever its address."""
     trusting = dict(tls_texts(tmp_path, authority))
     with closing(opened(f"localhost:{elsewhere.secure_port}", trusting)) as tree:
         assert tree.children("/") == ["zookeeper"]
@@ -126,7 +126,7 @@ def test_the_name_of_a_server(elsewhere: SecuredZooKeeper, authority: Authority,
         assert tree.children("/") == ["zookeeper"]
 
 
-def test_why_tls_is_not_spoken(
+def test_tls_failures_name_the_reason(
     mutual: SecuredZooKeeper, elsewhere: SecuredZooKeeper, authority: Authority, tmp_path: Path
 ) -> None:
     stranger = Authority()
@@ -153,8 +153,8 @@ def test_why_tls_is_not_spoken(
     assert no_tree(mutual.secure) == f"ZooKeeper at {mutual.secure} did not answer for 2000 ms."
 
 
-def test_a_plain_server_of_another_kind(authority: Authority, tmp_path: Path) -> None:
-    """The server's usual way to do input and output, which is not that of the others here."""
+def test_a_plain_server_with_nio_is_reported(authority: Authority, tmp_path: Path) -> None:
+    """The server uses its default I/O implementation, unlike the others here."""
     with ZooKeeper(tmp_path / "plain") as running:
         said = no_tree(f"127.0.0.1:{running.port}", dict(tls_texts(tmp_path, authority)))
     assert "the server closed the connection during the handshake" in said
@@ -163,7 +163,7 @@ def test_a_plain_server_of_another_kind(authority: Authority, tmp_path: Path) ->
 # Users and ACLs.
 
 
-def test_acls_keep_another_session_out(mutual: SecuredZooKeeper) -> None:
+def test_acls_refuse_another_session(mutual: SecuredZooKeeper) -> None:
     connect = f"{mutual.plain}/guarded"
     with closing(opened(connect, ONE, SET_ACL)) as tree:
         ensure_paths(tree, ["/config/users/u", "/config/topics/t", "/consumers"])
@@ -192,7 +192,7 @@ def test_acls_keep_another_session_out(mutual: SecuredZooKeeper) -> None:
         tree.delete("/config/topics/t")
 
 
-def test_without_set_acl_everything_is_everybodys(mutual: SecuredZooKeeper) -> None:
+def test_znodes_are_open_without_set_acl(mutual: SecuredZooKeeper) -> None:
     with closing(opened(f"{mutual.plain}/open", ONE)) as tree:
         ensure_paths(tree, ["/config/users"])
     with super_user(mutual) as client:
@@ -205,8 +205,8 @@ def test_no_password_is_logged(mutual: SecuredZooKeeper, caplog: pytest.LogCaptu
     assert "GetChildren" in caplog.text and "pass:word" not in caplog.text
 
 
-def test_a_session_goes_on_as_the_same_user(authority: Authority, broker: Known, tmp_path: Path) -> None:
-    """After a restart of the server kazoo speaks TLS and authenticates anew."""
+def test_a_session_continues_as_the_same_user(authority: Authority, broker: Known, tmp_path: Path) -> None:
+    """After a restart of the server kazoo repeats TLS and authentication."""
     own = authority.known()
     server = SecuredZooKeeper(tmp_path / "server", authority, own, client_auth="need", maxSessionTimeout="600000")
     spoken, states = dict(tls_texts(tmp_path, authority, broker)), SimpleQueue[SessionState]()
@@ -228,7 +228,7 @@ def test_a_session_goes_on_as_the_same_user(authority: Authority, broker: Known,
 
 
 @NEEDS_SASL
-def test_a_user_of_sasl(mutual: SecuredZooKeeper, elsewhere: SecuredZooKeeper, tmp_path: Path) -> None:
+def test_a_sasl_user_is_authenticated(mutual: SecuredZooKeeper, elsewhere: SecuredZooKeeper, tmp_path: Path) -> None:
     known = {"java.security.auth.login.config": str(jaas(tmp_path))}
     with closing(opened(f"{mutual.plain}/sasl", known, SET_ACL)) as tree:
         tree.create("/a")
@@ -239,15 +239,15 @@ def test_a_user_of_sasl(mutual: SecuredZooKeeper, elsewhere: SecuredZooKeeper, t
 
 
 @NEEDS_SASL
-def test_a_server_that_knows_no_sasl(tmp_path: Path) -> None:
+def test_a_server_without_sasl_is_reported(tmp_path: Path) -> None:
     known = {"java.security.auth.login.config": str(jaas(tmp_path)), "zookeeper.session.timeout.ms": "2000"}
     with ZooKeeper(tmp_path / "bare") as running:
         said = no_tree(f"127.0.0.1:{running.port}", known)
     assert said == f"ZooKeeper at 127.0.0.1:{running.port} did not authenticate the user {USER}."
 
 
-def test_a_root_that_is_not_ones_own(tmp_path: Path, authority: Authority) -> None:
-    """Whoever may not read the root of the ensemble is authenticated all the same."""
+def test_a_session_without_access_to_the_root_works(tmp_path: Path, authority: Authority) -> None:
+    """A session that cannot read the root of the ensemble is authenticated all the same."""
     from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
     with SecuredZooKeeper(tmp_path / "server", authority, authority.known()) as server, super_user(server) as client:
@@ -264,10 +264,10 @@ def test_a_root_that_is_not_ones_own(tmp_path: Path, authority: Authority) -> No
 
 
 @pytest.mark.parametrize("way", ["tls", pytest.param("sasl", marks=NEEDS_SASL)])
-def test_the_acls_are_kafkas(
+def test_acls_equal_kafkas(
     way: str, mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path
 ) -> None:
-    """And with the same keys either is let into what the other one made."""
+    """With the same keys, each side has access to the nodes of the other."""
     options: list[str] = []
     settings = SET_ACL | {"zookeeper.connection.timeout.ms": "60000"}
     if way == "tls":
@@ -299,7 +299,7 @@ def test_the_acls_are_kafkas(
 # odradek tree copy.
 
 
-def test_a_copy_with_the_brokers_configuration(
+def test_tree_copy_uses_the_brokers_configuration(
     mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "from").mkdir()

@@ -1,4 +1,4 @@
-"""Other people's reader on logs that the cleaner has cleaned: aiokafka's, which has codecs and checksums of its own."""
+"""Cleaned logs read by aiokafka's reader, which has codecs and checksums of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ memory_records = pytest.importorskip("aiokafka.record.memory_records")
 
 
 class Read(NamedTuple):
-    """A record as that reader has it."""
+    """A record as aiokafka's reader returns it."""
 
     offset: int
     timestamp: int
@@ -39,7 +39,7 @@ def batches(log: Log) -> Iterator[Any]:
 
 
 def read(log: Log) -> tuple[list[Read], list[Read]]:
-    """Returns all records, and those that are committed."""
+    """Return all records, and the committed ones."""
     every: list[Read] = []
     committed: dict[int, Read] = {}
     open_ones: dict[int, list[int]] = {}  # The offsets of a producer's transaction.
@@ -67,7 +67,7 @@ def latest(records: list[Read]) -> dict[bytes | None, bytes]:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("codec", Codec)
-def test_what_is_left_is_what_was_there(codec: Codec, seed: int) -> None:
+def test_cleaned_logs_contain_the_last_original_records(codec: Codec, seed: int) -> None:
     random = Random(f"{codec} {seed}")
     disk = SimDisk()
     disk.make_directory(DIRECTORY)

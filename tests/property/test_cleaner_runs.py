@@ -1,4 +1,4 @@
-"""A cleaner that takes batches in runs writes what it would write one by one, byte for byte."""
+"""A cleaner that processes batches in runs: its output equals that of single batches, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN = (Codec.NONE,)
 
 
 class OneByOne:
-    """Stands where the runs stand, and takes no batch."""
+    """A replacement for runs that takes no batch."""
 
     base_offset = last_offset = -1
     next_offset = dropped = 0
@@ -45,7 +45,7 @@ class OneByOne:
 
 
 class Made(NamedTuple):
-    """What a pass made of a log."""
+    """Results of one pass over a log."""
 
     end: int
     dropped: int
@@ -55,7 +55,7 @@ class Made(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a log is made of, and how it is cleaned."""
+    """Contents of a log, and settings for its cleaning."""
 
     seed: int
     codecs: tuple[Codec, ...]
@@ -104,7 +104,7 @@ def log_of(kind: Kind) -> tuple[SimDisk, Log, Writer]:
 
 
 def cleaned(log: Log, disk: SimDisk, now: TimestampMs, kind: Kind) -> Made:
-    """One pass, and what is on the disk after it."""
+    """Run one pass; return its result and the disk's contents."""
     flush_now(log, now)
     cleaning, _ = begin(log, now, kind.slots * SLOT_BYTES, kind.chunk_bytes)
     log.compaction.cleaning = cleaning
@@ -115,7 +115,7 @@ def cleaned(log: Log, disk: SimDisk, now: TimestampMs, kind: Kind) -> Made:
 
 
 def history(kind: Kind) -> list[Made]:
-    """Three passes over a growing log, the horizons of the first having passed in the last."""
+    """Run three passes over a growing log; the horizons of the first have passed in the last."""
     disk, log, writer = log_of(kind)
     made = []
     for _ in range(3):
@@ -127,7 +127,7 @@ def history(kind: Kind) -> list[Made]:
 
 
 def take(patch: pytest.MonkeyPatch, life: str, *, has_runs: bool) -> None:
-    """Has the cleaner go by runs from now on, or batch by batch."""
+    """Make the cleaner use runs from now on, or single batches."""
     compact, runs = kernel("compact", life), kernel("compact_runs", life)
     patch.setattr(cleaner, "KeyRuns", runs.KeyRuns if has_runs else OneByOne)
     patch.setattr(cleaned_batches, "FilterRuns", runs.FilterRuns if has_runs else OneByOne)
@@ -138,7 +138,7 @@ def take(patch: pytest.MonkeyPatch, life: str, *, has_runs: bool) -> None:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_runs_write_what_single_batches_do(life: str) -> None:
+def test_runs_write_the_same_as_single_batches(life: str) -> None:
     @settings(max_examples=150 if life == "compiled" else 30, deadline=None)
     @given(KINDS)
     def check(kind: Kind) -> None:
@@ -153,7 +153,7 @@ def test_runs_write_what_single_batches_do(life: str) -> None:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_damage_ends_a_pass_alike(life: str) -> None:
+def test_damage_ends_a_pass_of_runs_and_of_single_batches_alike(life: str) -> None:
     @settings(max_examples=150 if life == "compiled" else 30, deadline=None)
     @given(KINDS, st.randoms(use_true_random=False))
     def check(kind: Kind, random: Random) -> None:
@@ -168,7 +168,7 @@ def test_damage_ends_a_pass_alike(life: str) -> None:
 
 
 def outcome_of_damaged(kind: Kind, where: float, value: int) -> Made | str:
-    """Cleans a log in which one byte is another, and returns what came of it."""
+    """Clean a log in which one byte is changed, and return the outcome."""
     disk, log, writer = log_of(kind)
     writer.write(40)
     log.roll(writer.now)

@@ -1,4 +1,4 @@
-"""Whatever is changed, by whom, with lost connections, notices and garbage: a broker ends with what the tree has."""
+"""Configuration changes with lost connections, notices and garbage: a broker ends with the tree's values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sim.simtree import SimTree, SimTreeServer
 from support.config_watching import ALL, BROKER, SET, Keys, Watching, Writer
 
 TOPICS = ("t", "u", "v")
-FAR = 1 << 50  # By a clock that is wrong all notices are old.
+FAR = 1 << 50  # A far-off clock makes all notices old.
 OWNERS = (*(ConfigOwner(is_topic=True, name=name) for name in TOPICS), BROKER, ALL)
 PATHS = {
     **{f"topics/{name}": layout.config(layout.TOPIC_CONFIGS, name) for name in TOPICS},
@@ -32,7 +32,7 @@ def keys_of(owner: ConfigOwner, number: int) -> Keys:
 
 
 class World:
-    """A broker that watches and another one, on a tree whose connections can be lost."""
+    """A watching broker and another one, on a tree whose connections can be lost."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = SimClock()
@@ -83,7 +83,7 @@ class World:
         tree.create(layout.CONFIG_CHANGES)
 
     def end(self) -> None:
-        """Everybody is there, and nothing happens any more."""
+        """Reconnect all brokers, and wait until nothing happens any more."""
         self.find()
         for _ in range(3):
             self.hear()
@@ -138,13 +138,13 @@ ACTS: st.SearchStrategy[Act] = st.one_of(
 
 @settings(max_examples=100)
 @given(acts=st.lists(ACTS, max_size=25), numbers=st.tuples(*[NUMBERS] * len(PATHS)))
-def test_a_broker_ends_with_what_the_tree_has(acts: list[Act], numbers: tuple[int, ...]) -> None:
+def test_a_broker_ends_with_the_configuration_of_the_tree(acts: list[Act], numbers: tuple[int, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="odradek-test-") as directory:
         world = World(Path(directory))
         for act in acts:
             act(world)
         for (entity, path), number in zip(PATHS.items(), numbers, strict=True):
-            if not is_readable(world, path):  # Then the broker has what was there before, and no test knows it.
+            if not is_readable(world, path):  # Then the broker has the former value, which no test knows.
                 key = "retention.ms" if entity.startswith("topics/") else "log.roll.ms"
                 world.spoil(entity, layout.encode_config({key: str(number + 1)}))
         world.end()

@@ -1,4 +1,4 @@
-"""Any operations on the embedded tree do what they do to a few dicts: results, errors, stats, and watches in order."""
+"""Operations on the embedded tree compared with a few dicts: results, errors, stats, and the order of watches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Node:
 
 @dataclass
 class Model:
-    """The oracle: slow, plain, and written from ZooKeeper's documentation."""
+    """An oracle: slow, plain, and written from ZooKeeper's documentation."""
 
     nodes: dict[str, Node] = field(default_factory=lambda: {"/": Node(b"", 0, None)})
     zxid: int = 0
@@ -146,7 +146,7 @@ class Model:
 
 
 class At(NamedTuple):
-    """Where and why a multi failed."""
+    """The place and the reason of a failed multi."""
 
     index: int
     error: type[TreeFailed]
@@ -187,7 +187,7 @@ class Pair:
         assert found == expected
 
     def one(self, session: int, operation: Operation) -> None:
-        """The single operations must do what a multi of one does."""
+        """Check that a single operation equals a multi of one."""
         tree = self.trees[session]
         expected = outcome(lambda: self.model.multi(session, [operation])[0])
         if isinstance(operation, Create):
@@ -220,7 +220,7 @@ class Pair:
             model.watch(session, "child" if how == "children" else "data", path)
 
     def reopen(self, session: int) -> None:
-        """A session ends, and its watches with it."""
+        """End a session, and its watches with it."""
         self.check_events()
         self.trees[session].close()
         for watchers in self.model.watches.values():
@@ -230,7 +230,7 @@ class Pair:
 
     def check_events(self) -> None:
         for session, tree in enumerate(self.trees):
-            tree.exists("/")  # Queues what the other did.
+            tree.exists("/")  # It queues the other session's changes.
             expected = self.model.events[session]
             assert [self.seen[session].get(timeout=120) for _ in expected] == expected
             self.model.events[session] = []
@@ -249,7 +249,7 @@ class Pair:
 
 
 def outcome(attempt: Callable[[], object]) -> object:
-    """The result, the kind of the failure, or for a multi its place and kind."""
+    """Return the result, the kind of the failure, or for a multi its place and kind."""
     try:
         return attempt()
     except MultiFailed as failed:
@@ -284,7 +284,7 @@ STEPS = st.lists(
 )
 
 
-# What is tested is not the disk, and a shared one makes each commit slow.
+# The disk is not tested, and a shared one makes each commit slow.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 

@@ -1,4 +1,4 @@
-"""A session that reads what is due tells its client the same as one that reads everything at each request."""
+"""Fetch sessions that read only due partitions: their responses equal those of sessions that read all partitions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Side(Harness):
             self.create(name)
 
     def repair(self) -> None:
-        """All is as it should be again."""
+        """Restore all that was broken."""
         partitions = self.broker.partitions
         for name in TOPICS:
             mine = [partitions.get(TopicPartition(TopicName(name), index)) for index in range(PARTITIONS)]
@@ -80,7 +80,7 @@ class Side(Harness):
             partition.flushed(flush, self.now)
 
     def fetch(self, request: FetchRequest, meanwhile: list[Happens]) -> tuple[int, int, Told]:
-        """The error, the session's id, and what is told of each partition."""
+        """Return the error, the session's id, and the response of each partition."""
         session = self.broker.sessions.find_session(request.session_id)
         if session is not None:
             self._all_due(session)
@@ -108,7 +108,7 @@ class Side(Harness):
         return answer.error_code, answer.session_id, told
 
     def _answered(self, parked: Parked[object], session: Session | None) -> object:
-        """By what happened meanwhile, or at the deadline."""
+        """Complete the fetch by events since it was parked, or by its deadline."""
         if session is not None:
             self._all_due(session)
         if any(parked in bucket for bucket in self.broker.lot._by_bucket.values()):
@@ -129,7 +129,7 @@ def _bytes(records: object) -> bytes:
 
 
 class Story:
-    """What happens to both sides."""
+    """Events on both sides."""
 
     def __init__(self, seed: int, *sides: Side) -> None:
         self.random = Random(seed)
@@ -203,7 +203,7 @@ class Story:
             self.ends[key] = -1 if error else high_watermark  # type: ignore[assignment]
 
     def change_habits(self) -> None:
-        """Requests that are much alike need not be read (api/fetch/plain_fetch)."""
+        """Change the client's requests: similar ones need not be parsed (api/fetch/plain_fetch)."""
         self.max_wait_ms = self.random.choice([0, WAIT_MS])
         self.min_bytes = self.random.choice([1, 1, 1, 700, 0])
         self.isolation_level = self.random.choice([0, 1])
@@ -215,7 +215,7 @@ class Story:
         if random.random() < 0.03:
             self.session, self.epoch = random.choice([(self.session, 0), (0, 0), (self.session, -1)])
         keys = [(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
-        if self.epoch > 0:  # Those that it has read on in, or begins to want, or asks for again.
+        if self.epoch > 0:  # Partitions that it has read on in, adds, or requests again.
             keys = [key for key in keys if random.random() < (0.7 if self._gets_on(key) else 0.03)]
         forgotten = [ForgottenTopic(topic="a", partitions=[1])] if random.random() < 0.05 and self.epoch > 0 else []
         named: dict[str, list[FetchPartition]] = {}
@@ -243,7 +243,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_due_is_all_that_there_is_to_tell(tmp_path: Path, seed: int) -> None:
+def test_sessions_miss_no_change_by_reading_due_partitions_only(tmp_path: Path, seed: int) -> None:
     quick, thorough = Side(tmp_path / "quick", reads_all=False), Side(tmp_path / "thorough", reads_all=True)
     Story(seed, quick, thorough).play()
     assert quick.read < 0.7 * thorough.read

@@ -1,7 +1,7 @@
-"""Followers that fetch in sessions are to their leader what they are to one that reads all partitions at each fetch.
+"""Followers that fetch in sessions: their leader knows the same as if each fetch named all partitions.
 
-The model is Apache Kafka's way: each fetch of a follower tells of all partitions of its session.  Who sees what, who is
-woken, who is in sync and what is committed must be the same.
+The model is Apache Kafka's way, in which each fetch of a follower covers all partitions of its session. Visible
+records, woken fetches, the ISR and committed offsets must be the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support.in_memory import US
 from support.invariants import check
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
 
-NEVER = "9223372036854775807"  # Records, as it is by default: said so, nothing waits for the disk.
+NEVER = "9223372036854775807"  # Records, as by default: no response waits for the disk.
 PARTITIONS = 3
 STEPS = 600
 WAIT_MS = 500
@@ -36,7 +36,7 @@ Outcome = Encoded | Parked[Encoded]
 
 
 class Model:
-    """One partition as a leader has it that hears of it in each fetch."""
+    """One partition of a leader that gets its followers' positions in each fetch."""
 
     def __init__(self, leading: Leading, now: int) -> None:
         self.leading = leading
@@ -75,9 +75,9 @@ class Model:
             assert one.is_caught_up(*args) == other.is_caught_up(*args), "who does not say so goes on being there"
 
     def _wait_for_look(self, ours: InSync, now: int) -> None:
-        """Goes back to what the leader knows where time alone has moved it: it finds out when it looks at its ISRs.
+        """Restore the leader's knowledge where only time has changed it: the leader finds out when it checks its ISRs.
 
-        Time has an effect where a follower that is not in sync is not about to join any more.
+        Time has an effect if a follower that is not in sync is no longer about to join.
         """
         known = self.leading.positions.high_watermark
         if known < self.high_watermark and ours.has_outsiders and now != self.looked_at:
@@ -87,7 +87,7 @@ class Model:
 
 
 class Replica:
-    """One follower, with a log for each partition: where it starts and where it ends."""
+    """One follower, with the start and the end of a log for each partition."""
 
     def __init__(self, led: Led, broker: BrokerId, random: Random) -> None:
         self.led = led
@@ -97,12 +97,12 @@ class Replica:
         self.begin(random)
 
     def begin(self, random: Random) -> None:
-        """Its process starts; what it fetches next is all new to the leader."""
+        """Start the process; its next fetch is new to the leader in all partitions."""
         self.fetching = FetchingFollower(self.led, self.broker, has_session=random.random() < 0.8)
         self.outcome: Outcome = None
         self.is_waiting = False
-        self.asked: dict[int, tuple[int, int]] = {}  # What the leader knows: offset and start.
-        self.heard: dict[int, tuple[int, int]] = {}  # High watermark and log start as it was told.
+        self.asked: dict[int, tuple[int, int]] = {}  # Positions known to the leader: offset and start.
+        self.heard: dict[int, tuple[int, int]] = {}  # High watermark and log start in the last response.
 
     def send(self, wait: int) -> None:
         now = {one: (self.ends[one], self.starts[one]) for one in range(PARTITIONS)}
@@ -206,7 +206,7 @@ class Story:
         self.led.harness.pass_time(self.random.choice((1, 100, WAIT_MS, 3000, 6000)))
 
     def keep_house(self) -> None:
-        self.led.harness.pass_time(LAG_MS_MAX // LOOKS_PER_LAG)  # So that ISRs are due to be looked at.
+        self.led.harness.pass_time(LAG_MS_MAX // LOOKS_PER_LAG)  # So that the ISRs are due for a check.
         self.led.harness.keep_house()
         for model in self.models:
             model.looked_at = self.now
@@ -238,7 +238,7 @@ class Story:
             model.leading.partition.advance_start(start)
 
     def restart(self) -> None:
-        """A follower may have lost what it had not written to its disk."""
+        """Restart a follower, which may have lost unsynced records."""
         replica = self.random.choice(self.replicas)
         for index in range(PARTITIONS):
             if self.random.random() < 0.2:
@@ -248,7 +248,7 @@ class Story:
         replica.begin(self.random)
 
     def pause(self) -> None:
-        """One of them does not come any more, or all do again."""
+        """Stop one follower's fetches, or resume all."""
         self.paused = self.random.choice(self.replicas) if self.paused is None else None
 
     def check(self) -> None:
@@ -285,7 +285,7 @@ class Story:
                 self.consumer = None
 
     def _check_wait(self, replica: Replica) -> None:
-        """A follower waits while it has all that there is, and was told of it when it came."""
+        """Check that a follower waits only with all records, of which it was told when its fetch arrived."""
         is_waiting = is_parked(self.led, replica.outcome)
         has_more = any(self.models[one].end > offset for one, (offset, _) in replica.asked.items())
         assert not (is_waiting and has_more), "an append wakes it"
@@ -297,7 +297,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", [*range(7), 13])
-def test_a_leader_knows_of_its_followers_what_fetches_of_everything_would_tell(tmp_path: Path, seed: int) -> None:
+def test_session_fetches_tell_a_leader_as_much_as_full_fetches(tmp_path: Path, seed: int) -> None:
     story = Story(tmp_path, seed)
     story.play()
     assert min(story.woken, story.timed_out, story.committed, story.changed), "all of it has happened"

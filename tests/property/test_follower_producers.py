@@ -1,6 +1,6 @@
-"""A follower knows its leader's producers and aborted transactions, however it was cut and whenever it was restarted.
+"""A follower's producers and aborted transactions: correct after any truncation and restart.
 
-What it knows is held against all batches of its log, read from the start; its .txnindex files against its leader's.
+Its state is compared with all batches of its log, read from the start, and its .txnindex files with its leader's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BOTH = (BrokerId(1), BrokerId(2))
 
 
 class Known(NamedTuple):
-    """What counts of a producer; of its batches snapshots keep the last one alone."""
+    """Significant state of a producer; snapshots keep only its last batch."""
 
     epoch: int
     last_sequence: int
@@ -67,7 +67,7 @@ def batches(log: Log) -> list[Batch]:
 
 
 def replayed(log: Log) -> tuple[Producers, list[Aborted]]:
-    """What all batches of a log say."""
+    """Return the state that all batches of a log lead to."""
     producers, aborted = Producers(), []
     for batch in batches(log):
         if batch.producer_id < 0:
@@ -82,7 +82,7 @@ def replayed(log: Log) -> tuple[Producers, list[Aborted]]:
 
 
 def indexed(log: Log) -> list[Aborted]:
-    """What the .txnindex files of a log say, and what is not in them yet."""
+    """Return the contents of a log's .txnindex files, and entries not yet in them."""
     found: list[Aborted] = []
     for segment in log.segments:
         these, _ = segment.transactions.overlapping(Offset(0), log.end_offset)
@@ -91,7 +91,7 @@ def indexed(log: Log) -> list[Aborted]:
 
 
 class History:
-    """A leader, which is another one after each cut, and its follower."""
+    """A leader, replaced after each truncation, and its follower."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -99,7 +99,7 @@ class History:
         for directory in ("/leader", "/follower", LEADER, FOLLOWER):
             self.disk.make_directory(directory)
         self.epoch = LeaderEpoch(0)
-        self.restarts = seed % 2  # One that never restarts is looked at more closely.
+        self.restarts = seed % 2  # A log that never restarts is checked more closely.
         self.was_restarted = False
         self.leader = Log.open(self.disk, LEADER, CONFIG, NOW)
         self.partition = self.opened(Offset(0), is_clean=False)
@@ -129,7 +129,7 @@ class History:
         self.leads()
 
     def append(self) -> None:
-        producer = ProducerId(self.random.randrange(4))  # Of which the last two write in transactions.
+        producer = ProducerId(self.random.randrange(4))  # The last two write in transactions.
         was = self.leader.producers.get(producer) or ProducerStateEntry(producer, ProducerEpoch(0))
         if producer > 1 and self.random.random() < 0.3:
             epoch = ProducerEpoch(was.epoch + self.random.randrange(2))
@@ -140,14 +140,14 @@ class History:
         self.leader.append(batch, self.epoch, NOW)
 
     def follow(self) -> None:
-        """Fetches some batches, and the high watermark."""
+        """Fetch some batches, and the high watermark."""
         data = self.leader.read(self.log.end_offset, self.random.choice([1, 500, 5000]), self.leader.end_offset)
         append_fetched(self.partition, memoryview(bytearray(data.read())), self.leader.start_offset, NOW)
         if self.random.random() < 0.2:
             self.partition.advance_high_watermark(self.log.end_offset)
 
     def cut(self) -> None:
-        """Another one leads, who lacks what was not committed, and has something else there."""
+        """Elect another leader, which lacks uncommitted records and has different ones in their place."""
         high_watermark = self.partition.positions.high_watermark
         bounds = [one.base_offset for one in batches(self.leader) if one.base_offset >= high_watermark]
         offset = self.random.choice([*bounds, self.leader.end_offset])
@@ -168,12 +168,12 @@ class History:
         assert indexed(self.log) == aborted
         producers.high_watermark_advanced(self.partition.positions.high_watermark)
         high_watermark = self.partition.positions.high_watermark
-        # What had ended above the high watermark is stable after a restart: its decision was safe before its marker.
+        # A transaction that ended above the high watermark is stable after a restart: its decision precedes its marker.
         most = high_watermark if self.was_restarted else min(producers.first_unstable, high_watermark)
         assert min(producers.first_unstable, high_watermark) <= self.partition.last_stable_offset <= most
 
     def leads(self) -> None:
-        """The follower leads: what its producers sent last is not written twice, and older epochs are fenced."""
+        """Make the follower lead: retries of the last batches are not written twice, and older epochs are fenced."""
         info = self.partition.info._replace(leader=BrokerId(1), leader_epoch=LeaderEpoch(self.epoch + 1))
         self.partition.lead(info, MOMENT)
         leading, end = self.partition.leader(), self.log.end_offset
@@ -204,5 +204,5 @@ def records(producer: ProducerId, was: ProducerStateEntry, count: int, size: int
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_follower_knows_what_its_log_says(seed: int) -> None:
+def test_a_followers_producers_match_its_log(seed: int) -> None:
     History(seed).run()

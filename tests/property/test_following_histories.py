@@ -1,8 +1,8 @@
-"""Any history of a partition with three replicas: elections, crashes, retention, and answers lost, late or twice.
+"""Histories of a partition with three replicas: elections, crashes, retention, and lost, late or repeated responses.
 
-Without unclean elections everything below a high watermark that anybody has seen is on every replica that may lead
-next, byte for byte.  With them replicas still become what their leader is.  In both, two logs that have a batch of the
-same offset and epoch are the same below it.
+Without unclean elections every record below a visible high watermark is on every replica that may lead next, byte for
+byte. With them replicas still become equal to their leader. In both, two logs with a batch of the same offset and epoch
+are the same below it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAYS = {"new": (True, True, True), "old": (False, False, False), "mixed": (True,
 
 
 class Request(NamedTuple):
-    """What a follower has asked, on its way to whom it follows."""
+    """A follower's request on its way to its leader."""
 
     sender: Replica
     following: Following
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What it was answered, on its way back."""
+    """A response on its way back to the follower."""
 
     following: Following
     ask: Ask
@@ -44,7 +44,10 @@ class Response(NamedTuple):
 
 
 class History:
-    """One partition's life, drawn from one seed; `ways`: which replicas are told in a fetch where logs diverge."""
+    """One partition's history, drawn from one seed.
+
+    `ways` are the replicas that learn in a fetch where logs diverge.
+    """
 
     def __init__(self, seed: int, ways: tuple[bool, ...], *, is_unclean: bool = False) -> None:
         self.random = Random(seed)
@@ -56,7 +59,7 @@ class History:
         self.responses: list[Response] = []
         self.committed: Contents = {}
         self.exposed = 0  # The greatest high watermark that anybody has seen.
-        self.gone: Contents = {}  # What compaction takes from some replicas.
+        self.gone: Contents = {}  # Compacted records of some replicas.
         self.unclean_elections = 0
 
     def run(self) -> None:
@@ -74,7 +77,7 @@ class History:
             self.flush: 6,
             self.checkpoint: 4,
         }
-        # Each history has a mix of its own: what takes many elections, and what takes none for long.
+        # Each history has its own mix: many elections, or none for long.
         weights = [weight * self.random.choice((0.3, 1, 3)) for weight in acts.values()]
         for act in self.random.choices(list(acts), weights, k=STEPS):
             act()
@@ -116,13 +119,13 @@ class History:
         return answer
 
     def compacted(self, records: memoryview, leader: Replica) -> memoryview:
-        """Leaves out what compaction has taken; the last batch stays, as a log's last always does."""
+        """Return the records without compacted ones; the last batch stays, as in a log."""
         batches = list(iter_batches(records))
         kept = [one for one in batches[:-1] if self.gone.get(one.base_offset) != bytes(one.view)] + batches[-1:]
         return memoryview(bytearray(b"".join(one.view for one in kept)))
 
     def spoilt(self, answer: Answer) -> Answer:
-        """Cuts an answer's last batch off amid its bytes, or turns a bit that the checksum covers."""
+        """Truncate a response's last batch, or flip a bit that the checksum covers."""
         if not isinstance(answer, Fetched) or not answer.records or self.random.random() < 0.8:
             return answer
         records = bytearray(answer.records)
@@ -159,7 +162,7 @@ class History:
                 raise AssertionError(f"{answer} is no answer to {ask}")
 
     def expand(self, leader: Replica, follower: Replica) -> None:
-        """Takes a follower into the ISR that has reached the high watermark and the start of the leader's epoch."""
+        """Add a follower to the ISR that has reached the high watermark and the start of the leader's epoch."""
         led = leader.led
         assert led is not None
         is_current = self.state == State(leader.number, led.epoch)
@@ -169,7 +172,7 @@ class History:
             self.isr.add(follower.number)
 
     def shrink(self) -> None:
-        """Takes a follower out of the ISR that is behind."""
+        """Remove a follower that is behind from the ISR."""
         leader = self.replicas[self.state.leader]
         led = leader.led
         if led is None or led.epoch != self.state.epoch:
@@ -201,12 +204,12 @@ class History:
         self.state = State(leader, LeaderEpoch(self.state.epoch + 1))
 
     def crash(self) -> None:
-        """Ends a process, which starts again at once; one that has lost data is not in sync any more."""
+        """End a process, which restarts at once; a replica that lost data leaves the ISR."""
         one = self.random.choice(self.replicas)
         is_last = self.isr == {one.number}
         loses_data = self.random.random() < 0.5 and (self.is_unclean or not is_last)
         one.disk = one.disk.crash(self.random) if loses_data else one.disk.kill()
-        ended = one.partition  # What its process has asked is answered to nobody.
+        ended = one.partition  # Requests of its process get no response.
         self.requests = [request for request in self.requests if request.following.partition is not ended]
         self.responses = [response for response in self.responses if response.following.partition is not ended]
         one.open()
@@ -228,12 +231,12 @@ class History:
         one.log.reaper.reap(TimestampMs(one.now + 1))
 
     def compact(self) -> None:
-        """Takes some committed batches from all answers to come, but not the first of an epoch.
+        """Remove some committed batches from all later responses, but not the first of an epoch.
 
-        In the hole that this would leave a follower could keep what it has there of another leader, as with Apache
-        Kafka: no epoch in its leader's log tells of it.
+        In the resulting gap a follower could keep records of another leader, as with Apache Kafka: no epoch in its
+        leader's log shows it.
         """
-        if self.is_unclean:  # What was committed may be lost there, and be something else.
+        if self.is_unclean:  # Committed records may be lost there, and replaced.
             return
         bases = sorted(self.committed)
         for before, base in pairwise(bases[:-1]):
@@ -310,7 +313,7 @@ class History:
         leader = self.replicas[self.state.leader]
         leader.advance()
         followers = [one for one in self.replicas if one is not leader]
-        rounds = 0  # In which everybody fetched, and had what the leader has.
+        rounds = 0  # A round in which all replicas fetched, and are equal to the leader.
         for _ in range(ROUNDS_MAX):
             fetches = [self.ask_once(one) for one in followers]
             is_level = all(self.is_level(one, leader) for one in self.replicas)
@@ -326,7 +329,7 @@ class History:
             self.are_alike(one, leader)
 
     def ask_once(self, one: Replica) -> bool:
-        """Has a follower ask, and get the answer; returns True if it fetched."""
+        """Make a follower send a request and handle the response; return True if it fetched."""
         following = one.following
         assert following is not None and following.next is not None, "nobody stops following"
         request = Request(one, following, following.next)
@@ -369,19 +372,19 @@ def one_history(seed: int) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_visible_is_on_all_replicas(seed: int, way: str) -> None:
+def test_visible_records_are_on_all_replicas(seed: int, way: str) -> None:
     History(seed, WAYS[way]).run()
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(40))
-def test_replicas_become_what_an_uncleanly_elected_leader_is(seed: int, way: str) -> None:
+def test_replicas_become_equal_to_an_uncleanly_elected_leader(seed: int, way: str) -> None:
     History(seed, WAYS[way], is_unclean=True).run()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_very_many_histories() -> None:
+def test_many_more_histories_keep_visible_records() -> None:
     for seed in range(10_000, 11_000):
         try:
             one_history(seed)

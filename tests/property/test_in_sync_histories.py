@@ -1,8 +1,8 @@
-"""Whatever happens to brokers and messages, all that was visible is on whoever may be elected.
+"""Histories of brokers and messages: every visible record is on every replica that may be elected.
 
-Histories of one seed each: fetches in any order, twice or never, brokers that die, lose the end of their logs, lose
-their sessions or shut down, leaders that do not know yet that they are deposed, answers of the controller that come
-late or never.  Once it is calm, all replicas are in sync again.
+Each history has one seed. Fetches arrive in any order, twice or never. Brokers die, lose the end of their logs, lose
+their sessions or shut down. Leaders do not know yet that they are deposed, and responses of the controller are late or
+lost. In the end all replicas are in sync again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CALM_ROUNDS = 40
 
 
 class History:
-    """One cluster, and what is done to it."""
+    """One cluster and the events in it."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -41,7 +41,7 @@ class History:
             self.cluster.check()
         self._calm()
 
-    # What may happen.
+    # Events.
 
     def time_passes(self, replica: Replica) -> None:
         self.cluster.now += self.random.choice((1, 1, 1, LAG_MS_MAX // 2, 2 * LAG_MS_MAX))
@@ -59,7 +59,7 @@ class History:
         self.cluster.fetch(replica)
 
     def deliver(self, replica: Replica) -> None:
-        """Any message arrives; a request may stay under way and arrive again."""
+        """Deliver any message; a request may stay in flight and arrive again."""
         messages = self.cluster.messages
         if messages:
             at = self.random.randrange(len(messages))
@@ -105,12 +105,12 @@ class History:
         self.cluster.tell_all()
 
     def lose_session(self, replica: Replica) -> None:
-        """The controller takes it for dead; the process goes on."""
+        """End the replica's session at the controller; its process lives on."""
         self.cluster.controller.gone(replica.broker, bumps_leader_epoch=self.random.random() < 0.5)
         self.cluster.tell_all()
 
     def die(self, replica: Replica) -> None:
-        """Records that nobody relies on any more may be gone; the last of an ISR is relied on."""
+        """Kill a replica, which may lose records that are not relied on; the last of an ISR keeps all."""
         self.lose_session(replica)
         is_last = replica.broker in self.cluster.controller.state.isr
         keeps_all = is_last or not self.cluster.says_epochs
@@ -126,7 +126,7 @@ class History:
         self.die(replica)
         self.start(replica)
 
-    # And then nothing happens any more.
+    # The calm end.
 
     def _calm(self) -> None:
         cluster = self.cluster
@@ -179,10 +179,10 @@ WEIGHTS = {
 }
 
 
-# What was found by seeds beyond the first ones, each of its own cause.
+# Found by seeds beyond the first ones, each with a cause of its own.
 FOUND = (
     4130,  # A proposal was repeated with the broker epoch of a follower that had restarted with a shorter log.
-    21272,  # A leader that had missed the epoch of another took its followers for being where they were before that.
+    21272,  # A leader that had missed the epoch of another used its followers' positions from before that.
     58055,  # The late answer to an equal proposal, for a process that was no more, ended one for the next process.
 )
 
@@ -196,18 +196,18 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND)
-def test_histories_that_failed_once(seed: int) -> None:
+def test_formerly_failed_histories_keep_visible_records(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.parametrize("fifty", range(TESTS))
-def test_who_may_be_elected_has_all_that_was_visible(fifty: int) -> None:
+def test_electable_replicas_have_all_visible_records(fifty: int) -> None:
     for seed in range(fifty * SEEDS_PER_TEST, (fifty + 1) * SEEDS_PER_TEST):
         check(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_who_may_be_elected_has_all_that_was_visible_in_very_many_histories() -> None:
+def test_electable_replicas_have_all_visible_records_in_many_histories() -> None:
     for seed in SOAK_SEEDS:
         check(seed)

@@ -1,4 +1,4 @@
-"""A data directory with anything in its files: opened or refused with a reason, never anything else."""
+"""Data directories with arbitrary bytes in their files: they are opened, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_garbage_is_opened_or_refused(
 
 
 def patch(disk: SimDisk, stem: str, position: int, content: bytes) -> None:
-    """Over what is there, good or junk."""
+    """Overwrite bytes of the file, be they valid or junk."""
     try:
         disk.open(f"/data/t-0/{stem}.log").write(position, content)
     except DiskFailed:

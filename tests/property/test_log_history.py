@@ -1,7 +1,7 @@
-"""Any history of a log, on a disk that tears and forgets, against a plain list of batches.
+"""Histories of a log on a disk that tears and loses writes, compared with a plain list of batches.
 
-What must hold after a crash at any moment: the log is a run of what was appended, from its start without a hole, and
-everything below the last recovery point is in it.  After a kill everything is.
+After a crash at any moment the log is a run of appended batches from its start without a gap, and has every batch below
+the last recovery point. After a kill it has all batches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 
 class History(RuleBasedStateMachine):
-    """`versions`: what the whole log may be after a crash; the last one is what it is."""
+    """One log; `versions` are its possible contents after a crash, and the last is the current one."""
 
     @initialize(preallocate=st.booleans(), seed=st.integers(0, 1 << 30))
     def start(self, preallocate: bool, seed: int) -> None:
@@ -57,9 +57,9 @@ class History(RuleBasedStateMachine):
         self.now = TimestampMs(1_700_000_000_000)
         self.epoch = LeaderEpoch(0)
         self.versions: list[list[Written]] = [[]]
-        self.safe = 0  # End offset of what can't be lost.
+        self.safe = 0  # End offset of the durable part.
         self.begun: list[Flush] = []
-        self.checkpoint = (Offset(0), Offset(0))  # Recovery point and start offset, as a restart finds them.
+        self.checkpoint = (Offset(0), Offset(0))  # Recovery point and start offset, as a restart reads them.
         self.open(clean=False)
         self.first = 0  # Start of what a version's list holds.
 
@@ -114,8 +114,8 @@ class History(RuleBasedStateMachine):
             self.log.append(batches, self.epoch, self.now)
         except DiskFailed as failed:
             assert failed.is_full
-            # A refused batch that was written and cut off again may come back in a crash.  Not here: nobody can tell
-            # then what was appended.
+            # A refused batch that was written and truncated may come back in a crash. Not here: it would be unknown
+            # then which batches were appended.
             self.disk.open(self.log.segments[-1].path).sync()
         else:
             self.change([*self.batches, *(Written(b.base_offset, b.last_offset, bytes(b.view)) for b in batches)])
@@ -218,7 +218,7 @@ class History(RuleBasedStateMachine):
         self.restarted()
 
     def restarted(self) -> None:
-        """The log is a run of one of the versions; from now on it is the only one."""
+        """Check that the log is a run of one of the versions, and keep only that one."""
         found = contents(self.log)
         assert self.log.end_offset >= min(self.safe, self.end)
         start = self.log.start_offset
@@ -230,7 +230,7 @@ class History(RuleBasedStateMachine):
             pytest.fail(f"{[f[:2] for f in found]} from {start} is a run of none of {self.versions}")
         assert self.log.end_offset == (found[-1].last + 1 if found else max(start, self.log.end_offset))
         kept = [batch for batch in version if batch.last < self.log.end_offset]
-        if not found:  # Empty, and may begin beyond what is left: where the checkpoint says.
+        if not found:  # It is empty, and may begin beyond the remaining data, at the checkpoint's offset.
             kept = []
         self.versions = [kept]
         self.first = self.log.end_offset if not kept else self.first
@@ -288,7 +288,7 @@ class History(RuleBasedStateMachine):
             self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, wanted)
 
     def times_are_found_below(self, end: Offset, records: list[tuple[TimestampMs, Offset]], wanted: int) -> None:
-        """A reader sees the log up to a batch's border."""
+        """Check that lookups by time see the log up to a batch's border."""
         below = [record for record in records if record[1] < end]
         first = next((record for record in below if record[0] >= wanted), None)
         assert searched(self.log, TimestampMs(wanted), end) == first
@@ -297,7 +297,7 @@ class History(RuleBasedStateMachine):
 
 
 def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[TimestampMs, Offset] | None:
-    """One step after the other, each with what is small first."""
+    """Return the results of the search steps, each with the small candidates first."""
     start, is_large = log.start_offset, False
     while (search := begin_search(log, timestamp, start, end, is_large=is_large)) is not None:
         found = search.run()
@@ -308,7 +308,7 @@ def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[Time
 
 
 def contents(log: Log) -> list[Written]:
-    """Everything from the start, read as a consumer does."""
+    """Return all records from the start, as a consumer reads them."""
     found: list[Written] = []
     offset = log.start_offset
     while offset < log.end_offset:
@@ -372,13 +372,13 @@ def one_history(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_long_histories(seed: int) -> None:
+def test_long_histories_match_a_list(seed: int) -> None:
     one_history(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_very_many_histories() -> None:
+def test_many_more_long_histories_match_a_list() -> None:
     for seed in range(10_000, 15_000):
         try:
             one_history(seed)

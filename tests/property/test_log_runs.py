@@ -1,4 +1,4 @@
-"""Recovery takes batches in runs; what it finds is what it would find one by one."""
+"""Recovery that reads batches in runs: it finds the same as with single batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INT32_MAX = 2**31 - 1
 
 
 class Given(NamedTuple):
-    """One batch: what it has, and how far behind the one before it begins."""
+    """One batch: its records, and its distance from the batch before."""
 
     gap: int
     epoch: int
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What recovery learns of a segment."""
+    """Results of recovering a segment."""
 
     good: int
     end: int
@@ -85,7 +85,7 @@ def segment_of(data: bytes, base_offset: int) -> tuple[SimDisk, Segment]:
 
 
 def recovered(data: bytes, base_offset: int, config: LogConfig, runs: object | None) -> Found:
-    """As recovery does it: with runs, or (None) one by one."""
+    """Recover the data with runs, or one by one for None."""
     disk, segment = segment_of(data, base_offset)
     good, end, latest, epochs = 0, base_offset, -1, []
     places = walk_checked(segment.file, 0, len(data))
@@ -110,7 +110,7 @@ def recovered(data: bytes, base_offset: int, config: LogConfig, runs: object | N
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_runs_are_as_good_as_single_batches(life: str) -> None:
+def test_runs_recover_the_same_as_single_batches(life: str) -> None:
     runs = kernel("runs", life).Runs
 
     @settings(max_examples=150, deadline=None)
@@ -127,7 +127,7 @@ def test_runs_are_as_good_as_single_batches(life: str) -> None:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_damage_ends_them_alike(life: str) -> None:
+def test_damage_ends_runs_and_single_batches_alike(life: str) -> None:
     runs = kernel("runs", life).Runs
 
     @settings(max_examples=150, deadline=None)
@@ -145,8 +145,8 @@ def test_damage_ends_them_alike(life: str) -> None:
 
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("gap", [INT32_MAX - 3, INT32_MAX - 2])
-def test_an_offset_that_is_too_far_away_ends_a_run(life: str, gap: int) -> None:
-    """With three batches before it, the first is the last that a segment can hold, the second one too many."""
+def test_an_offset_beyond_the_segments_reach_ends_a_run(life: str, gap: int) -> None:
+    """After three batches, the first gap is the largest that a segment can hold, and the second exceeds it."""
     near, far = Given(0, 0, [1], 0), Given(gap, 0, [1], 0)
     data = bytes(written([near, near, near, far], 0))
     found = recovered(data, 0, LogConfig(), kernel("runs", life).Runs(0, 0, -1, 4096))
@@ -167,7 +167,7 @@ def test_garbage_makes_no_run(life: str) -> None:
 
 
 class Numbered(NamedTuple):
-    """One batch: who wrote it, and what it says."""
+    """One batch: its producer and its contents."""
 
     producer: int
     epoch: int
@@ -232,7 +232,7 @@ def one_by_one(data: bytes) -> tuple[dict[int, ProducerStateEntry], list[Aborted
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_producers_are_what_they_are_one_by_one(life: str) -> None:
+def test_runs_recover_the_same_producers_as_single_batches(life: str) -> None:
     runs = kernel("runs", life).Runs
 
     @settings(max_examples=200, deadline=None)

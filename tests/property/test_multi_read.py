@@ -1,4 +1,4 @@
-"""The answer to a multiRead is read as ZooKeeper writes it: MultiHeader and GetDataResponse, or ErrorResult."""
+"""Responses to ZooKeeper's multiRead: MultiHeader with GetDataResponse, or ErrorResult."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def written(answers: list[Answer]) -> bytes:
 
 
 @given(ANSWERS, st.binary(max_size=20))
-def test_answers_are_read_as_they_are_written(answers: list[Answer], before: bytes) -> None:
+def test_multi_read_responses_are_decoded(answers: list[Answer], before: bytes) -> None:
     asked = MultiRead([f"/{number}" for number in range(len(answers))])
     read = asked.deserialize(before + written(answers), len(before))
     assert [one if isinstance(one, int) else (one[0], tuple(one[1])) for one in read] == answers
 
 
 @given(ANSWERS.filter(bool), st.data())
-def test_an_answer_that_is_cut_off_is_an_error(answers: list[Answer], data: st.DataObject) -> None:
+def test_a_truncated_multi_read_response_is_an_error(answers: list[Answer], data: st.DataObject) -> None:
     asked = MultiRead([f"/{number}" for number in range(len(answers))])
     frame = written(answers)[:-9]
     with pytest.raises(struct.error):

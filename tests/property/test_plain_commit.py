@@ -1,4 +1,4 @@
-"""A commit of offsets that is recognised by what it is like is handled as if it had been read."""
+"""OffsetCommit requests recognised by a template: they have the same effects as parsed ones."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ TOPIC_IDS_SINCE = 10
 STEPS = 2_000
 TOPICS = ("t", "another")
 CLASSIC, CONSUMER, SIMPLE = "classic", "consumer", "simple"
-ALL_SET = "\u00ff" * 8  # What is written for an offset, to find it again.
+ALL_SET = "\u00ff" * 8  # Metadata written with an offset, to find it again.
 
 
 class Side(Harness):
-    """A broker with topics of two partitions and three groups: members of either protocol, and none."""
+    """A broker with topics of two partitions and three groups: one of each protocol, and one without members."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, offsets_topic_num_partitions="3", group_initial_rebalance_delay_ms="0")
@@ -86,7 +86,7 @@ class Side(Harness):
         )
 
     def become_member(self, group: str) -> tuple[str, int]:
-        """Of a new member, the only one: its id, and generation or epoch."""
+        """Join the group as its only member; return its id, and its generation or epoch."""
         if group == CLASSIC:
             joined = stable(self, group=group)
             return joined.member_id, joined.generation_id
@@ -125,7 +125,7 @@ class Side(Harness):
         return b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
 
     def kept(self) -> list[tuple[list[str], list[str]]]:
-        """Of each shard: its groups, and what is committed."""
+        """Return the groups and committed offsets of each shard."""
         return [
             (sorted(shard.groups), [repr(one) for one in committed_offsets(shard.offsets).items()])
             for shard in self.broker.groups.shards
@@ -137,7 +137,7 @@ class Side(Harness):
 
 
 class Forgetful(Side):
-    """Every request is the first of its connection."""
+    """A client whose every request is the first of its connection."""
 
     def play(self, frame: bytes) -> bytes | str:
         self.peer.commit_templates = NumbersTemplates(COMMIT_TEMPLATES_MAX)
@@ -145,7 +145,7 @@ class Forgetful(Side):
 
 
 class Habits:
-    """What one committer's requests have in common.  Most of it is as usual."""
+    """Common properties of one committer's requests, mostly ordinary."""
 
     def __init__(self, random: Random) -> None:
         usually = Usual(random, 0.85)
@@ -169,11 +169,11 @@ class Habits:
         self.is_somebody_else = random.random() < 0.1
         self.instance_id = usually(0, 1) if self.version >= 7 else 0
         self.damage = Damage(random, 60, 0.5) if random.random() < 0.2 else None
-        self.is_old = random.random() < 0.2  # It does not hear that the topic was made anew.
+        self.is_old = random.random() < 0.2  # It does not learn that the topic was recreated.
 
 
 class Story:
-    """Commits that are much alike, so that most are as one before was, and what changes the broker between them."""
+    """Similar commits, so that most match a template, and changes of the broker between them."""
 
     def __init__(self, seed: int, *sides: Side) -> None:
         self.random = Random(seed)
@@ -192,7 +192,7 @@ class Story:
         return done[0]
 
     def begin(self) -> None:
-        """As another committer, now and then on another connection."""
+        """Begin as another committer, now and then on another connection."""
         for side in self.sides:
             if self.number % 5 == 0:
                 side.peer.commit_templates = NumbersTemplates(COMMIT_TEMPLATES_MAX)
@@ -311,7 +311,7 @@ def framed(request: OffsetCommitRequest, version: int, number: int = 1) -> bytes
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
-def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
+def test_recognised_commits_have_the_effects_of_parsed_ones(tmp_path: Path, seed: int) -> None:
     quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
     Story(seed, quick, slow).play()
     assert quick.recognised > STEPS / 10
@@ -326,7 +326,7 @@ def side(tmp_path: Path) -> Side:
 def commit(
     side: Side, offset: int, version: int = 9, *, group: str = SIMPLE, metadata: str = "", partitions: int = 2
 ) -> list[ErrorCode]:
-    """The codes of the answer."""
+    """Commit an offset and return the error codes."""
     topic = side.broker.view.topics.get(TopicName("t"))
     named = {"name": "t"} if version < TOPIC_IDS_SINCE else {"topic_id": topic.id if topic else ZERO_UUID}
     parts = [
@@ -350,8 +350,8 @@ def committed(side: Side, group: str = SIMPLE) -> list[int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_third_is_recognised(side: Side, version: int) -> None:
-    """Otherwise the comparison above would compare nothing.  The second shows that there may be more."""
+def test_the_third_similar_commit_is_recognised(side: Side, version: int) -> None:
+    """Otherwise the comparison above would compare nothing. The second request shows that there may be more."""
     for offset in range(1, 6):
         assert commit(side, offset, version) == [ErrorCode.NONE] * 2
         assert committed(side) == [offset] * 2
@@ -361,7 +361,7 @@ def test_the_third_is_recognised(side: Side, version: int) -> None:
 
 
 @pytest.mark.parametrize(("partitions", "is_recognised"), [(PARTITIONS_MAX, True), (PARTITIONS_MAX + 1, False)])
-def test_so_is_one_of_many_partitions(side: Side, partitions: int, is_recognised: bool) -> None:
+def test_a_similar_commit_of_many_partitions_is_recognised(side: Side, partitions: int, is_recognised: bool) -> None:
     side.grow("t", PARTITIONS_MAX + 1)
     for offset in range(1, 5):
         assert commit(side, offset, partitions=partitions) == [ErrorCode.NONE] * partitions
@@ -371,7 +371,7 @@ def test_so_is_one_of_many_partitions(side: Side, partitions: int, is_recognised
     assert committed(side) == [4] * partitions
 
 
-def test_a_commit_is_answered_when_it_is_safe(side: Side) -> None:
+def test_a_recognised_commit_waits_until_it_is_durable(side: Side) -> None:
     for offset in (1, 2, 3):
         commit(side, offset)
     topic = OffsetCommitRequestTopic(
@@ -392,7 +392,7 @@ def test_a_commit_is_answered_when_it_is_safe(side: Side) -> None:
     assert [part.error_code for part in told.partitions] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
-def test_a_topic_that_was_made_anew_is_another(side: Side) -> None:
+def test_a_recreated_topic_gets_no_former_offsets(side: Side) -> None:
     for offset in (1, 2, 3):
         commit(side, offset)
     first = side.broker.view.topics[TopicName("t")].id
@@ -404,7 +404,7 @@ def test_a_topic_that_was_made_anew_is_another(side: Side) -> None:
     assert topic[0].topic_id != first
 
 
-def test_what_is_learned_is_bounded(side: Side) -> None:
+def test_commit_templates_are_bounded(side: Side) -> None:
     for number in range(COMMIT_TEMPLATES_MAX + 50):
         for offset in (1, 2):
             commit(side, offset, group=f"{number:04}")
@@ -412,13 +412,13 @@ def test_what_is_learned_is_bounded(side: Side) -> None:
     assert len(side.peer.commit_templates._seen) <= COMMIT_TEMPLATES_MAX
 
 
-def test_who_commits_once_costs_nothing_more(side: Side) -> None:
+def test_a_single_commit_creates_no_template(side: Side) -> None:
     for number in range(50):
         commit(side, 1, group=f"{number:04}")
     assert not len(side.peer.commit_templates)
 
 
-def test_what_is_long_is_read_each_time(side: Side) -> None:
+def test_long_commits_are_parsed_each_time(side: Side) -> None:
     for offset in range(1, 5):
         assert commit(side, offset, metadata="x" * 4096) == [ErrorCode.NONE] * 2
     assert not side.recognised

@@ -1,4 +1,4 @@
-"""A fetch request that is recognised by what it is like is handled as if it had been read."""
+"""Fetch requests recognised by a template: they have the same effects as parsed ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Meanwhile = Callable[["Side"], None]
 
 
 class Side(Harness):
-    """A broker with a topic of two partitions, and what became of everything that was sent to it."""
+    """A broker with a topic of two partitions, and the outcomes of all requests."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, fetch_max_bytes="5000", transaction_partition_verification_enable="false")
@@ -57,7 +57,7 @@ class Side(Harness):
         self.recognised = 0
         self.waited = 0
         self.waited_for_several = 0
-        self.woken: list[bool] = []  # Of those that waited: by what happened, or by their deadline.
+        self.woken: list[bool] = []  # How parked requests completed: by an event, or by their deadline.
 
     def create(self) -> None:
         topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
@@ -80,7 +80,7 @@ class Side(Harness):
             partition.flushed(_flushed(begin_flush(partition.log)), self.now)
 
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
-        """If it had to wait, and the answer.  `meanwhile` happens if it waits."""
+        """Return whether the request had to wait, and its response. `meanwhile` runs if it waits."""
         (request,) = Connection().receive_data(frame)
         self.recognised += self.peer.fetch_templates.match_request(request) is not None
         try:
@@ -96,7 +96,7 @@ class Side(Harness):
         return has_waited, b"".join(map(_bytes, chunks))
 
     def finished_after(self, outcome: Encoded | Parked[Encoded], meanwhile: Meanwhile) -> Encoded:
-        """The answer of a request during whose waiting something happens; it may be what was waited for, or not."""
+        """Return the response of a request after an event that may complete it or not."""
         if not isinstance(outcome, Parked):
             return outcome
         meanwhile(self)
@@ -111,7 +111,7 @@ class Side(Harness):
         return talk.data_to_send()
 
     def sessions(self) -> list[object]:
-        """Compared by what their clients want and know."""
+        """Return the sessions, to be compared by the state of their clients."""
         return [
             (one.id, one.uses_ids, one.epoch, one.last_used, set(map(_facts, one.wanted.values())))
             for one in self.broker.sessions._sessions.values()
@@ -134,7 +134,7 @@ def _bytes(chunk: object) -> bytes:
 
 
 class Forgetful(Side):
-    """Every request is the first of its connection."""
+    """A client whose every request is the first of its connection."""
 
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         self.peer.fetch_templates = NumbersTemplates(FETCH_TEMPLATES_MAX)
@@ -142,7 +142,7 @@ class Forgetful(Side):
 
 
 class Habits:
-    """What one consumer's requests have in common.  Most of it is as usual."""
+    """Common properties of one consumer's requests, mostly ordinary."""
 
     def __init__(self, random: Random) -> None:
         usually = Usual(random, 0.8)
@@ -162,11 +162,11 @@ class Habits:
         self.forgotten = [random.choice([0, 1])] if self.version >= 7 and random.random() < 0.1 else []
         self.closes = self.has_session and random.random() < 0.1
         self.damage = Damage(random, 80, 0.8) if random.random() < 0.3 else None
-        self.is_old = random.random() < 0.2  # It does not hear that the topic was made anew.
+        self.is_old = random.random() < 0.2  # It does not learn that the topic was recreated.
 
 
 class Story:
-    """Requests that are much alike, so that most are as one before was, and what changes the broker between them."""
+    """Similar requests, so that most match a template, and changes of the broker between them."""
 
     def __init__(self, seed: int, *sides: Side) -> None:
         self.random = Random(seed)
@@ -177,7 +177,7 @@ class Story:
         self.begin()
 
     def begin(self) -> None:
-        """As another consumer, now and then on another connection."""
+        """Begin as another consumer, now and then on another connection."""
         for side in self.sides:
             if self.number % 5 == 0:
                 side.peer.fetch_templates = NumbersTemplates(FETCH_TEMPLATES_MAX)
@@ -209,11 +209,11 @@ class Story:
             happens(side)
 
     def production(self) -> Meanwhile:
-        """A batch is produced; its sequence counts when it is."""
+        """Produce a batch; its sequence counts once it is written."""
         values = [self.random.randbytes(self.random.choice([0, 10, 400])) for _ in range(self.random.randint(1, 4))]
         index, producer = self.random.choice([0, 0, 0, 1]), self.random.choice([-1, -1, -1, 0, 1])
         sequence = -1
-        if producer >= 0:  # Of either partition; a topic that was made anew takes any.
+        if producer >= 0:  # For either partition; a recreated topic accepts any.
             sequence = self.sequences.get((index, producer), 0)
         batch = encode_batch(
             [(None, value, (), NOW_MS) for value in values],
@@ -330,7 +330,7 @@ class Story:
         return known if self.random.random() < 0.9 else self.random.choice([0, -1, known + 1, 1 << 40])
 
     def topic(self, version: int) -> tuple[str, Uuid]:
-        """How it is named in that version."""
+        """Return the topic's name or id as that version has it."""
         if version < TOPIC_IDS_SINCE:
             return "t", ZERO_UUID
         known = self.sides[0].broker.view.topics.get(TopicName("t"))
@@ -358,7 +358,7 @@ class Story:
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
-def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
+def test_recognised_fetches_have_the_effects_of_parsed_ones(tmp_path: Path, seed: int) -> None:
     quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
     Story(seed, quick, slow).play()
     assert quick.recognised > 300
@@ -413,7 +413,7 @@ def id_of(side: Side, version: int) -> Uuid:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_next_request_is_recognised(side: Side, version: int) -> None:
+def test_the_next_similar_fetch_is_recognised(side: Side, version: int) -> None:
     """Otherwise the comparison above would compare nothing."""
     topic_id = id_of(side, version)
     for offset in range(4):
@@ -428,7 +428,7 @@ def test_the_next_request_is_recognised(side: Side, version: int) -> None:
     assert side.recognised == before + 3
 
 
-def test_a_topic_that_was_made_anew_is_another(side: Side) -> None:
+def test_a_fetch_by_the_id_of_a_deleted_topic_fails(side: Side) -> None:
     topic_id = id_of(side, 13)
     for _ in range(2):
         assert play(side, plain(13, (0, -1), topic_id), 13).responses[0].partitions[0].error_code == ErrorCode.NONE
@@ -440,7 +440,7 @@ def test_a_topic_that_was_made_anew_is_another(side: Side) -> None:
     assert side.recognised == 2
 
 
-def test_a_session_that_has_another_partition_is_extended(side: Side) -> None:
+def test_a_recognised_fetch_extends_its_session(side: Side) -> None:
     side.produce(1, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
     session_id = play(side, plain(12, (0, 0), index=1), 12).session_id
     play(side, plain(12, (session_id, 1), index=0), 12)
@@ -452,7 +452,7 @@ def test_a_session_that_has_another_partition_is_extended(side: Side) -> None:
     assert {key.partition for key in session.wanted} == {0, 1}
 
 
-def test_a_session_that_ends_meanwhile_leaves_the_answer(side: Side) -> None:
+def test_a_parked_fetch_is_answered_after_its_session_ended(side: Side) -> None:
     def ends(side: Side) -> None:
         side.broker.sessions._close(session_id)
         side.produce(0, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
@@ -478,7 +478,7 @@ def test_one_record_wakes_a_fetch_of_several_partitions(side: Side, index: int) 
     topics = [FetchTopic(topic="t", partitions=parts)]
     request = FetchRequest(max_wait_ms=100, min_bytes=1, session_epoch=-1, topics=topics)
     frame = b"".join(map(_bytes, encode_request(request, 12, 1, "tests")))
-    for _ in range(3):  # It is learned the second time.
+    for _ in range(3):  # The second request creates the template.
         has_waited, answer = side.play(frame)
         assert has_waited
     assert side.recognised == side.waited_for_several == 1
@@ -491,7 +491,7 @@ def test_one_record_wakes_a_fetch_of_several_partitions(side: Side, index: int) 
     assert [bool(part.records) for part in topic.partitions] == [index == 0, index == 1]
 
 
-def test_the_brokers_limit_holds(side: Side) -> None:
+def test_the_brokers_size_limit_applies(side: Side) -> None:
     for _ in range(10):
         side.produce(0, bytes(encode_batch([(None, bytes(1000), (), NOW_MS)])))
     sizes = [len(side.play(plain(12, (0, -1)))[1]) for _ in range(2)]
@@ -499,7 +499,7 @@ def test_the_brokers_limit_holds(side: Side) -> None:
     assert sizes[0] == sizes[1] < 5100
 
 
-def test_what_is_learned_is_bounded(side: Side) -> None:
+def test_fetch_templates_are_bounded(side: Side) -> None:
     for max_wait_ms in range(FETCH_TEMPLATES_MAX + 100):
         side.play(plain(12, (0, -1), max_wait_ms=max_wait_ms))
     assert len(side.peer.fetch_templates) == FETCH_TEMPLATES_MAX

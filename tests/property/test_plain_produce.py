@@ -1,4 +1,4 @@
-"""A produce request that is recognised by its beginning is handled as if it had been read."""
+"""Produce requests recognised by a template: they have the same effects as parsed ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOPICS = {"orders": 3, "a-longer-name": 1}
 
 
 class Side(Harness):
-    """A broker with two topics, and what became of everything that was sent to it."""
+    """A broker with two topics, and the outcomes of all requests."""
 
     def __init__(self, directory: Path, **configs: str) -> None:
         super().__init__(directory, transaction_partition_verification_enable="false", **configs)
@@ -79,7 +79,7 @@ def _bytes(chunk: object) -> bytes:
 
 
 class Forgetful(Side):
-    """Every request is the first of its connection."""
+    """A client whose every request is the first of its connection."""
 
     def play(self, frame: bytes) -> None:
         self.peer.produce_templates = ProduceTemplates()
@@ -88,7 +88,7 @@ class Forgetful(Side):
 
 
 class Producers:
-    """Two that number their batches, and many that do not."""
+    """Two idempotent producers, and many others."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -116,7 +116,7 @@ class Producers:
 
 
 class Damage(NamedTuple):
-    """One byte changed, counted from the end of the frame or from its records, or a frame cut off or grown."""
+    """A changed byte, counted from the end of the frame or of its records, or a truncated or extended frame."""
 
     place: int
     change: int
@@ -154,7 +154,7 @@ def damage(random: Random) -> Damage | None:
 
 
 def story(random: Random) -> Iterator[Sent]:
-    """Requests that are much alike, so that most are as one before was."""
+    """Yield similar requests, so that most match a template."""
     producers = Producers(random)
     versions = random.sample(VERSIONS, random.choice([1, 2, 4]))
     many = random.choice([1, 2, 3])
@@ -179,7 +179,9 @@ def story(random: Random) -> Iterator[Sent]:
     ("seed", "configs"),
     [*((seed, {}) for seed in range(8)), *((seed, {"odradek_record_validation": "records"}) for seed in range(2))],
 )
-def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int, configs: dict[str, str]) -> None:
+def test_recognised_produces_have_the_effects_of_parsed_ones(
+    tmp_path: Path, seed: int, configs: dict[str, str]
+) -> None:
     quick, slow = Side(tmp_path / "quick", **configs), Forgetful(tmp_path / "slow", **configs)
     for number, sent in enumerate(story(Random(seed))):
         frame = frame_for(quick, sent, number)
@@ -229,8 +231,8 @@ def test_a_repeated_request_is_recognised(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_repeated_request_for_several_is_recognised(tmp_path: Path, version: int) -> None:
-    """Which partitions it names may change; those it has named twice are known."""
+def test_a_repeated_request_for_several_partitions_is_recognised(tmp_path: Path, version: int) -> None:
+    """The named partitions may change; a set that was named twice is known."""
     side = Side(tmp_path)
     for number, partitions in enumerate([(0, 1), (0, 2), (2, 0, 1)] * 3):
         side.play(frame_for(side, plain(version, 1_000, partitions), number))
@@ -238,11 +240,11 @@ def test_a_repeated_request_for_several_is_recognised(tmp_path: Path, version: i
     assert len(side.peer.produce_templates) == 2 + 2 + 3, "partitions are counted"
 
 
-def test_what_is_written_in_another_way_is_not_learned_and_not_looked_at_again(tmp_path: Path) -> None:
+def test_unusual_encodings_get_no_template(tmp_path: Path) -> None:
     side = Side(tmp_path)
     for number in range(3):
         frame = bytearray(frame_for(side, plain(9, 1_000), number))
-        frame[-1:] = bytes((1, 99, 0))  # A tagged field that nobody knows.
+        frame[-1:] = bytes((1, 99, 0))  # An unknown tagged field.
         struct.pack_into(">i", frame, 0, len(frame) - 4)
         side.play(bytes(frame))
     assert not side.recognised
@@ -250,7 +252,7 @@ def test_what_is_written_in_another_way_is_not_learned_and_not_looked_at_again(t
     assert side.peer.produce_templates.has_given_up((TopicPartition(TopicName("orders"), 0),))
 
 
-def test_what_is_long_besides_its_records_is_not_learned(tmp_path: Path) -> None:
+def test_long_request_headers_get_no_template(tmp_path: Path) -> None:
     side = Side(tmp_path)
     for number in range(3):
         sent = plain(9, 1_000)
@@ -259,7 +261,7 @@ def test_what_is_long_besides_its_records_is_not_learned(tmp_path: Path) -> None
     assert not len(side.peer.produce_templates)
 
 
-def test_who_is_admitted_alike_learns_from_others_and_nobody_else_does(tmp_path: Path) -> None:
+def test_connections_of_the_same_admission_share_templates(tmp_path: Path) -> None:
     side = Side(tmp_path)
     (request,) = Connection().receive_data(frame_for(side, plain(9, 1_000), 0))
     side.play(frame_for(side, plain(9, 1_000), 1))

@@ -1,7 +1,7 @@
-"""Any history of producers and transactions in one partition, on a disk that tears and forgets, against plain lists.
+"""Histories of producers and transactions in one partition, on a disk that tears and loses writes, against plain lists.
 
-What is known of the producers is what the batches in the log say, whatever happened to the broker in between; and who
-reads committed records is told exactly what it must leave out.
+Producer state equals what the batches in the log lead to, whatever happened to the broker in between; and
+read-committed consumers get exactly the aborted transactions to leave out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STEPS = 120
 
 
 class Kept(NamedTuple):
-    """One batch as it is in the log; `commits` is None but for a marker."""
+    """One batch of the log; `commits` is None except for a marker."""
 
     base: int
     last: int
@@ -56,7 +56,7 @@ class Kept(NamedTuple):
 
 @dataclass
 class Known:
-    """What is known of a producer, kept in the plainest way."""
+    """State of a producer, kept in the plainest way."""
 
     epoch: int = -1
     batches: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Known:
             self.first_offset = batch.base
 
     def verdict(self, batch: Batch) -> ErrorCode | int:
-        """NONE, an error, or the offset that the batch had the first time."""
+        """Return NONE, an error, or the original offset of a repeated batch."""
         same = ((batch.base_sequence + batch.last_offset_delta) % SEQUENCES, batch.last_offset_delta)
         for last, offset, delta, _ in self.batches:
             if batch.producer_epoch == self.epoch and (last, delta) == same:
@@ -96,7 +96,7 @@ class Known:
         return ErrorCode.NONE
 
     def fits(self, producer: ProducerStateEntry) -> bool:
-        """A snapshot keeps the last five batches, and of the last one's time and a marker's only the later."""
+        """Compare with a snapshot, which keeps five batches, and of the last batch's and marker's times the later."""
         theirs, ours = [batch[:3] for batch in producer.batches], [batch[:3] for batch in self.batches]
         return (producer.epoch, producer.coordinator_epoch, producer.first_offset, producer.last_timestamp) == (
             self.epoch,
@@ -131,7 +131,7 @@ def transactions(batches: list[Kept]) -> list[Transaction]:
 
 
 class Writer:
-    """A producer that does as it should most of the time."""
+    """A producer that sends valid batches most of the time."""
 
     def __init__(self, random: Random, producer_id: int) -> None:
         self.random = random
@@ -166,7 +166,7 @@ class Writer:
 
 
 class Story:
-    """One partition, and what it should be."""
+    """One partition, and its expected contents."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -204,10 +204,10 @@ class Story:
     # ---------------------------------------------------------------- what a broker does
 
     def turn(self, *, room: int | None = None) -> None:
-        """Some batches come in one turn, and are written at its end, or not."""
+        """Stage some batches in one turn, and write them at its end, or not."""
         staged: list[tuple[Append, Kept]] = []
         known = {key: replace(one) for key, one in self.known.items()}
-        for _ in range(self.random.choice([1, 1, 2, 5]) if room is None else 3):  # Three have room in a segment.
+        for _ in range(self.random.choice([1, 1, 2, 5]) if room is None else 3):  # A segment has space for three.
             self.now = TimestampMs(self.now + 7)
             batch = Batch.checked(memoryview(bytearray(self.random.choice(self.writers).batch(self.now))))
             expected = known.get(batch.producer_id, Known()).verdict(batch)
@@ -223,10 +223,10 @@ class Story:
             self.known = known
         elif refused:
             assert refused == {True}, "what was staged together has one fate"
-            self.disk.open(self.log.segments[-1].path).sync()  # Else it may come back in a crash.
+            self.disk.open(self.log.segments[-1].path).sync()  # Otherwise it may come back in a crash.
 
     def stage(self, batch: Batch, expected: ErrorCode | int, staged: list[tuple[Append, Kept]]) -> Kept | None:
-        """What is new of it."""
+        """Stage a batch, and record it if it is new."""
         try:
             append = self.partition.leader().stage(batch, self.moment, all_replicas=self.random.random() < 0.7)
         except Refused as refused:
@@ -282,7 +282,7 @@ class Story:
         self.checkpoint = (self.log.recovery_point, self.log.start_offset)
 
     def truncate(self) -> None:
-        """Never below what is visible."""
+        """Truncate the log, never below visible records."""
         end = Offset(self.random.randint(self.partition.positions.high_watermark, self.log.end_offset))
         truncate_to(self.log, end, self.now)
         self.batches = [batch for batch in self.batches if batch.last < end]
@@ -319,7 +319,7 @@ class Story:
         self.disk = self.disk.crash(self.random)
         self.open(clean=False)
         log = self.log
-        # Records that were not synced may be lost up to beyond where the log starts: then it begins anew.
+        # Unsynced records may be lost up to beyond the log start: then the log restarts there.
         is_new = log.start_offset == log.end_offset == log.segments[0].base_offset and not len(log.producers)
         self.batches = [batch for batch in self.batches if batch.last < log.end_offset and not is_new]
         self.relearn()
@@ -391,13 +391,13 @@ def one_history(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_long_histories(seed: int) -> None:
+def test_long_producer_histories_match_lists(seed: int) -> None:
     one_history(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_very_many_histories() -> None:
+def test_many_more_producer_histories_match_lists() -> None:
     for seed in range(10_000, 20_000):
         try:
             one_history(seed)

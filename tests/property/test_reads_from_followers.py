@@ -1,6 +1,6 @@
-"""What consumers see at a follower (KIP-392) is what a list of batches and one high watermark would show them.
+"""Consumers that read from a follower (KIP-392): they see a list of batches up to one high watermark.
 
-Leaders come and go, and the follower cuts off what they lack: nothing of that was ever shown.
+Leaders come and go, and the follower truncates records that they lack: none of those was ever visible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONSUMERS = 4
 
 
 class Stored(NamedTuple):
-    """One batch of a log; one of a transaction names its producer, and a marker also says how that ended."""
+    """One batch of a log; transactional ones name their producer, and markers their outcome."""
 
     base: int
     end: int
@@ -44,7 +44,7 @@ class Transaction(NamedTuple):
 
 
 def transactions(log: list[Stored]) -> list[Transaction]:
-    """All transactions that begin in a log."""
+    """Return all transactions that begin in a log."""
     begun: dict[int, int] = {}
     found = []
     for one in log:
@@ -56,7 +56,7 @@ def transactions(log: list[Stored]) -> list[Transaction]:
 
 
 class Leader:
-    """What the leader of an epoch has."""
+    """The log of an epoch's leader."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -93,14 +93,14 @@ class Leader:
             self.high_watermark = self.random.choice(ends)
 
     def gives_way(self) -> None:
-        """To another one, which has all that is committed, and maybe nothing more."""
+        """Return the next leader, which has all committed records, and perhaps no others."""
         self.epoch += 1
         while self.log and self.log[-1].base >= self.high_watermark and self.random.random() < 0.7:
             self.log.pop()
 
 
 class Seen:
-    """The follower, as a list."""
+    """The follower as a list."""
 
     def __init__(self) -> None:
         self.log: list[Stored] = []
@@ -126,7 +126,7 @@ class Seen:
 
 
 class Reader:
-    """A consumer without a session; every second reads what is committed alone."""
+    """A consumer without a session; every second one reads committed records only."""
 
     def __init__(self, number: int) -> None:
         self.committed = bool(number % 2)
@@ -161,7 +161,7 @@ class Story:
             self.check()
 
     def replicate(self) -> None:
-        """The follower fetches what is next, or is told by whom it follows now where their logs part."""
+        """Fetch the next records, or learn from the new leader where the logs diverge."""
         seen, leader = self.seen, self.leader
         common = [one for one, other in zip(seen.log, leader.log, strict=False) if one == other]
         if len(common) < len(seen.log):
@@ -191,7 +191,7 @@ class Story:
                 reader.is_waiting = False
 
     def delete(self) -> None:
-        """Only what all readers are through with, so that none is out of range."""
+        """Delete records that all readers have passed, so that none is out of range."""
         most = min(self.leader.high_watermark, *(reader.offset for reader in self.readers))
         self.leader.start = max(self.leader.start, self.random.randint(0, most))
 
@@ -243,7 +243,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_follower_shows_what_is_committed_and_nothing_else(tmp_path: Path, seed: int) -> None:
+def test_a_follower_returns_committed_records_only(tmp_path: Path, seed: int) -> None:
     story = Story(tmp_path, seed)
     story.play()
     assert min(story.waits, story.read, story.aborted), "some of it has happened"

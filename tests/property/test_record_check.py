@@ -1,4 +1,4 @@
-"""The check of a producer's records against their reading one by one, for sound batches and for mangled ones."""
+"""Validation of a producer's records compared with parsing them one by one, for valid and for mangled batches."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Outcome = int | tuple[ErrorCode, list[int]]
 
 
 class Kernel:
-    """In its compiled or in its interpreted life."""
+    """The validation kernel, compiled or interpreted."""
 
     check: Any = None
 
 
 class Asked(NamedTuple):
-    """What a topic asks of each record."""
+    """Requirements of a topic for each record."""
 
     wants_keys: bool
     oldest: int
@@ -51,7 +51,7 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def by_hand(batch: Batch, asked: Asked) -> Outcome:
-    """The dumb oracle: the greatest time, or the code and the records that it is for."""
+    """Return the oracle's greatest time, or the error code and the records that it is for."""
     try:
         found = decode(batch)
     except Refused:
@@ -79,7 +79,7 @@ def by_kernel(batch: Batch, asked: Asked) -> Outcome:
         return refused.code, []
 
 
-def test_agrees_with_reading(life: str) -> None:
+def test_validation_agrees_with_parsing(life: str) -> None:
     @settings(max_examples=200)
     @given(records(TIMES), CODECS, ASKED)
     def check(rows: list[RecordIn], codec: Codec, asked: Asked) -> None:
@@ -89,7 +89,7 @@ def test_agrees_with_reading(life: str) -> None:
     check()
 
 
-def test_agrees_on_mangled_records(life: str) -> None:
+def test_validation_agrees_with_parsing_mangled_records(life: str) -> None:
     @settings(max_examples=400)
     @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), ASKED)
     def check(rows: list[RecordIn], random: Random, more: int, asked: Asked) -> None:
@@ -107,8 +107,8 @@ def mangled(rows: list[RecordIn], random: Random, more: int) -> Batch:
     return Batch.trusted(data)
 
 
-def test_no_record_is_larger_than_its_bound(life: str) -> None:
-    """A batch is unpacked if, and only if, none of its records is larger; without a codec it always is."""
+def test_no_decompressed_record_exceeds_its_limit(life: str) -> None:
+    """A batch is decompressed if and only if no record exceeds it; without a codec it always passes."""
 
     @settings(max_examples=200)
     @given(records(TIMES), CODECS, st.integers(0, 10_000))
@@ -127,7 +127,7 @@ def test_no_record_is_larger_than_its_bound(life: str) -> None:
 
 
 def sizes(payload: bytes) -> list[int]:
-    """The sizes of sound records, read one after the other."""
+    """Return the sizes of valid records, parsed one after the other."""
     found, position = [], 0
     while position < len(payload):
         size = shift = 0
@@ -139,7 +139,7 @@ def sizes(payload: bytes) -> list[int]:
     return found
 
 
-def test_many_mangled_batches_never_pass_what_cannot_be_read() -> None:
+def test_unparsable_mangled_batches_never_pass() -> None:
     check = kernel("decode", "compiled").Check(True, 0, 2_000)
     random = Random(11)
     rows: list[RecordIn] = [(b"key", b"v" * 70, [("name", b"x"), ("n", None)], 1000 + i) for i in range(8)]

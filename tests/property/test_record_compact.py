@@ -1,4 +1,4 @@
-"""The kernel of log compaction against a dict and a list, and against records.py where bytes are mangled."""
+"""The kernel of log compaction compared with a dict and a list, and with records.py for mangled bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compact(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def siphash_2_4_128(key: bytes, message: bytes) -> bytes:
-    """As its authors describe it: the message is padded to whole words, the last byte being its length."""
+    """Return the hash as its authors describe it: the message is padded to words, and the last byte is its length."""
     k = [int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")]
     first = b"somepseudorandomlygeneratedbytes"
     v = [int.from_bytes(first[8 * i : 8 * i + 8]) ^ k[i % 2] for i in range(4)]
@@ -71,7 +71,7 @@ def siphash_2_4_128(key: bytes, message: bytes) -> bytes:
     return b"".join(half)
 
 
-def test_the_digest_is_siphash(compact: ModuleType) -> None:
+def test_the_digest_equals_siphash(compact: ModuleType) -> None:
     assert siphash_2_4_128(bytes(range(16)), bytes(range(15))).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"
 
     @given(SEEDS, st.binary(max_size=600))
@@ -84,7 +84,7 @@ def test_the_digest_is_siphash(compact: ModuleType) -> None:
 # ---------------------------------------------------------------- the map
 
 
-def test_the_map_is_a_dict(compact: ModuleType) -> None:
+def test_the_offset_map_equals_a_dict(compact: ModuleType) -> None:
     @given(SEEDS, st.integers(1, 60), st.lists(st.integers(0, 80), max_size=150))
     def check(seed: bytes, slots: int, numbers: list[int]) -> None:
         offsets, expected = compact.OffsetMap(slots * SLOT_BYTES, seed), dict[bytes, int]()
@@ -113,7 +113,7 @@ def batches_of(parts: list[list[RecordIn]], base: int) -> list[Batch]:
 
 
 def last_offsets(records: list[Record], start: int, room: int) -> tuple[dict[bytes, int], int]:
-    """The dumb oracle of the map: what it holds, and the first offset that it does not cover, or -1."""
+    """Return the oracle's map, and the first offset that it does not cover, or -1."""
     found: dict[bytes, int] = {}
     for record in records:
         if record.key is not None and record.offset >= start:
@@ -123,7 +123,7 @@ def last_offsets(records: list[Record], start: int, room: int) -> tuple[dict[byt
     return found, -1
 
 
-def test_a_log_is_compacted_as_by_hand(compact: ModuleType) -> None:
+def test_compaction_equals_the_oracles(compact: ModuleType) -> None:
     @settings(max_examples=150)
     @given(
         SEEDS,
@@ -208,7 +208,7 @@ def check_batch(found: Any, batch: Batch, rules: tuple[int, bool, int | None, in
 
 
 def outcome(compact: ModuleType, payload: bytes, count: int, new_base: int | None) -> tuple[bool, bool]:
-    """Whether the map takes the records, and whether the filter does."""
+    """Return whether the map takes the records, and whether the filter does."""
     offsets = compact.OffsetMap(100 * SLOT_BYTES, bytes(16))
     taken = []
     for step in (
@@ -235,7 +235,7 @@ def mangled(random: Random, payload: bytes) -> bytes:
 
 
 @pytest.mark.share(2)
-def test_mangled_records_are_taken_if_they_can_be_read(compact: ModuleType) -> None:
+def test_mangled_records_are_compacted_if_they_can_be_parsed(compact: ModuleType) -> None:
     @settings(max_examples=400)
     @given(ROWS, st.randoms(use_true_random=False), st.integers(-1, 1), st.none() | INT64)
     def check(rows: list[RecordIn], random: Random, more: int, new_base: int | None) -> None:

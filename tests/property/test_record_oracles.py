@@ -1,4 +1,4 @@
-"""Other people's encoders and decoders on the same records: kafka-python and aiokafka."""
+"""The same records with other encoders and decoders: kafka-python and aiokafka."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def built(builder: Any, rows: list[RecordIn]) -> bytes:
 
 @settings(max_examples=60)
 @given(records(TIMES), st.sampled_from([Codec.NONE, Codec.GZIP]), st.integers(0, 2**40), st.booleans())
-def test_kafka_python(rows: list[RecordIn], codec: Codec, base_offset: int, transactional: bool) -> None:
-    """Its other codecs need packages of their own."""
+def test_kafka_python_reads_and_writes_the_same_records(
+    rows: list[RecordIn], codec: Codec, base_offset: int, transactional: bool
+) -> None:
+    """Its other codecs require additional packages."""
     data = bytes(encode_batch(rows, codec, base_offset=Offset(base_offset), is_transactional=transactional, **PRODUCER))
     batch = kafka_python.DefaultRecordBatch(data)
     assert theirs(batch) == ours(data)
@@ -55,7 +57,7 @@ def test_kafka_python(rows: list[RecordIn], codec: Codec, base_offset: int, tran
 
 @settings(max_examples=60)
 @given(records(TIMES), st.sampled_from(Codec))
-def test_aiokafka(rows: list[RecordIn], codec: Codec) -> None:
+def test_aiokafka_reads_and_writes_the_same_records(rows: list[RecordIn], codec: Codec) -> None:
     """Its reader of snappy, lz4 and zstd is not ours, though the library under it is the same."""
     aiokafka = pytest.importorskip("aiokafka.record.default_records")
     data = bytes(encode_batch(rows, codec))

@@ -1,4 +1,4 @@
-"""What goes into a batch comes out of it, whoever reads it: records.py, both lives of the kernels, Arrow."""
+"""Round trips of records through batches: records.py, both variants of the kernels, Arrow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_row(record: Record) -> tuple[Any, ...]:
 
 
 @given(records(), CODECS, st.integers(0, 2**62))
-def test_records_come_out_as_they_went_in(rows: list[RecordIn], codec: Codec, base_offset: int) -> None:
+def test_decoded_records_equal_encoded_ones(rows: list[RecordIn], codec: Codec, base_offset: int) -> None:
     batch = Batch.verified(encode_batch(rows, codec, base_offset=Offset(base_offset)))
     got = [(record.key, record.value, list(record.headers), record.timestamp) for record in decode(batch)]
     assert got == [tuple(row) for row in rows]
@@ -44,7 +44,7 @@ def test_records_come_out_as_they_went_in(rows: list[RecordIn], codec: Codec, ba
 
 
 @given(st.binary(max_size=2000) | st.builds(bytes.__mul__, st.binary(max_size=20), st.integers(0, 5000)), CODECS)
-def test_compression_round_trip(data: bytes, codec: Codec) -> None:
+def test_decompressed_data_equals_compressed_data(data: bytes, codec: Codec) -> None:
     packed = compress(codec, data)
     assert decompress(codec, packed, len(data)) == data
     if codec is not Codec.NONE and data:
@@ -53,7 +53,7 @@ def test_compression_round_trip(data: bytes, codec: Codec) -> None:
 
 
 @given(st.lists(st.binary(max_size=300) | st.integers(0, 200_000).map(bytes), min_size=1, max_size=8), CODECS)
-def test_however_it_is_cut_into_members_streams_or_frames(parts: list[bytes], codec: Codec) -> None:
+def test_concatenated_compressed_parts_are_decompressed(parts: list[bytes], codec: Codec) -> None:
     packed = b"".join(compress(codec, part) for part in parts)
     assert decompress(codec, packed) == b"".join(parts)
     whole = len(b"".join(parts))
@@ -67,7 +67,7 @@ def test_however_it_is_cut_into_members_streams_or_frames(parts: list[bytes], co
 @settings(max_examples=60)
 @given(records(), st.data())
 def test_a_flipped_bit_is_refused(rows: list[RecordIn], data: st.DataObject) -> None:
-    """But for base offset and leader epoch, which are the leader's and not under the checksum."""
+    """Base offset and leader epoch are excluded: the leader sets them, and the checksum does not cover them."""
     batch = encode_batch(rows)
     bit = data.draw(st.integers(0, 8 * len(batch) - 1))
     batch[bit // 8] ^= 1 << bit % 8
@@ -101,7 +101,7 @@ def test_arrow_has_the_same_records(life: str) -> None:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_arrow_columns_make_the_same_batch_as_single_records(life: str) -> None:
+def test_arrow_columns_encode_to_the_same_batch_as_records(life: str) -> None:
     encode = kernel("encode", life)
 
     @settings(max_examples=60)

@@ -1,4 +1,4 @@
-"""The survey of a batch against its records one by one, for sound batches and for mangled ones."""
+"""The survey of a batch compared with its records one by one, for valid and for mangled batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMES = st.integers(0, 20) | INT64
 
 
 def by_hand(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
-    """The dumb oracle."""
+    """Return the oracle's result."""
     try:
         found = decode(batch)
     except Refused as refused:
@@ -50,7 +50,7 @@ def by_kernel(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
 
 
 def counting(data: bytearray, count: int) -> Batch:
-    """The batch with another records_count in its header."""
+    """Return the batch with another records_count in its header."""
     Struct(">i").pack_into(data, RECORDS_COUNT_POSITION, count)
     return Batch.trusted(data)
 
@@ -61,7 +61,7 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def test_agrees_with_reading(life: str) -> None:
+def test_the_survey_agrees_with_parsing(life: str) -> None:
     @settings(max_examples=150)
     @given(records(TIMES), CODECS, TIMES, st.integers(-2, 14), st.booleans())
     def check(rows: list[RecordIn], codec: Codec, wanted: int, start: int, stamped: bool) -> None:
@@ -76,7 +76,7 @@ def test_agrees_with_reading(life: str) -> None:
     check()
 
 
-def test_agrees_on_mangled_records(life: str) -> None:
+def test_the_survey_agrees_with_parsing_mangled_records(life: str) -> None:
     @settings(max_examples=300)
     @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), TIMES)
     def check(rows: list[RecordIn], random: Random, more: int, wanted: int) -> None:
@@ -90,7 +90,7 @@ def test_agrees_on_mangled_records(life: str) -> None:
     check()
 
 
-def test_counts_that_no_batch_has(life: str) -> None:
+def test_false_record_counts_are_rejected(life: str) -> None:
     data = bytearray(encode_batch([(b"k", b"v", [], 1)]))
     for count in (-2, -1, 2, 2**31 - 1):
         assert by_kernel(counting(data, count), 0, 0) is ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""However requests of all sizes arrive, together they stay within the budget and one, and each is received."""
+"""Requests of all sizes within the receive budget: memory stays within it plus one request, and each is received."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def frame(size: int) -> bytes:
 
 
 class Peer:
-    """One connection and what its peer has not sent yet.  `receive` is what a shell does with a readable socket."""
+    """One connection and its unsent data. `receive` does what a shell does with a readable socket."""
 
     def __init__(self, budget: ReceiveBudget, sizes: list[int]) -> None:
         self.share = budget.join(self.go_on, self.evict)
@@ -62,7 +62,7 @@ sizes = st.lists(st.one_of(st.integers(0, 200), st.integers(0, LARGEST)), max_si
 
 @settings(max_examples=60)
 @given(st.lists(sizes, min_size=1, max_size=12), st.integers(0, 1000))
-def test_everybody_gets_through_and_nobody_takes_too_much(all_sizes: list[list[int]], seed: int) -> None:
+def test_every_request_is_received_within_the_budget(all_sizes: list[list[int]], seed: int) -> None:
     random = Random(seed)
     budget = ReceiveBudget(BUDGET_BYTES)
     peers = [Peer(budget, some) for some in all_sizes]
@@ -79,7 +79,7 @@ def test_everybody_gets_through_and_nobody_takes_too_much(all_sizes: list[list[i
 
 
 def filled(budget: ReceiveBudget) -> list[Peer]:
-    """Peers that sent half a request each; the first holds what there is, the others wait."""
+    """Return peers that sent half a request each; the first uses the whole budget, and the others wait."""
     peers = [Peer(budget, [LARGEST]) for _ in range(4)]
     for peer in peers:
         peer.data = peer.data[: LARGEST // 2 + 10]
@@ -89,7 +89,7 @@ def filled(budget: ReceiveBudget) -> list[Peer]:
     return peers
 
 
-def test_an_idle_buffer_goes_when_somebody_waits() -> None:
+def test_an_idle_buffer_is_reclaimed_when_a_connection_waits() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     resting = Peer(budget, [LARGEST])
     while not resting.is_done:
@@ -104,7 +104,7 @@ def test_an_idle_buffer_goes_when_somebody_waits() -> None:
         resting.receive(LARGEST)
 
 
-def test_an_idle_buffer_goes_after_a_while() -> None:
+def test_an_idle_buffer_is_reclaimed_after_a_while() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peer = Peer(budget, [LARGEST])
     while not peer.is_done:
@@ -116,7 +116,7 @@ def test_an_idle_buffer_goes_after_a_while() -> None:
     assert not peer.is_evicted
 
 
-def test_who_holds_up_the_others_has_to_go() -> None:
+def test_a_slow_connection_that_blocks_others_is_evicted() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peers = filled(budget)
     budget.reclaim_buffers()
@@ -134,7 +134,7 @@ def test_who_holds_up_the_others_has_to_go() -> None:
     assert honest.is_done
 
 
-def test_nobody_is_blamed_when_nobody_was_heard() -> None:
+def test_no_connection_is_evicted_while_the_loop_was_blocked() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peers = filled(budget)
     for _ in range(10):
@@ -142,7 +142,7 @@ def test_nobody_is_blamed_when_nobody_was_heard() -> None:
     assert not any(peer.is_evicted for peer in peers)
 
 
-def test_nobody_is_blamed_when_nobody_waits() -> None:
+def test_no_connection_is_evicted_when_none_waits() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peer = Peer(budget, [LARGEST])
     peer.receive(BUFFER_BYTES * 4)
@@ -152,7 +152,7 @@ def test_nobody_is_blamed_when_nobody_waits() -> None:
     assert not peer.is_evicted
 
 
-def test_who_is_fast_enough_stays() -> None:
+def test_a_fast_connection_is_not_evicted() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     large = 20 * RECEIVE_BYTES_PER_LOOK_MIN
     fast, waiting = Peer(budget, [large]), Peer(budget, [LARGEST])

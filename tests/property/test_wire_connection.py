@@ -1,4 +1,4 @@
-"""However the bytes are cut, and in whatever order answers come, the outcome is the same."""
+"""Bytes split in any way and responses in any order: the outcome is the same."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def received_in_place(data: bytes, sizes: list[int]) -> Outcome:
 
 @settings(max_examples=200, deadline=None)
 @given(streams, cuts)
-def test_split_does_not_matter(data: bytes, sizes: list[int]) -> None:
-    """Garbage is parsed or refused, never anything else, and never depends on how it was cut."""
+def test_splits_of_the_input_do_not_matter(data: bytes, sizes: list[int]) -> None:
+    """Garbage is parsed or refused, and never depends on the split."""
     whole = received([data])
     assert received(parts(data, sizes)) == whole
     assert received([data[i : i + 1] for i in range(len(data))]) == whole
@@ -100,7 +100,7 @@ def test_split_does_not_matter(data: bytes, sizes: list[int]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 40), st.randoms(use_true_random=False))
-def test_answers_leave_in_order_whenever_they_come(count: int, random: Random) -> None:
+def test_responses_are_sent_in_order_of_requests(count: int, random: Random) -> None:
     connection = Connection()
     frame = pack(">ihhih", 10, ApiKey.METADATA, 1, 0, -1)
     waiting: list[Request] = []

@@ -1,4 +1,4 @@
-"""Varints and tagged sections against what they mean."""
+"""Varints and tagged sections compared with their values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ values = st.one_of(st.integers(0, (1 << 35) - 1), st.sampled_from([0, 127, 128, 
 
 
 @given(values, st.binary(max_size=3), st.binary(max_size=3))
-def test_what_is_written_is_read(value: int, before: bytes, after: bytes) -> None:
+def test_decoded_varints_equal_encoded_ones(value: int, before: bytes, after: bytes) -> None:
     encoded = uvarint(value)
     assert read_uvarint(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
     assert len(encoded) == max(1, -(-value.bit_length() // 7))

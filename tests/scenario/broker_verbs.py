@@ -1,4 +1,4 @@
-"""What happens to the broker itself, and to time."""
+"""Verbs for the broker itself, and for time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of groups commit offsets, and so may others."""
+"""Verbs for commits of offsets, by members of groups and others."""
 
 from __future__ import annotations
 

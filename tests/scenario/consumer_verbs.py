@@ -1,4 +1,4 @@
-"""What members of groups of the consumer protocol do, and classic members beside them."""
+"""Verbs for members of groups of the consumer protocol, and for classic members in the same groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of groups of the classic protocol do.  Each client remembers what it was told, and how it joins."""
+"""Verbs for members of classic groups. Each client remembers its responses, and its options for joining."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def client(world: World, group: str, name: str) -> Client:
 
 
 def named(world: World, member_id: str) -> str:
-    """Which client has, or had, this id; of one that was not told it yet, what the id begins with."""
+    """Return the name of the client with this id, or, for an unknown id, its beginning."""
     return str(world.memory.get(("id", member_id), _UUID.sub("", member_id)))
 
 
@@ -183,7 +183,7 @@ def _synced(answer: SyncGroupResponse) -> str:
 
 
 def share_text(assignment: bytes) -> str:
-    """What stories write by themselves, or consumers do."""
+    """Return an assignment as stories write it, or as consumers encode it."""
     if not assignment.startswith(b"\0"):
         return assignment.decode()
     listed = decode_assignment(assignment).assigned_partitions

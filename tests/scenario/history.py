@@ -1,4 +1,4 @@
-"""`python -m scenario.history FOLDER` plays every story, and prints a digest of all that the broker said and wrote."""
+"""Digest of all stories: `python -m scenario.history FOLDER` plays them, and prints what the broker sent and wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = range(2)
 
 
 class Digest:
-    """Of answers as they are looked at, and of files."""
+    """A digest of decoded responses and of files."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -56,7 +56,7 @@ def of_fetches(seed: int, directory: Path) -> Digest:
 
 
 def _listening() -> Digest:
-    """To every answer that is decoded from now on."""
+    """Add every decoded response to the digest from now on."""
     digest = Digest()
 
     def decoded(self: Harness, outcome: Encoded, version: int, answer: type[Any]) -> Any:

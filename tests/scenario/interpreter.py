@@ -67,7 +67,7 @@ def parse(story: str) -> list[Line]:
 
 
 def play(lines: Iterable[Line], world: World) -> list[Line]:
-    """The story as it goes here."""
+    """Return the story as it is played here."""
     return [Line(line.text, outcomes(world, line.text) if line.is_action else []) for line in lines]
 
 
@@ -79,7 +79,7 @@ def outcomes(world: World, action: str) -> list[str]:
 
 
 def merged(told: Iterable[tuple[str, str]]) -> list[str]:
-    """One outcome for all who were told the same one after the other."""
+    """Merge the outcomes of clients that had the same one in a row."""
     return [f"{names([who for who, _ in same])}: {what}" for what, same in groupby(told, key=lambda one: one[1])]
 
 

@@ -1,4 +1,4 @@
-"""What is done with the offsets of groups beside committing them, and with the groups themselves."""
+"""Verbs for offsets of groups other than commits, and for the groups themselves."""
 
 from __future__ import annotations
 

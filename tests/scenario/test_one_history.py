@@ -1,4 +1,4 @@
-"""The same story is the same history, byte for byte, in whatever order a process keeps its sets."""
+"""Histories of stories: byte for byte the same for any order of sets in a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
 @pytest.mark.nightly
-def test_a_story_is_one_history(tmp_path: Path) -> None:
+def test_stories_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
     histories = [_history(seed, tmp_path / seed) for seed in HASH_SEEDS]
     assert len(histories[0]) > len(STORIES)
     for others in histories[1:]:

@@ -1,4 +1,4 @@
-"""Every story in this folder goes as it is written."""
+"""Stories in this folder: each is played as written."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scenario.world import World
 from support.loop_time import hold_ms_max
 
 NS_PER_MS = 1_000_000
-TRIES = 3  # What holds the loop does so each time; code that is loaded, or garbage of the tests, does not.
+TRIES = 3  # A slow action is slow each time; loading of code and garbage of other tests are not.
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _garbage_of_others() -> Iterator[None]:
-    """What lies in this process is not the broker's, and is not to be looked at by its collections."""
+    """Exclude other objects of this process from the broker's garbage collections."""
     gc.collect()
     gc.freeze()
     yield
@@ -28,7 +28,7 @@ def _garbage_of_others() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, tmp_path: Path) -> None:
+def test_story_is_played_as_written(path: Path, tmp_path: Path) -> None:
     lines = parse(path.read_text())
     world = World(tmp_path)
     played = play(lines, world)
@@ -44,8 +44,8 @@ def test_story(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story_in_which_all_state_is_compacted_after_each_action(path: Path, tmp_path: Path) -> None:
-    """It goes on as it would have, also where the broker is stopped and reads its state again."""
+def test_story_with_compaction_after_each_action(path: Path, tmp_path: Path) -> None:
+    """The story stays the same, even if the broker is stopped and loads its state again."""
     world = World(tmp_path)
     for line in parse(path.read_text()):
         assert play([line], world)[0].expected == line.expected, line.text
@@ -53,17 +53,17 @@ def test_story_in_which_all_state_is_compacted_after_each_action(path: Path, tmp
             assert outcomes(world, "compact") == []
 
 
-def test_a_story_is_shown_as_it_is_written() -> None:
+def test_stories_are_formatted_as_the_interpreter_prints_them() -> None:
     for path in STORIES:
         assert shown(parse(path.read_text())) == path.read_text(), f"{path.name} is not in the form of interpreter.py"
 
 
-def test_every_verb_means_one_thing() -> None:
+def test_verbs_are_unique() -> None:
     modules = [import_module(f"scenario.{path.stem}") for path in Path(__file__).parent.glob("*_verbs.py")]
     assert sorted(verb for module in modules for verb in module.VERBS) == sorted(VERBS)
 
 
-def test_a_story_that_goes_another_way_is_noticed(tmp_path: Path) -> None:
+def test_a_different_outcome_of_a_story_is_noticed(tmp_path: Path) -> None:
     lines = parse("knock g a -> a: waits\n# nothing\nheartbeat g a\n")
     (first, comment, second) = play(lines, World(tmp_path))
     assert first.expected == ["a: member id required"] != lines[0].expected

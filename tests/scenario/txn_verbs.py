@@ -1,4 +1,4 @@
-"""What transactional producers do, and readers of what they commit.  Each producer remembers who it is.
+"""Verbs for transactional producers, and for readers of their committed records. Each producer remembers its identity.
 
 A producer is its transactional id: p and p:2 are two processes of the transactional id p.
 """
@@ -51,7 +51,7 @@ class Process:
         return self.version == NEW
 
     def becomes(self, producer_id: int, epoch: int) -> None:
-        """Sequences begin anew with each epoch."""
+        """Use this producer id and epoch; sequences start at 0 in each epoch."""
         if self.producer != (producer_id, epoch):
             self.sequences.clear()
         self.producer = ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))

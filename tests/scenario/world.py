@@ -1,4 +1,4 @@
-"""What a story happens in: a broker in memory, clients with what they remember, and who waits for an answer."""
+"""World of a story: a broker in memory, clients with their state, and parked requests."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ class World:
     def send(
         self, who: str, message: object, version: int, answer: type[Answer], hear: Callable[[Answer], str | None]
     ) -> None:
-        """On a connection of its own.  `hear` says what the answer is, if it is worth a word, and remembers what the
-        client will need of it."""
+        """Send a request on a connection of its own.
+
+        `hear` describes the response if it is worth a word, and stores what the client needs of it.
+        """
 
         def heard(encoded: Encoded) -> None:
             said = hear(self.harness.decoded(encoded, version, answer))
@@ -81,7 +83,7 @@ class World:
         self._told.append((who, what))
 
     def take_told(self) -> list[tuple[str, str]]:
-        """Since the last action; also who waits since then."""
+        """Return the outcomes since the last action, including requests that wait since then."""
         self.settle()
         still = [waiting.who for waiting in self._waiting.values()]
         told, self._told = self._told, []
@@ -91,13 +93,13 @@ class World:
 
     @property
     def waiting(self) -> Collection[Parked[object]]:
-        """Requests that were not answered yet."""
+        """Return the requests that were not answered yet."""
         return self._waiting.keys()
 
     # What goes on by itself.
 
     def settle(self) -> None:
-        """Everything that takes no time, and the answers that come of it."""
+        """Complete everything that takes no time, and collect the responses."""
         while True:
             if not self.is_stalled:
                 self.harness.settle()
@@ -112,7 +114,7 @@ class World:
                     waiting.hear(answer)
 
     def pass_time(self, ms: int) -> None:
-        """In steps from one thing that is due to the next, with some housekeeping between."""
+        """Advance time from one deadline to the next, with some housekeeping between."""
         end = self.harness.now.steady + ms
         house_ms = max(HOUSEKEEPING_MS, ms // HOUSEKEEPINGS_MAX)
         next_house = self.harness.now.steady + house_ms
@@ -128,7 +130,7 @@ class World:
             self.settle()
 
     def hang_up(self, who: str) -> None:
-        """Its connections are gone: what it waits for is not answered."""
+        """Break the client's connections: its parked requests are not answered."""
         for parked in [parked for parked, waiting in self._waiting.items() if waiting.who == who]:
             self.harness.broker.lot.forget(parked)
             del self._waiting[parked]
@@ -139,13 +141,13 @@ class World:
 
 
 def options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Plain arguments, and those with a name."""
+    """Split arguments into plain ones and named ones."""
     plain = [one for one in arguments if "=" not in one]
     return plain, dict(one.split("=", 1) for one in arguments if "=" in one)
 
 
 def clients(text: str) -> list[str]:
-    """`a`, or a range: m1..m100."""
+    """Return the clients of `a`, or of a range such as m1..m100."""
     first, dots, last = text.partition("..")
     if not dots:
         return [first]
@@ -154,7 +156,7 @@ def clients(text: str) -> list[str]:
 
 
 def names(clients: list[str]) -> str:
-    """Numbers that follow each other as a range: a m1..m3."""
+    """Format clients, with consecutive numbers as a range: a m1..m3."""
     runs: list[list[str]] = []
     for client in clients:
         if runs and client == _next(runs[-1][-1]):
@@ -175,11 +177,11 @@ def milliseconds(text: str) -> int:
 
 
 def error(code: int) -> str:
-    """ok, or: unknown member id"""
+    """Format an error code: ok, or for example unknown member id."""
     return ErrorCode(code).name.lower().replace("_", " ") if code else "ok"
 
 
 def partition_of(text: str) -> tuple[str, int]:
-    """t-0"""
+    """Parse a partition such as t-0."""
     topic, _, partition = text.rpartition("-")
     return topic, int(partition)

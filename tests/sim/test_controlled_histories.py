@@ -1,4 +1,4 @@
-"""The histories of test_controller_histories, with brokers that open logs, lead, and are written to."""
+"""Histories of test_controller_histories, with brokers that open logs, lead, and accept records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOUND_WITHIN = 300
 
 
 class ControlledHistory(History):
-    """Every partition has one replica, as long as nobody can follow."""
+    """A history whose partitions have one replica each, as brokers cannot follow in it."""
 
     cluster: ControlledCluster
 
@@ -40,7 +40,7 @@ class ControlledHistory(History):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_history(seed: int) -> None:
+def test_a_controlled_history_breaks_no_promise(seed: int) -> None:
     check(seed, ControlledHistory)
 
 
@@ -64,7 +64,7 @@ def what_is_gone_is_told_on(patch: pytest.MonkeyPatch) -> None:
         what_is_gone_is_told_on,
     ],
 )
-def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_injected_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises(AssertionError):
         check_all(range(FOUND_WITHIN), ControlledHistory)
@@ -72,5 +72,5 @@ def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_histories() -> None:
+def test_many_controlled_histories_break_no_promise() -> None:
     check_all(SOAK_SEEDS, ControlledHistory)

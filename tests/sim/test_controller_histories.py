@@ -1,7 +1,7 @@
-"""Clusters of one seed each, in which brokers, sessions and directories come and go, and topics too.
+"""Simulated clusters, one per seed, in which brokers, sessions, directories and topics come and go.
 
-While it goes on, what is written must follow from what was written before; once it is calm, all brokers must know what
-the tree has, and nothing that could have a leader may lack one.
+At all times each write to the tree must follow from the former ones. In the end all brokers know the tree's contents,
+and every partition that can have a leader has one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ FOUND_WITHIN = 2_000
 
 
 class History:
-    """One cluster, and what is done to it."""
+    """One cluster, and the events in it."""
 
     length = ACTIONS
 
-    gathering_seconds = 0.0  # For which leaders gather what they have changed before the controller hears of it.
+    gathering_seconds = 0.0  # Leaders collect their changes for so long before they send them to the controller.
 
     def __init__(self, seed: int) -> None:
         self.told: list[str] = []
@@ -71,7 +71,7 @@ class History:
         self.cluster.check_preferred()
 
     def _heal(self) -> None:
-        """Nobody is paused or cut off any more, and at least one lives; who is dead stays so, now and then."""
+        """Resume and reconnect all brokers, with at least one alive; dead ones stay dead now and then."""
         for member in self.cluster.members.values():
             if member.node.is_paused:
                 member.node.go_on()
@@ -96,7 +96,7 @@ class History:
         names = self._topics()
         return self.random.choice(names) if names else None
 
-    # What may happen.
+    # Events.
 
     def start(self) -> None:
         member = self._member(alive=False)
@@ -128,7 +128,7 @@ class History:
                 member.node.pause()
 
     def cut_off(self) -> None:
-        """The network between a broker and the tree fails, or comes back."""
+        """Cut or restore the network between a broker and the tree."""
         member = self._member()
         if member is not None and not member.node.is_paused:
             if member.tree.is_cut_off:
@@ -140,7 +140,7 @@ class History:
         self.cluster.depose()
 
     def stall(self) -> None:
-        """The controller stands still in the middle of something, and another one is elected."""
+        """Pause the controller in the middle of a change, and elect another one."""
         active = self.cluster.controllers
         if active and not active[0].node.is_paused:
             self.create()
@@ -189,7 +189,7 @@ class History:
             self.cluster.write_isr(member, partition, self._isr(member, partition))
 
     def _led(self) -> tuple[SimMember | None, TopicPartition]:
-        """Returns a broker, and a partition that it leads by what it knows; None if there is none."""
+        """Return a broker, and a partition that it leads to its knowledge; None if there is none."""
         member = self._member()
         led = [one for one, known in member.states.items() if known.state.leader == member.id] if member else []
         if member is None or not led or not member.has_session or member.node.is_paused:
@@ -215,7 +215,7 @@ class History:
         self.cluster.rebalance()
 
     def allow_unclean(self) -> None:
-        """Or takes it back."""
+        """Allow unclean elections, or forbid them again."""
         topic = self._topic()
         if topic is not None:
             self.cluster.allow_unclean(topic, is_allowed=self.random.random() < 0.7)
@@ -262,7 +262,7 @@ def check_all(seeds: Iterable[int], kind: type[History] = History) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_history(seed: int) -> None:
+def test_a_controller_history_ends_consistent(seed: int) -> None:
     check(seed)
 
 
@@ -349,7 +349,7 @@ def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
         a_rebalance_is_not_told,
     ],
 )
-def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_injected_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
         check_all(range(FOUND_WITHIN))
@@ -357,5 +357,5 @@ def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_histories() -> None:
+def test_many_controller_histories_end_consistent() -> None:
     check_all(SOAK_SEEDS)

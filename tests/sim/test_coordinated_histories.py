@@ -1,6 +1,6 @@
-"""Replicated clusters of one seed each, with transactions and groups, whose coordinators fail and move.
+"""Simulated replicated clusters, one per seed, with transactions and groups whose coordinators fail and move.
 
-What readers of committed records see was committed, all of it or nothing; who is fenced does nothing any more; a
+Read-committed consumers see committed transactions only, and completely; a fenced producer has no further effect; a
 committed offset never goes back.
 """
 
@@ -33,7 +33,7 @@ FOUND_WITHIN = 60
 
 
 class CoordinatedHistory(ReplicatedHistory):
-    """One cluster, its clients, and what is done to them."""
+    """One cluster, its clients, and the events in it."""
 
     cluster: CoordinatedCluster
     clients: TransactionClients
@@ -57,12 +57,12 @@ class CoordinatedHistory(ReplicatedHistory):
         return [TopicPartition(name, index) for name in self.cluster.topics() for index in range(3)]
 
     def _topic(self) -> TopicName | None:
-        """Topics of transactions and their state stay."""
+        """Return a topic; those of transactions and their state are kept."""
         found = [name for name in self._topics() if name.startswith("topic-")]
         return self.random.choice(found) if found else None
 
     def fence(self) -> None:
-        """Another process takes over what one does in its transactions."""
+        """Start another process with the transactional id of a running one."""
         self.clients.fence()
 
 
@@ -70,7 +70,7 @@ ACTIONS_WITH_COORDINATORS = (*ACTIONS_OF_REPLICAS, *[CoordinatedHistory.fence] *
 
 
 class HurriedHistory(CoordinatedHistory):
-    """Brokers come, go and are cut off much more often: one coordinator soon follows the other."""
+    """A history with many more broker failures, so that coordinators change in quick succession."""
 
     actions = (
         *ACTIONS_WITH_COORDINATORS,
@@ -80,7 +80,7 @@ class HurriedHistory(CoordinatedHistory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_history(seed: int) -> None:
+def test_a_coordinated_history_breaks_no_promise(seed: int) -> None:
     check(seed, CoordinatedHistory)
 
 
@@ -109,7 +109,7 @@ def decisions_that_others_lack_are_carried_out(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(TransactionCoordinator, "_resume", resume)
 
 
-# With the seed that is tried first: what few histories meet is met soon from there on.
+# With the first seed to try: rare histories appear soon after it.
 BUGS: dict[Bug, tuple[type[CoordinatedHistory], int]] = {
     what_is_open_is_stable: (CoordinatedHistory, 0),
     who_is_fenced_goes_on: (CoordinatedHistory, 71),
@@ -122,7 +122,7 @@ BUGS: dict[Bug, tuple[type[CoordinatedHistory], int]] = {
 @pytest.mark.slow
 @pytest.mark.share(5)
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_injected_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     kind, first = BUGS[bug]
     with pytest.raises((AssertionError, KeyError, Refused)):
@@ -131,5 +131,5 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_histories() -> None:
+def test_many_coordinated_histories_break_no_promise() -> None:
     check_all(SOAK_SEEDS, CoordinatedHistory)

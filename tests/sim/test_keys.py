@@ -1,4 +1,4 @@
-"""Records by their values, and what compaction may take away: what is wrong is found, and what is right is not."""
+"""Checks of keyed records and compaction: they find every anomaly, and report none in valid histories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLD, NEW, DELETED, OTHER = "k1=p-1", "k1=p-2", "k1=p-3 deleted", "k2=p-4"
 
 
 class Handmade:
-    """A value a second, acknowledged at the offset of its number; compaction was everywhere from second 10 on."""
+    """A history of one value per second, acknowledged at its number's offset; passes cover all from second 10 on."""
 
     def __init__(self, *values: str, retention_ms: int = 0, min_lag_ms: int = 0) -> None:
         self.history = History(0, lambda: END_US, compaction=Compaction(retention_ms, min_lag_ms))
@@ -61,7 +61,7 @@ class Handmade:
         self.history.seen += [Seen(reader, 0, time_us, HERE, places[value], value) for value in values]
 
 
-def test_a_record_is_what_its_value_says() -> None:
+def test_the_value_determines_the_record() -> None:
     keys = SimKeys(Random(1), is_compacted=True)
     values = [keys.value(f"producer-{number}") for number in range(200)]
     assert {is_tombstone(value) for value in values} == {True, False}
@@ -72,7 +72,7 @@ def test_a_record_is_what_its_value_says() -> None:
         assert [value for _, value in records_in(batch, 0)] == values
 
 
-def test_a_record_that_nobody_sent_has_a_value_that_nobody_sent() -> None:
+def test_an_altered_record_has_an_unknown_value() -> None:
     right = Record(0, 7, b"k1", OLD.encode(), ())  # type: ignore[arg-type]
     assert value_of(right) == OLD
     assert value_of(right._replace(key=b"k2")) != OLD
@@ -80,7 +80,7 @@ def test_a_record_that_nobody_sent_has_a_value_that_nobody_sent() -> None:
     assert value_of(right._replace(value=None, headers=(("text", OLD.encode()),))) != OLD
 
 
-def test_topics_that_are_not_compacted_lose_nothing() -> None:
+def test_topics_without_compaction_lose_nothing() -> None:
     made = Handmade(OLD, NEW).is_left_with(NEW)
     made.history.compaction = None
     assert made.lost() == [OLD]
@@ -102,7 +102,7 @@ def test_a_tombstone_may_be_gone_after_its_retention() -> None:
     assert made.lost() == []
 
 
-def test_nothing_is_gone_where_the_cleaner_was_not() -> None:
+def test_records_outside_of_a_pass_are_not_removed() -> None:
     made = Handmade(OLD, NEW).is_left_with(NEW)
     made.pass_at(SECOND_US, 1)  # Beyond the old one, and not beyond the new one.
     assert made.lost() == [OLD]
@@ -110,7 +110,7 @@ def test_nothing_is_gone_where_the_cleaner_was_not() -> None:
     assert made.lost() == [OLD]
 
 
-def test_what_is_aborted_may_be_gone_and_takes_nothing_along() -> None:
+def test_aborted_records_may_be_removed_and_remove_no_others() -> None:
     made = Handmade(OLD, NEW).is_left_with(OLD)
     made.in_transaction(NEW, is_committed=False)
     assert made.lost() == []
@@ -120,7 +120,7 @@ def test_what_is_aborted_may_be_gone_and_takes_nothing_along() -> None:
     assert made.is_left_with(OLD).lost() == [NEW]
 
 
-def test_when_a_record_may_first_be_gone() -> None:
+def test_the_earliest_removal_of_a_record_is_computed() -> None:
     assert Handmade(OLD, NEW).since_us(OLD) == 10 * SECOND_US
     assert Handmade(OLD, NEW).since_us(NEW) == NEVER_US
     assert Handmade(OLD, NEW, min_lag_ms=30_000).since_us(OLD) == 31 * SECOND_US
@@ -130,15 +130,15 @@ def test_when_a_record_may_first_be_gone() -> None:
     assert made.since_us(OLD) == 40 * SECOND_US
 
 
-def test_a_record_without_an_answer_may_lie_anywhere() -> None:
+def test_an_unacknowledged_record_may_have_any_offset() -> None:
     made = Handmade(NEW, OLD)
     assert made.since_us(OLD) == NEVER_US
     made.history.sent[NEW].offset = None
     assert made.since_us(OLD) == 10 * SECOND_US
-    assert made.is_left_with().lost() == [NEW, OLD]  # Something of the key has to be there.
+    assert made.is_left_with().lost() == [NEW, OLD]  # A record of the key has to remain.
 
 
-def test_who_reads_may_leave_out_what_is_gone_and_no_more() -> None:
+def test_a_read_may_leave_out_removed_records_only() -> None:
     for read_us, is_found in ((9 * SECOND_US, True), (10 * SECOND_US, False)):
         made = Handmade(OTHER, OLD, NEW).is_left_with(OTHER, NEW)
         made.history.sent[OLD].acknowledged_us = SECOND_US
@@ -146,7 +146,7 @@ def test_who_reads_may_leave_out_what_is_gone_and_no_more() -> None:
         assert bool(list(anomalies(made.history))) == is_found
 
 
-def test_what_is_said_to_be_compact_has_each_key_once() -> None:
+def test_a_compacted_range_has_each_key_once() -> None:
     made = Handmade(OTHER, OLD, NEW).is_left_with(OTHER, OLD, NEW)
     made.history.compacted_to[HERE] = 2
     assert list(not_compact(made.history)) == []

@@ -1,4 +1,4 @@
-"""Thousands of histories of one log and its cleaner, a seed each, on a disk that fails, forgets, and reorders."""
+"""Simulated histories of one log and its cleaner, one per seed, on a disk that fails, loses and reorders writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(seed: int) -> None:
     assert found is None, failure(play, found)
 
 
-# What was found by seeds beyond the first ones, each of its own cause.
+# Found by seeds beyond the first ones, each with a cause of its own.
 FOUND = {
     27619: "files below the log start come back, the index of one beside another's log",
     30389: "of a segment below the log start only the size was on the disk",
@@ -52,49 +52,49 @@ FOUND = {
 
 
 @pytest.mark.parametrize("seed", FOUND, ids=str)
-def test_histories_that_failed_once(seed: int) -> None:
+def test_formerly_failed_log_histories_break_no_promise(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hundred", seeds(range(TESTS)))
-def test_histories(hundred: int) -> None:
+def test_log_histories_break_no_promise(hundred: int) -> None:
     for seed in range(hundred * SEEDS_PER_TEST, (hundred + 1) * SEEDS_PER_TEST):
         check(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_histories() -> None:
+def test_many_log_histories_break_no_promise() -> None:
     for seed in SOAK_SEEDS:
         check(seed)
 
 
-def test_one_seed_is_one_history() -> None:
+def test_a_seed_determines_the_log_history() -> None:
     first, second, other = LogPlay(1), LogPlay(1), LogPlay(2)
     for play in (first, second, other):
         play.play()
     assert str(first) == str(second) != str(other)
 
 
-# Whoever checks must be able to fail: a cleaner that is broken on purpose is found.
+# A check must be able to fail: injected bugs of the cleaner are found.
 
 FOUND_WITHIN = 1_000
 
 
 class Unsynced(ViewedDisk):
     def sync_directory(self, path: str) -> None:
-        """Syncs nothing."""
+        """Sync nothing."""
 
 
 def swaps_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    """Nothing says that the sources go before the new segments get their names."""
+    """Skip the sync that orders the removal of sources before the new names."""
     run = Swap.run
     patch.setattr(Swap, "run", lambda self, disk, turns: run(self, Unsynced(disk), turns))
 
 
 def publishes_the_first_first(patch: pytest.MonkeyPatch) -> None:
-    """Of several new segments the first gets .swap before the others are complete."""
+    """Give the first of several new segments its .swap name before the others are complete."""
     init = Publication.__init__
 
     def reversed_bases(self: Publication, disk: Disk, directory: str, bases: list[Offset], turns: Any) -> None:
@@ -115,7 +115,7 @@ def keeps_no_last_of_a_producer(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_markers_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A marker of nothing goes in the pass that sees so, not once its horizon has passed."""
+    """Remove an empty transaction's marker in the pass that finds it, not once its horizon has passed."""
 
     def marker(batch: Batch, rules: Rules, *, is_void: bool, keeps_header: bool) -> Buffer | None:
         return None if is_void and not keeps_header else batch.view
@@ -133,7 +133,7 @@ def forgets_the_aborted(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_one_too_far(patch: pytest.MonkeyPatch) -> None:
-    """A pass says that it covers one offset more than is in its map."""
+    """Make a pass cover one offset more than is in its map."""
     build = Cleaning.build_map
 
     def one_more(self: Cleaning, throttle: Throttle) -> None:
@@ -162,7 +162,7 @@ def cleans_open_transactions(patch: pytest.MonkeyPatch) -> None:
 
 
 def notes_the_end_too_early(patch: pytest.MonkeyPatch) -> None:
-    """The checkpoint tells of a pass when its map is built."""
+    """Write a pass to the checkpoint as soon as its map is built."""
     took = LogPlay.took
 
     def early(self: LogPlay, cleaning: Cleaning, log: Log, group: Group | None) -> None:
@@ -178,12 +178,12 @@ def leaves_what_a_failed_pass_made(patch: pytest.MonkeyPatch) -> None:
 
 
 def replaces_one_segment_too_many(patch: pytest.MonkeyPatch) -> None:
-    """A start that ends a swap takes the segment behind the sources for one of them, and leaves a hole."""
+    """Make a start that completes a swap take the segment after the sources for one of them, and leave a gap."""
     end_of = leftovers._end_of
     patch.setattr(leftovers, "_end_of", lambda disk, path, base: Offset(end_of(disk, path, base) + 1))
 
 
-# With the seed that is tried first: what few histories meet is met soon from there on.
+# With the first seed to try: rare histories appear soon after it.
 BROKEN = {
     replaces_one_segment_too_many: 0,
     swaps_without_a_sync: 740,
@@ -203,7 +203,7 @@ BROKEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("breaks", BROKEN, ids=lambda breaks: breaks.__name__)
-def test_what_is_broken_on_purpose_is_found(breaks: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_injected_cleaner_bug_is_found(breaks: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
     breaks(monkeypatch)
     first = BROKEN[breaks]
     for seed in range(first, first + FOUND_WITHIN):

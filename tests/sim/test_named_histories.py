@@ -1,7 +1,7 @@
-"""Histories in which Apache Kafka once lost records or let logs part, and what became of replicas that were cut off.
+"""Known histories in which Apache Kafka lost records or let logs diverge, or in which replicas were isolated.
 
-Each is played as it was, step by step, by real brokers in one process, and each fails if its bug is put in; a delayed
-EndTxn (KAFKA-17754) is among the scenarios (txn_delayed_end.txt), as it takes no other broker.
+Real brokers in one process play each step by step, and each fails with its bug injected. A delayed EndTxn (KAFKA-17754)
+is among the scenarios (txn_delayed_end.txt), as it needs no other broker.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from sim.simstory import AGES, MOMENT, NEWEST, PARTITION, TOPIC, Story
 from sim.test_controller_histories import a_sessions_end_is_overlooked, an_epoch_is_not_compared
 from support.asides import stored_offsets
 
-CHECKSUM = 17  # Where a batch has it.
-WITHOUT_EPOCHS_IN_FETCH = "2.6"  # A follower asks where logs part when it begins to follow, and never again.
+CHECKSUM = 17  # Its position in a batch.
+WITHOUT_EPOCHS_IN_FETCH = "2.6"  # A follower asks where logs diverge when it begins to follow, and never again.
 
 
-def test_kip_101_what_is_acknowledged_is_not_cut_before_an_election() -> None:
-    """A follower has a record, and has not heard that it is committed; it follows anew, and leads before it fetches.
+def test_kip_101_acknowledged_records_survive_a_following_and_election() -> None:
+    """A follower has a record, without knowing that it is committed; it follows anew, and leads before it fetches.
 
-    What makes it follow anew is that another follower is gone; its own restart takes it out of the ISR first.
+    It follows anew because another follower is lost; its own restart would first remove it from the ISR.
     """
     story = Story(0, 1, 2, controller=1)
     story.written()
     before = story.end(1)
     outcome = story.write()
     story.wait_for(lambda: story.end(1) > before)
-    story.cut(0, 1)  # It still asks for what follows, by which its leader knows that it has the record.
+    story.cut(0, 1)  # Its next fetch shows its leader that it has the record.
     assert story.until(outcome) is ErrorCode.NONE
     assert story.high_watermark(1) < story.end(1)
     assert story.state.isr == (0, 1, 2)
@@ -64,10 +64,10 @@ def test_kip_101_what_is_acknowledged_is_not_cut_before_an_election() -> None:
     story.ends()
 
 
-def test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower() -> None:
+def test_kip_101_logs_do_not_diverge_after_a_leader_was_ahead() -> None:
     """A leader has a record that its follower lacks, and dies; the follower leads, and writes another in its place.
 
-    By offsets alone the logs looked alike when the first one came back.
+    Compared by offsets alone, the logs looked equal when the first leader returned.
     """
     story = Story(0, 1)
     story.written()
@@ -82,10 +82,10 @@ def test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower() ->
     story.ends()
 
 
-def test_kip_279_logs_do_not_part_over_two_fast_changes_of_leaders() -> None:
-    """The second leader has written in an epoch that the third knows nothing of, where that one has the first one's.
+def test_kip_279_logs_do_not_diverge_over_two_fast_leader_changes() -> None:
+    """The second leader writes in an epoch unknown to the third, which has records of the first leader in that place.
 
-    Up to where the epoch before that ended at the third, the second's log looked like its own.
+    Up to the end of the epoch before it at the third, the second leader's log looked like its own.
     """
     story = Story(0, 1, 2, controller=1)
     story.written()
@@ -108,10 +108,10 @@ def test_kip_279_logs_do_not_part_over_two_fast_changes_of_leaders() -> None:
     story.ends()
 
 
-def test_kip_497_what_is_proposed_counts_before_it_is_known_to_be_written() -> None:
-    """A follower is in the ISR, and its leader has not heard that the controller took it in; it falls behind anew.
+def test_kip_497_a_proposed_isr_counts_before_its_confirmation() -> None:
+    """A follower is in the ISR, and its leader does not know that the controller added it; it falls behind again.
 
-    As long as the leader can't know, nothing is committed without it: it may be elected.
+    Until the leader knows, nothing may be committed without the follower: it may be elected.
     """
     story = Story(0, 1, controller=2)
     story.written()
@@ -124,7 +124,7 @@ def test_kip_497_what_is_proposed_counts_before_it_is_known_to_be_written() -> N
     story.wait_for(lambda: set(story.state.isr) == {0, 1})
     story.part(0, 1)
     story.cluster.run(AGES)
-    story.until(story.write())  # Nobody may be told that it stays.
+    story.until(story.write())  # No broker may learn that it stays.
     assert set(story.state.isr) == {0, 1}
     story.member(0).kill()
     story.join()
@@ -135,14 +135,14 @@ def test_kip_497_what_is_proposed_counts_before_it_is_known_to_be_written() -> N
 
 
 def a_follower_missed_two_leaders(protocol: str) -> None:
-    """A follower has a record that none of the others has any more, and does not know that its leader led twice.
+    """Play a follower with a record that all others lack, and that does not know that its leader led twice.
 
-    In between another one led, who had written something else in that place.
+    In between another broker led, and wrote a different record in that place.
     """
     story = Story(0, 1, 2, protocol=protocol, controller=1)
     story.written()
     story.cut(0, 1)
-    story.cut(1, 2)  # It hears nothing of the controller.
+    story.cut(1, 2)  # It receives nothing from the controller.
     story.written(acks=LEADER)
     story.wait_for(lambda: story.end(2) == story.end(0) > story.end(1))
     story.member(0).tree.expire()
@@ -166,18 +166,18 @@ def a_follower_missed_two_leaders(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", [NEWEST, WITHOUT_EPOCHS_IN_FETCH])
-def test_kip_320_who_follows_in_an_older_epoch_does_not_count(protocol: str) -> None:
+def test_kip_320_a_follower_in_an_older_epoch_does_not_count(protocol: str) -> None:
     a_follower_missed_two_leaders(protocol)
 
 
-def test_kip_595_a_fetch_says_by_itself_what_it_goes_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since Fetch 12 a leader that does not compare leader epochs lets nothing wrong count.
+def test_kip_595_a_fetch_names_the_epoch_of_the_record_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since Fetch 12 a leader that does not compare leader epochs is still safe.
 
-    Each fetch names the epoch of the record before it, an epoch has one leader, and so a log that has the same epoch up
-    to the same offset is the same up to there, whatever epoch its follower believes in.  What a follower had when it
-    asked it may have lost since only if its leader then lacked it, whom the one that counts it has followed, or with
-    its power, after which it is another process, that the controller tells apart (KIP-903).  With either guard the
-    history above ends well, without both it does not.
+    Each fetch names the epoch of the record before it, and an epoch has one leader. So a log with the same epoch up to
+    the same offset is the same up to there, whatever epoch its follower believes in. A follower can have lost its
+    records since the fetch in two ways only: its leader lacked them, whom the counting leader has followed; or a power
+    failure, after which it is another process for the controller (KIP-903). With either guard the history above ends
+    well, and without both it does not.
     """
     with monkeypatch.context() as patch:
         leader_epochs_are_not_compared(patch)
@@ -191,10 +191,10 @@ def test_kip_595_a_fetch_says_by_itself_what_it_goes_on_from(monkeypatch: pytest
         a_follower_missed_two_leaders(NEWEST)
 
 
-def test_a_leader_that_has_come_back_knows_what_is_sent_again() -> None:
-    """A producer with five batches in flight has no answer; its leader stops as planned, comes back and leads again.
+def test_a_returning_leader_recognizes_retried_batches() -> None:
+    """A producer with five batches in flight has no response; its leader stops as planned, returns and leads again.
 
-    From a snapshot with the last batch alone four of them were out of order, which is the end of librdkafka's producer.
+    From a snapshot with only the last batch, four of them were out of order, which is fatal to librdkafka's producer.
     """
     story = Story(0, 1, 2)
     topic_id = story.cluster.assignment(TOPIC).topic_id
@@ -221,9 +221,9 @@ def test_a_leader_that_has_come_back_knows_what_is_sent_again() -> None:
 
 
 def test_a_zombie_controller_changes_nothing() -> None:
-    """A controller stands still with a topic to make, and another one is elected; it goes on before that one makes it.
+    """A paused controller has a topic to create; another one is elected, and the first resumes before it creates it.
 
-    Its session is still there: only the epoch in which it was elected is over.
+    Its session is still alive: only the epoch of its election is over.
     """
     story = Story(0, 1, 2)
     (zombie,) = story.cluster.controllers
@@ -243,8 +243,8 @@ def test_a_zombie_controller_changes_nothing() -> None:
     story.ends()
 
 
-def test_a_controller_whose_session_is_over_changes_nothing() -> None:
-    """A controller stands still with a topic to make; another one makes it, and has other leaders, when it goes on."""
+def test_a_controller_with_an_ended_session_changes_nothing() -> None:
+    """A paused controller has a topic to create; another creates it, and elects other leaders, before it resumes."""
     story = Story(0, 1, 2)
     (zombie,) = story.cluster.controllers
     story.cluster.create_topic("topic-1", [[0, 1, 2]])
@@ -261,10 +261,10 @@ def test_a_controller_whose_session_is_over_changes_nothing() -> None:
     story.ends()
 
 
-def test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing() -> None:
-    """A leader whose network fails but for its way to the tree has everybody leave the ISR, and then it dies.
+def test_an_isr_shrunk_to_an_isolated_leader_acknowledges_nothing() -> None:
+    """A leader that reaches only the tree removes all others from the ISR, and then it dies.
 
-    Nobody is elected in its place, who might lack what it has.
+    No other broker is elected in its place, as it might lack records.
     """
     story = Story(0, 1, 2, min_isr=2)
     story.written()
@@ -285,7 +285,7 @@ def test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing() -> None:
 
 
 def damage(story: Story, broker: int, offset: int) -> None:
-    """Flip bits of one batch, which the broker comes upon."""
+    """Flip bits of one batch, which the broker then finds."""
     member = story.member(broker)
     log = member.broker.partitions[PARTITION].log
     place = log.active.find_batch(Offset(offset))
@@ -295,7 +295,7 @@ def damage(story: Story, broker: int, offset: int) -> None:
 
 
 def damaged_story(*damaged: int) -> Story:
-    """Some replicas are damaged, each at a place of its own, while the others are whole."""
+    """Play a story in which some replicas are damaged, each at a different place, and the others are not."""
     story = Story(0, 1, 2)
     for _ in range(6):
         story.written()
@@ -306,8 +306,8 @@ def damaged_story(*damaged: int) -> Story:
 
 
 @pytest.mark.parametrize("controller", [0, 1])
-def test_a_damaged_leader_has_a_whole_replica_lead(controller: int) -> None:
-    """It leaves the ISR, is truncated to its damage and fetches the rest again; it may be the controller, too."""
+def test_an_undamaged_replica_replaces_a_damaged_leader(controller: int) -> None:
+    """The leader leaves the ISR, truncates at its damage and fetches the rest again; it may be the controller, too."""
     story = Story(0, 1, 2, controller=controller)
     for _ in range(6):
         story.written()
@@ -321,7 +321,7 @@ def test_a_damaged_leader_has_a_whole_replica_lead(controller: int) -> None:
 
 
 def a_damaged_leader_leads_no_more() -> None:
-    test_a_damaged_leader_has_a_whole_replica_lead(1)
+    test_an_undamaged_replica_replaces_a_damaged_leader(1)
 
 
 def test_a_damaged_follower_fetches_again() -> None:
@@ -332,7 +332,7 @@ def test_a_damaged_follower_fetches_again() -> None:
     story.ends()
 
 
-def test_two_damaged_replicas_are_mended_by_the_third() -> None:
+def test_two_damaged_replicas_are_repaired_from_the_third() -> None:
     story = damaged_story(0, 1)
     story.wait_for(lambda: set(story.state.isr) == {2})
     story.wait_for(lambda: set(story.state.isr) == {0, 1, 2})
@@ -341,9 +341,9 @@ def test_two_damaged_replicas_are_mended_by_the_third() -> None:
 
 @pytest.mark.parametrize(("places", "is_mended"), [((2, 4), True), ((4, 2), False)])
 def test_two_replicas_damaged_at_different_places_lose_nothing(places: tuple[int, int], is_mended: bool) -> None:
-    """A part that one replica sets aside may be the only copy of records that the other one lacks.
+    """The part that one replica sets aside may be the only copy of records that the other one lacks.
 
-    Broker 1 is cut first.  If its damage is behind the other one's, both are mended; else it can't get past that.
+    Broker 1 truncates first. If its damage is behind the other's, both are repaired; otherwise it cannot get past that.
     """
     story = Story(0, 1)
     for _ in range(6):
@@ -385,20 +385,22 @@ def who_follows_in_an_older_epoch_counted() -> None:
 @pytest.mark.parametrize(
     ("history", "bug"),
     [
-        (test_kip_101_what_is_acknowledged_is_not_cut_before_an_election, logs_are_cut_at_the_high_watermark),
-        (test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower, logs_are_not_compared),
-        (test_kip_279_logs_do_not_part_over_two_fast_changes_of_leaders, where_an_epoch_ends_is_told_alone),
-        (test_kip_497_what_is_proposed_counts_before_it_is_known_to_be_written, what_is_proposed_does_not_count),
+        (test_kip_101_acknowledged_records_survive_a_following_and_election, logs_are_cut_at_the_high_watermark),
+        (test_kip_101_logs_do_not_diverge_after_a_leader_was_ahead, logs_are_not_compared),
+        (test_kip_279_logs_do_not_diverge_over_two_fast_leader_changes, where_an_epoch_ends_is_told_alone),
+        (test_kip_497_a_proposed_isr_counts_before_its_confirmation, what_is_proposed_does_not_count),
         (who_follows_in_an_older_epoch_counted, leader_epochs_are_not_compared),
-        (test_a_leader_that_has_come_back_knows_what_is_sent_again, snapshots_have_the_last_batch_alone),
+        (test_a_returning_leader_recognizes_retried_batches, snapshots_have_the_last_batch_alone),
         (test_a_zombie_controller_changes_nothing, an_epoch_is_not_compared),
-        (test_a_controller_whose_session_is_over_changes_nothing, a_sessions_end_is_overlooked),
-        (test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing, anybody_is_elected),
+        (test_a_controller_with_an_ended_session_changes_nothing, a_sessions_end_is_overlooked),
+        (test_an_isr_shrunk_to_an_isolated_leader_acknowledges_nothing, anybody_is_elected),
         (a_damaged_leader_leads_no_more, who_is_damaged_leads_on),
         (a_damaged_leader_leads_no_more, who_is_damaged_is_cut_at_once),
     ],
 )
-def test_a_history_fails_with_its_bug(history: Callable[[], None], bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_history_fails_with_its_bug(
+    history: Callable[[], None], bug: Bug, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bug(monkeypatch)
     with pytest.raises(AssertionError):
         history()

@@ -1,7 +1,7 @@
-"""The same histories as in test_replicated_histories, of clusters whose inter.broker.protocol.version is an older one.
+"""Histories of test_replicated_histories with clusters of an older inter.broker.protocol.version.
 
-Leaders write ISRs to the tree by themselves, followers ask where logs part instead of being told, and clients that know
-no topic ids name topics: none of these is deleted, as another one of that name would be taken for it.
+Leaders write ISRs to the tree themselves, followers request the point of divergence, and clients without topic ids name
+topics. No topic is deleted, since another of its name would be taken for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINGER_SECONDS = 10.0  # core/partition/isr_notifications.py
 
 
 class OlderHistory(ReplicatedHistory):
-    """One cluster, of a version by its seed."""
+    """One cluster, whose version its seed determines."""
 
     gathering_seconds = LINGER_SECONDS
     actions = tuple(action for action in ACTIONS_OF_REPLICAS if action is not History.delete)
@@ -50,7 +50,7 @@ class OlderHistory(ReplicatedHistory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_history(seed: int) -> None:
+def test_an_older_history_breaks_no_promise(seed: int) -> None:
     check(seed, OlderHistory)
 
 
@@ -60,7 +60,7 @@ def test_a_history(seed: int) -> None:
     [logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins],
     ids=lambda bug: bug.__name__,
 )
-def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_injected_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises((AssertionError, KeyError, Refused)):
         check_all(range(FOUND_WITHIN), OlderHistory)
@@ -68,5 +68,5 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_histories() -> None:
+def test_many_older_histories_break_no_promise() -> None:
     check_all(SOAK_SEEDS, OlderHistory)

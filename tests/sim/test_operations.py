@@ -1,4 +1,4 @@
-"""Histories of the simulation, as the checker reads them: what is wrong in them is found, and what is right is not."""
+"""Histories of the simulation as read by the checker: it finds anomalies, and none in valid histories."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_half_a_transaction_is_lost() -> None:
         assert made.found() == ["lost write"]
 
 
-def test_nobody_reads_what_is_aborted_or_was_never_to_be_committed() -> None:
+def test_a_read_of_uncommitted_values_is_an_anomaly() -> None:
     for outcome, asked_us in ((False, None), (None, None)):
         made = Handmade(is_committed=outcome, commit_asked_us=asked_us)
         assert made.found() == []
@@ -64,7 +64,7 @@ def test_nobody_reads_what_is_aborted_or_was_never_to_be_committed() -> None:
         assert made.found() == ["aborted read"]
 
 
-def test_nobody_reads_before_the_commit_is_asked_for() -> None:
+def test_a_read_before_the_commit_request_is_an_anomaly() -> None:
     made = Handmade(is_committed=True)
     made.read(HERE, "one", time_us=29)
     made.at_end(HERE, THERE)
@@ -87,7 +87,7 @@ def test_operations_are_numbered_as_they_were_invoked() -> None:
     assert [str(operation.kind) for operation in operations] == ["assign", "txn", "poll", "final", "final"]
 
 
-def test_who_is_fenced_writes_nothing_more() -> None:
+def test_a_write_after_fencing_is_found() -> None:
     made = Handmade(is_committed=None)
     made.history.final = {HERE: [Seen("final", 0, 900, HERE, 0, "one")]}
     assert list(not_fenced(made.history)) == []

@@ -1,7 +1,7 @@
-"""Fetchers and a leader that loses requests, answers and sessions: at the end every follower has what it has.
+"""Fetchers with a leader that loses requests, responses and sessions: in the end every follower has all records.
 
-The fetchers, the followers and their logs are the real thing; the leader keeps lists of batches and a fetch session for
-each fetcher (KIP-227), and refuses what such a session does not allow.
+The fetchers, the followers and their logs are real; the leader keeps lists of batches and a fetch session for each
+fetcher (KIP-227), and rejects what such a session does not allow.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NAMES = [TopicPartition(TopicName(topic), index) for topic in ("a", "b") for ind
 
 
 class Leader:
-    """What one leader has, and the session of one fetcher that asks it."""
+    """The records of one leader, and the session of one fetcher."""
 
     def __init__(self, random: Random, same: Leader | None = None) -> None:
-        """`same` has what it has, and the session of another fetcher."""
+        """Create a leader; `same` has the same records, and the session of another fetcher."""
         self.random = random
         self.batches: dict[TopicPartition, list[bytes]] = {name: [] for name in NAMES} if same is None else same.batches
         self.ends = dict.fromkeys(NAMES, 0) if same is None else same.ends
@@ -90,7 +90,7 @@ class World:
     def __init__(self, random: Random, per_leader: int = 1) -> None:
         self.random = random
         self.leader = Leader(random)
-        self.leaders: dict[ReplicaFetcher, Leader] = {}  # The same one, as each fetcher knows it.
+        self.leaders: dict[ReplicaFetcher, Leader] = {}  # The same leader, as each fetcher knows it.
         self.per_leader = per_leader
         self.timers = Timers()
         self.fetchers = ReplicaFetchers(self.timers, per_leader=per_leader, backoff_ms=100, diverging_in_fetch=True)
@@ -120,7 +120,7 @@ class World:
             self.fetchers.follow(self.partitions[name], self.now)
 
     def step(self, *, loses: bool) -> bool:
-        """Does one request, if there is one, or else lets time pass; returns whether there was one."""
+        """Handle one request if there is one, or else advance time; return whether there was one."""
         taken = self.fetchers.take_requests()
         assert loses or len({fetcher.number for fetcher, _ in taken}) == len(taken), "one of each number"
         for fetcher, asked in taken:
@@ -162,14 +162,14 @@ class World:
             self.resize(self.random.randint(1, self.per_leader))
 
     def resize(self, count: int) -> None:
-        """num.replica.fetchers changes; partitions come and go meanwhile."""
+        """Change num.replica.fetchers; partitions come and go at the same time."""
         for _ in self.fetchers.resize(count, self.now):
             self.toggle(self.random.choice(NAMES))
 
 
 @pytest.mark.parametrize("per_leader", [1, 3])
 @pytest.mark.parametrize("seed", seeds(range(60)))
-def test_all_is_fetched_in_the_end(seed: int, per_leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetchers_fetch_all_records_in_the_end(seed: int, per_leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_fetchers, "MOVED_PER_SLICE", 2)
     random = Random(seed)
     world = World(random, per_leader)
@@ -193,8 +193,8 @@ def test_all_is_fetched_in_the_end(seed: int, per_leader: int, monkeypatch: pyte
         assert world.partitions[name].positions.high_watermark == world.leader.ends[name]
 
 
-def test_what_a_leader_has_fenced_is_followed_again() -> None:
-    """One after the other, while a fetcher that has none left gives way to another one for the same leader."""
+def test_fenced_partitions_are_followed_again() -> None:
+    """Partitions resume one by one, while a fetcher without any makes room for another one for the same leader."""
     world = World(Random(2))
     for name in NAMES:
         world.toggle(name)
@@ -228,8 +228,8 @@ def test_an_idle_session_names_nothing() -> None:
     assert world.leader.named_last == 1, "of the one that has something new its next offset"
 
 
-def test_after_another_registration_a_leader_is_named_all_there_is() -> None:
-    """Also while a fetch is under way, which may tell of the one before."""
+def test_a_newly_registered_leader_gets_a_full_fetch() -> None:
+    """This holds even during a fetch, whose response may come from the former registration."""
     world = World(Random(1))
     for name in NAMES:
         world.fetchers.follow(world.partitions[name], world.now)
@@ -249,7 +249,7 @@ def test_after_another_registration_a_leader_is_named_all_there_is() -> None:
 
 
 def named_by(world: World) -> dict[int, list[TopicPartition]]:
-    """What each fetcher asks next, by its number."""
+    """Return the partitions that each fetcher requests next, by its number."""
     found = {}
     for fetcher, asked in world.fetchers.take_requests():
         assert isinstance(asked, FetchRequested)
@@ -260,7 +260,7 @@ def named_by(world: World) -> dict[int, list[TopicPartition]]:
     return found
 
 
-def test_the_partitions_of_a_leader_are_spread_as_kafka_spreads_them() -> None:
+def test_partitions_are_spread_over_fetchers_as_in_kafka() -> None:
     world = World(Random(1))
     for name in NAMES:
         world.toggle(name)
@@ -286,7 +286,7 @@ def test_the_partitions_of_a_leader_are_spread_as_kafka_spreads_them() -> None:
         ("a.long-topic_name.of.42", {0: 1, 1: 2, 100: 3}),
     ],
 )
-def test_hashes_run_over_as_in_java(topic: str, of_seven: dict[int, int]) -> None:
+def test_hashes_overflow_as_in_java(topic: str, of_seven: dict[int, int]) -> None:
     found = {
         partition: replica_fetchers.fetcher_id(TopicPartition(TopicName(topic), partition), 7) for partition in of_seven
     }

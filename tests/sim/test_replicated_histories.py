@@ -1,6 +1,6 @@
-"""Clusters of one seed each whose brokers follow each other, while the network between them fails and heals.
+"""Simulated replicated clusters, one per seed, whose network fails and heals.
 
-What clients were told stays true for ever: an acknowledged record is there, and an offset has one value.
+Acknowledged records stay, and an offset has one value forever.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ HOUR_MS = 3_600_000
 
 
 class ReplicatedHistory(History):
-    """One cluster, its clients, and what is done to them."""
+    """One cluster, its clients, and the events in it."""
 
     cluster: ReplicatedCluster
-    length = 12  # Many short ones find more than few long ones do in the same time.
+    length = 12  # Many short histories find more than few long ones in the same time.
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -66,7 +66,7 @@ class ReplicatedHistory(History):
         self.clients.are_done = True
 
     def cut(self) -> None:
-        """Nothing comes from one broker to another any more, or everything comes again."""
+        """Cut the network from one broker to another, or heal it."""
         cuts = self.cluster.lines.cuts
         if cuts and self.random.random() < 0.6:
             cuts.clear()
@@ -87,7 +87,7 @@ class ReplicatedHistory(History):
 
     @property
     def preferred(self) -> list[TopicPartition]:
-        """What goes back to its preferred leaders when a broker has come back."""
+        """Return the partitions that return to their preferred leaders when a broker is back."""
         return [TopicPartition(TopicName("topic-0"), index) for index in range(3)]
 
     def create(self) -> None:
@@ -103,7 +103,7 @@ class ReplicatedHistory(History):
         return self.random.sample(range(BROKERS), self.random.randint(2, BROKERS))
 
     def restart(self) -> None:
-        """A broker stops as planned, is back after a while, and leads again what it should."""
+        """Stop a broker as planned; it returns after a while, and leads its partitions again."""
         cluster, member = self.cluster, self._member()
         if not isinstance(member, SimReplicated) or not cluster.controllers or not member.has_session:
             return
@@ -118,13 +118,13 @@ class ReplicatedHistory(History):
             cluster.prefer(*self.preferred)
 
     def lose_power(self) -> None:
-        """A broker loses power while all others are well: its disk may lack what was not synced.
+        """Cut the power of a broker while all others are well: its disk may lose unsynced records.
 
-        Not if another's disk has just failed, so that it is the last in sync, and it has not heard of that yet.
+        That excludes a broker that is the last in sync without knowing it, because another's disk has just failed.
         """
         cluster = self.cluster
         if not self.clients.waits_for_all:
-            return  # What the leader alone had to have is lost with it.
+            return  # Records that only the leader must have are lost with it.
         self._make_well()
         victim = self._member()
         if isinstance(victim, SimReplicated) and not victim.failed and not self._is_to_hear_that_it_is_last(victim):
@@ -156,7 +156,7 @@ class ReplicatedHistory(History):
         return state is not None and any(one.id in state.isr for one in others)
 
     def lose_log(self) -> None:
-        """A broker dies, and is started at once, or soon, without a log that another one in sync has."""
+        """Kill a broker, and restart it at once, or soon, without a log that another one in sync has."""
         if not self.clients.waits_for_all:
             return
         self._make_well()
@@ -171,12 +171,12 @@ class ReplicatedHistory(History):
             self.cluster.run(CALM_SECONDS)
 
     def fill_disk(self) -> None:
-        """A disk is full, or soon will be; or there is room again."""
+        """Fill a disk, now or soon, or make space again."""
         disk = self.cluster.members[BrokerId(self.random.randrange(BROKERS))].disk
         disk.room = self.random.choice((0, 300, 3_000)) if disk.room is None else None
 
     def lose_two(self) -> None:
-        """One broker's session ends, and another one dies when all have just heard of that."""
+        """End one broker's session, and kill another one when all have just learned of it."""
         member = self._member()
         if member is not None:
             member.tree.expire()
@@ -184,7 +184,7 @@ class ReplicatedHistory(History):
             self.kill()
 
     def set_clock(self) -> None:
-        """A wall clock jumps, by an hour at most."""
+        """Set a wall clock forward or back, by an hour at most."""
         self.cluster.members[BrokerId(self.random.randrange(BROKERS))].node.set_wall(
             self.random.randint(-HOUR_MS, HOUR_MS)
         )
@@ -223,11 +223,11 @@ ACTIONS_OF_REPLICAS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_history(seed: int) -> None:
+def test_a_replicated_history_breaks_no_promise(seed: int) -> None:
     check(seed, ReplicatedHistory)
 
 
-# With the seed that is tried first: what few histories meet is met soon from there on.
+# With the first seed to try: rare histories appear soon after it.
 BUGS: dict[Bug, int] = {
     the_high_watermark_moves_too_early: 0,
     logs_are_cut_at_the_high_watermark: 30,
@@ -247,7 +247,7 @@ BUGS: dict[Bug, int] = {
 @pytest.mark.slow
 @pytest.mark.share(6)
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_injected_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     first = BUGS[bug]
     with pytest.raises((AssertionError, KeyError, Refused)):
@@ -256,5 +256,5 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_histories() -> None:
+def test_many_replicated_histories_break_no_promise() -> None:
     check_all(SOAK_SEEDS, ReplicatedHistory)

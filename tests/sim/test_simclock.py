@@ -1,4 +1,4 @@
-"""Virtual time: events in order, and nodes that are paused, killed and set."""
+"""Virtual time: the order of events, and nodes that are paused, killed or have their clocks set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def a_node() -> tuple[SimClock, SimNode, list[str]]:
     return clock, SimNode(clock, "node", Random(0)), []
 
 
-def test_events_come_in_order_and_those_of_one_time_as_they_were_asked_for() -> None:
+def test_events_run_in_order_of_time_and_scheduling() -> None:
     clock, happened = SimClock(), list[tuple[str, int]]()
     for name, time_us in (("c", 30), ("a", 10), ("d", 30), ("b", 20)):
         clock.at(time_us, lambda name=name: happened.append((name, clock.now_us)))  # type: ignore[misc]
@@ -33,7 +33,7 @@ def test_running_ends_with_its_condition_or_its_time() -> None:
     assert (happened, clock.now_us) == ([10, 20, 30], 100)
 
 
-def test_a_paused_node_does_later_what_was_due() -> None:
+def test_a_paused_node_runs_due_events_later() -> None:
     clock, node, happened = a_node()
     for time_us in (10, 20, 40):
         node.after(time_us, lambda time_us=time_us: happened.append(f"{time_us} at {clock.now_us}"))  # type: ignore[misc]
@@ -45,7 +45,7 @@ def test_a_paused_node_does_later_what_was_due() -> None:
     assert happened == ["10 at 10", "20 at 30", "40 at 40"]
 
 
-def test_what_a_process_had_planned_goes_with_it() -> None:
+def test_events_of_an_ended_process_are_cancelled() -> None:
     clock, node, happened = a_node()
     node.after(10, lambda: happened.append("of the first"))
     node.pause()
@@ -56,7 +56,7 @@ def test_what_a_process_had_planned_goes_with_it() -> None:
     assert happened == ["of the second"]
 
 
-def test_the_wall_clock_may_be_set_and_the_steady_one_only_rises() -> None:
+def test_the_wall_clock_can_be_set_and_the_steady_one_rises() -> None:
     clock, node, _ = a_node()
     before = node.now()
     clock.run_until(SECOND_US)

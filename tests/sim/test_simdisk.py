@@ -1,4 +1,4 @@
-"""The simulated disk keeps what POSIX promises, and loses what it does not."""
+"""The simulated disk: it keeps what POSIX promises, and loses everything else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_name_may_be_lost_with_its_synced_bytes() -> None:
     assert crashed_contents(disk, "/a") == {None, b""}
 
 
-def test_an_unsynced_write_may_be_there_or_not_or_in_part() -> None:
+def test_an_unsynced_write_may_survive_wholly_partly_or_not() -> None:
     disk = SimDisk()
     file = disk.create("/a")
     disk.sync_directory("")
@@ -48,7 +48,7 @@ def test_an_unsynced_write_may_be_there_or_not_or_in_part() -> None:
     assert any(content and 0 < content.count(b"x") < 1999 for content in contents)
 
 
-def test_a_rename_is_old_or_new_never_both_or_none() -> None:
+def test_a_rename_leaves_exactly_one_name() -> None:
     disk = SimDisk()
     disk.create("/new")
     old = disk.create("/old")
@@ -80,7 +80,7 @@ def test_a_full_disk_writes_what_fits() -> None:
     assert file.pread(0, 10) == b"123"
 
 
-def test_what_a_failed_sync_drops_no_later_one_makes_safe() -> None:
+def test_a_later_sync_does_not_restore_data_of_a_failed_one() -> None:
     disk = SimDisk()
     disk.drops_unsynced = True
     file = disk.create("/a")
@@ -98,7 +98,7 @@ def test_what_a_failed_sync_drops_no_later_one_makes_safe() -> None:
     assert disk.kill().open("/a").pread(0, 20) == bytes(7) + b" kept", "read anew"
 
 
-def test_reads_may_be_spared() -> None:
+def test_reads_may_be_excluded_from_failures() -> None:
     disk = SimDisk()
     disk.create("/a").write(0, b"there")
     disk.reads_fail = False
@@ -110,7 +110,7 @@ def test_reads_may_be_spared() -> None:
     assert disk.failures == 1
 
 
-def test_a_device_keeps_its_trouble_until_it_is_mended() -> None:
+def test_a_device_keeps_failing_until_it_is_repaired() -> None:
     disk = SimDisk()
     disk.fail_from(0)
     survivor = disk.kill()

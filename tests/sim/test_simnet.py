@@ -1,4 +1,4 @@
-"""The simulated network carries bytes in order, cut anywhere, or says that it does not."""
+"""The simulated network: it carries bytes in order, split anywhere, or reports a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORT = 9092
 
 
 class Net:
-    """Two nodes, one connection between them, and what its ends were told."""
+    """Two nodes, one connection between them, and the events at its ends."""
 
     def __init__(self, seed: int = 0, *, reads: bool = True) -> None:
         self.clock = SimClock()
@@ -69,7 +69,7 @@ def test_pieces_are_cut_anywhere() -> None:
     assert len(counts) > 1
 
 
-def test_who_does_not_read_stops_the_writer() -> None:
+def test_a_peer_that_does_not_read_stops_the_writer() -> None:
     net, room = Net(reads=False), list[str]()
     net.socket.on_writable = lambda: room.append("room")
     taken = net.socket.write(bytes(1 << 20))
@@ -83,7 +83,7 @@ def test_who_does_not_read_stops_the_writer() -> None:
     assert net.socket.write(b"more") == 4
 
 
-def test_nobody_listens() -> None:
+def test_a_connection_without_a_listener_is_refused() -> None:
     net = Net()
     net.network.stop_listening(net.server, PORT)
     net.connect()
@@ -128,7 +128,7 @@ def test_a_link_that_stays_cut_ends_its_connections() -> None:
     assert net.told == ["client timed out"]
 
 
-def test_a_process_that_dies_closes_and_a_machine_without_power_does_not() -> None:
+def test_a_dead_process_closes_and_a_dark_machine_resets() -> None:
     killed, dark = Net(), Net()
     killed.server.end_process()
     killed.network.process_died(killed.server)
@@ -145,7 +145,7 @@ def test_a_process_that_dies_closes_and_a_machine_without_power_does_not() -> No
     assert dark.told == ["client reset"]
 
 
-def test_a_paused_node_hears_of_it_later() -> None:
+def test_a_paused_node_receives_bytes_later() -> None:
     net = Net()
     net.server.pause()
     net.socket.write(b"one")

@@ -1,4 +1,4 @@
-"""Sessions of the simulated tree live on the virtual clock; what a tree is, is tested in unit/coordination."""
+"""Sessions of the simulated tree, which live on the virtual clock; unit/coordination tests the tree itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def two_sessions() -> tuple[SimClock, SimTree, SimTree, list[SessionState]]:
     return clock, one, other, states
 
 
-def test_a_session_that_is_not_heard_of_expires_with_its_ephemeral_nodes() -> None:
+def test_a_silent_session_expires_with_its_ephemeral_nodes() -> None:
     clock, one, other, states = two_sessions()
     events = list[WatchEvent]()
     other.exists("/held", events.append)
@@ -38,7 +38,7 @@ def test_a_session_that_is_not_heard_of_expires_with_its_ephemeral_nodes() -> No
         one.get("/")
 
 
-def test_a_session_without_contact_can_ask_nothing_and_may_come_back() -> None:
+def test_a_disconnected_session_fails_requests_and_may_reconnect() -> None:
     clock, one, other, states = two_sessions()
     one.cut_off()
     with pytest.raises(Unavailable):
@@ -50,7 +50,7 @@ def test_a_session_without_contact_can_ask_nothing_and_may_come_back() -> None:
     assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
 
-def test_a_process_that_is_gone_leaves_its_session_to_the_timeout() -> None:
+def test_the_session_of_an_ended_process_times_out() -> None:
     clock, one, other, _ = two_sessions()
     one.abandon()
     clock.run_until(900 * MILLISECOND_US)

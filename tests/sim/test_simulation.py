@@ -1,4 +1,4 @@
-"""Whole worlds from one seed each: a broker, its clients, faults; what Kafka promises holds in all of them."""
+"""Simulated worlds, one per seed: a broker, its clients and faults; Kafka's promises hold in all of them."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_world(seed: int) -> None:
+def test_a_world_breaks_no_promise(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_very_many_worlds() -> None:
+def test_many_worlds_break_no_promise() -> None:
     for seed in SOAK_SEEDS:
         check(seed)
 
 
 @pytest.mark.nightly
 @pytest.mark.waits
-def test_one_seed_is_one_history() -> None:
-    """Whatever the order in which a process keeps its sets; and each seed has a history of its own."""
+def test_a_seed_determines_the_history() -> None:
+    """It does not depend on the order of sets in a process, and each seed has a history of its own."""
     histories = [digests_under(hash_seed) for hash_seed in HASH_SEEDS]
     assert histories[1:] == [histories[0]] * (len(HASH_SEEDS) - 1)
     assert len({line.split()[2] for line in histories[0]}) == len(histories[0]) == 3
@@ -67,7 +67,7 @@ def digests_under(hash_seed: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_compaction_has_much_to_win() -> None:
+def test_compaction_removes_many_records() -> None:
     world = World(COMPACTED_SEED)
     assert not world.play()
     history = world.history
@@ -76,11 +76,11 @@ def test_compaction_has_much_to_win() -> None:
     assert {is_tombstone(value) for value in lost} == {True, False}
 
 
-# Whoever checks must be able to fail: bugs put in on purpose are found.
+# A check must be able to fail: injected bugs are found.
 
 
 def told_and_not_done(shell: SimShell) -> None:
-    """Syncs are reported as done that nobody has done."""
+    """Report syncs as done that never ran."""
 
     def lie(sync: Sync) -> Synced:
         return Synced(dict(sync.flushes))
@@ -89,14 +89,14 @@ def told_and_not_done(shell: SimShell) -> None:
 
 
 def forgets_producers(shell: SimShell) -> None:
-    """A new process knows nothing of the producers in its logs."""
+    """Make a new process forget the producers in its logs."""
     for directory in shell.broker.storage:
         for one in directory.logs.values():
             one.producers._by_id.clear()
 
 
 def skips_an_offset(shell: SimShell) -> None:
-    """Now and then a fetch tells that its first batch lies one further."""
+    """Return a fetch response now and then whose first batch is one offset further."""
 
     def read(records: FileSlice) -> bytes:
         data = bytearray(records.read())
@@ -108,7 +108,7 @@ def skips_an_offset(shell: SimShell) -> None:
 
 
 def failed_and_told_as_done(shell: SimShell) -> None:
-    """Syncs that failed are reported as done."""
+    """Report failed syncs as done."""
 
     def lie(sync: Sync) -> Synced:
         for name, ended in sync.run().flushes.items():
@@ -120,7 +120,7 @@ def failed_and_told_as_done(shell: SimShell) -> None:
 
 
 def commits_what_is_aborted(shell: SimShell) -> None:
-    """Transactions end with a commit marker in their partitions, whatever was decided."""
+    """Write commit markers for all transactions, whatever was decided."""
     completions = shell.broker.transactions.completions
     write = completions._write_marker
 
@@ -131,7 +131,7 @@ def commits_what_is_aborted(shell: SimShell) -> None:
 
 
 def forgets_a_marker(shell: SimShell) -> None:
-    """Of the partitions of a transaction the first gets no marker."""
+    """Skip the marker of the first partition of each transaction."""
     completions = shell.broker.transactions.completions
     write = completions._write_marker
 
@@ -142,7 +142,7 @@ def forgets_a_marker(shell: SimShell) -> None:
 
 
 def deletes_tombstones_at_once(shell: SimShell) -> None:
-    """The cleaner does not wait for delete.retention.ms."""
+    """Make the cleaner ignore delete.retention.ms."""
 
     def broken(step: Clean) -> Cleaned:
         options = step.cleaning._options
@@ -154,7 +154,7 @@ def deletes_tombstones_at_once(shell: SimShell) -> None:
 
 
 def compacts_by_what_was_aborted(shell: SimShell) -> None:
-    """The cleaner takes every transaction for a committed one."""
+    """Make the cleaner take every transaction for a committed one."""
 
     def broken(step: Clean) -> Cleaned:
         step.cleaning._indexes.clear()
@@ -164,7 +164,7 @@ def compacts_by_what_was_aborted(shell: SimShell) -> None:
 
 
 def compacts_by_what_is_open(shell: SimShell) -> None:
-    """The cleaner goes beyond where the first open transaction begins."""
+    """Make the cleaner go beyond the start of the first open transaction."""
 
     def broken(step: Clean) -> Cleaned:
         cleaning = step.cleaning
@@ -176,7 +176,7 @@ def compacts_by_what_is_open(shell: SimShell) -> None:
 
 
 def says_it_is_compact(shell: SimShell) -> None:
-    """A pass takes nothing away, and is told as done."""
+    """Report a pass as done that removes nothing."""
 
     def broken(step: Clean) -> Cleaned:
         if not step.cleaning.is_mapped:
@@ -188,7 +188,7 @@ def says_it_is_compact(shell: SimShell) -> None:
 
 
 BROKEN: list[tuple[Prepare, str, str]] = [
-    (told_and_not_done, "power", ""),  # Groups are beside themselves before anybody looks for records.
+    (told_and_not_done, "power", ""),  # Groups fail before any check looks for records.
     (forgets_producers, "kill", "times"),
     (skips_an_offset, "reset", "there is a gap"),
     (failed_and_told_as_done, "disk", "is lost"),
@@ -196,14 +196,14 @@ BROKEN: list[tuple[Prepare, str, str]] = [
     (forgets_a_marker, "reset", "not come to an end"),
     (deletes_tombstones_at_once, "reset", "is lost"),
     (compacts_by_what_was_aborted, "reset", "is lost"),
-    (compacts_by_what_is_open, "reset", ""),  # A consumer may miss what is lost before anybody looks for it.
+    (compacts_by_what_is_open, "reset", ""),  # A consumer may miss lost records before any check looks for them.
     (says_it_is_compact, "reset", "is compacted to"),
 ]
 
 
 @pytest.mark.share(5)
 @pytest.mark.parametrize(("breaks", "fault", "told"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
-def test_what_is_broken_on_purpose_is_found(breaks: Prepare, fault: str, told: str) -> None:
+def test_an_injected_bug_is_found(breaks: Prepare, fault: str, told: str) -> None:
     for seed in range(FOUND_WITHIN):
         found = World(seed, breaks, [fault]).play()
         if any(told in line for line in found):

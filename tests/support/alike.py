@@ -1,4 +1,4 @@
-"""Requests that are much alike, and now and then damaged: what tests of learned requests send."""
+"""Similar requests, damaged now and then, for tests of request templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEADER_BYTES = 20  # Size, API, version and correlation id, and of the client id
 
 
 class Usual:
-    """Chooses what is usual with probability `share`, else one of the others."""
+    """A choice of the usual value with probability `share`, else of one of the others."""
 
     def __init__(self, random: Random, share: float) -> None:
         self._random = random
@@ -21,7 +21,7 @@ class Usual:
 
 
 class Damage:
-    """Always the same bits of a byte, counted from the end: a value that is as wrong the next time."""
+    """A change of the same bits of a byte, counted from the end, so that the value is equally wrong again."""
 
     def __init__(self, random: Random, from_end_max: int, share: float) -> None:
         """`share` is how many of the frames are hit."""
@@ -36,7 +36,7 @@ class Damage:
 
 
 def lengthen(frame: bytearray, random: Random) -> None:
-    """Now and then, by a byte that its own size counts."""
+    """Extend the frame now and then by a byte that its own size counts."""
     if random.random() < ONE_TOO_LONG:
         frame += b"\0"
         struct.pack_into(">i", frame, 0, len(frame) - 4)

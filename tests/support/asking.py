@@ -1,4 +1,4 @@
-"""What most tests ask a broker for, in one call each, over a RawClient."""
+"""Common requests to a broker over a RawClient, in one call each."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def delete(client: RawClient, name: str) -> ErrorCode:
 
 
 def leaders(address: str, topic: str) -> dict[int, int]:
-    """Returns who leads each partition, -1 for nobody, as this very broker says; waits until it does.
+    """Return the leader of each partition, -1 for none, as this very broker reports it; wait until it does.
 
-    A client that is given its address asks any broker that it has heard of.
+    A client with its address sends requests to any broker that it knows.
     """
     host, _, port = address.rpartition(":")
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
@@ -72,7 +72,7 @@ def produce_request(
     timestamp_ms: int | None = None,
     timeout_ms: int = 20_000,
 ) -> ProduceRequest:
-    """One batch with a record for each value."""
+    """Return a Produce of one batch with a record for each value."""
     now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     records = encode_batch([(None, value, (), now) for value in values])
     topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
@@ -88,7 +88,7 @@ def produce(
     timestamp_ms: int | None = None,
     timeout_ms: int = 20_000,
 ) -> tuple[ErrorCode, int]:
-    """The error, and the base offset or -1."""
+    """Produce; return the error, and the base offset or -1."""
     request = produce_request(
         topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms, timeout_ms=timeout_ms
     )
@@ -104,7 +104,7 @@ def produced(
     acks: int = ALL,
     timestamp_ms: int | None = None,
 ) -> int:
-    """The base offset."""
+    """Produce without an error; return the base offset."""
     error, offset = produce(client, topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms)
     assert error == ErrorCode.NONE, error
     return offset
@@ -121,7 +121,7 @@ def fetch_request(
 def fetch(
     client: RawClient, topic: str, offset: int, *, partition: int = 0, wait_ms: int = 0, bytes_max: int = 50 * MIB
 ) -> tuple[ErrorCode, list[tuple[int, bytes]]]:
-    """The error, and offsets and values from `offset` on, perhaps not all there are."""
+    """Fetch; return the error, and offsets and values from `offset` on, perhaps not all."""
     request = fetch_request(topic, offset, partition=partition, wait_ms=wait_ms, bytes_max=bytes_max)
     (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
     records = [
@@ -133,7 +133,7 @@ def fetch(
 
 
 def fetch_all(client: RawClient, topic: str, *, partition: int = 0) -> list[tuple[int, bytes]]:
-    """Offsets and values of everything there is to read."""
+    """Return offsets and values of all records."""
     found: list[tuple[int, bytes]] = []
     while True:
         error, some = fetch(client, topic, found[-1][0] + 1 if found else 0, partition=partition)

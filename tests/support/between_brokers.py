@@ -1,4 +1,4 @@
-"""A broker in memory that may be told, and asked as the controller: its queues are emptied when a test says so."""
+"""A broker in memory with its inter-broker queues, which are emptied when a test says so."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def extend_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class BetweenBrokers:
-    """The queues of a harness's broker and who takes from them."""
+    """The queues of a harness's broker, and their consumer."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -67,7 +67,7 @@ class BetweenBrokers:
         return self.producer_ids
 
     def take_in(self, answer: Callable[[ToBroker], Errors | Refused] | None = None) -> int:
-        """Has the broker do what waits, or a test answer for it; returns how many requests there were."""
+        """Make the broker, or a test in its place, handle pending requests; return their number."""
         taken = self.asks.told.take_questions()
         for one in taken:
             if self.keeps:
@@ -84,7 +84,7 @@ class BetweenBrokers:
             return refused
 
     def control(self, decide: Callable[[Any], object]) -> int:
-        """Has `decide` set the answer or error of all that is asked of the controller."""
+        """Make `decide` set the response or error of all requests to the controller."""
         taken = self.asks.asked.take_questions()
         for one in taken:
             if self.keeps:
@@ -102,7 +102,7 @@ class BetweenBrokers:
         told: Callable[[ToBroker], Errors | Refused] | None = None,
         decide: Callable[[Any], object] | None = None,
     ) -> Answer:
-        """Sends a request and sees to its end, which comes without a deadline."""
+        """Send a request and wait for its response, without a deadline."""
         began = self.harness.now
         outcome = self.harness.send_frame(frame(message, version))
         if isinstance(outcome, Parked):
@@ -113,7 +113,7 @@ class BetweenBrokers:
 
 
 def frame(message: object, version: int) -> bytes:
-    """A request; the header of ControlledShutdown v0 has no room for a client id."""
+    """Return a request frame; the header of ControlledShutdown v0 has no client id."""
     has_client = request_header_version(schema_of(type(message)).api_key or 0, version) > 0
     return frame_of(message, version, 1, CLIENT if has_client else "")
 

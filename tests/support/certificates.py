@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, who is known by it, and the stores of every kind that hold them."""
+"""Certificates for tests: an authority, identities that it signs, and stores of every kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Known:
-    """Somebody with a certificate; PEM texts."""
+    """An identity with a certificate; PEM texts."""
 
     chain: str
     key: str
@@ -36,11 +36,11 @@ class Known:
         return self._key_as(PrivateFormat.PKCS8, password)
 
     def old_encrypted_key(self, password: str = PASSWORD) -> str:
-        """In the older format, with headers."""
+        """Return the key in the older format, with headers."""
         return self._key_as(PrivateFormat.TraditionalOpenSSL, password)
 
     def pkcs8_key(self) -> str:
-        """As Java wants it."""
+        """Return the key in the format that Java requires."""
         key = load_pem_private_key(self.key.encode(), None)
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
@@ -56,7 +56,7 @@ class Known:
 
 
 class Authority:
-    """A certificate authority.  `between` puts another one between it and those whom it knows."""
+    """A certificate authority. `between` adds an intermediate one between it and its identities."""
 
     def __init__(self, *, between: bool = False) -> None:
         self._root = trustme.CA()
@@ -76,13 +76,13 @@ class Authority:
         )
 
     def pkcs12(self, password: str | None = PASSWORD) -> bytes:
-        """As a truststore that Java takes for one, as its keytool makes them."""
+        """Return a truststore that Java accepts, as its keytool writes it."""
         encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
         certificate = x509.load_pem_x509_certificate(self.pem.encode())
         return pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(certificate, b"root")], encryption)
 
 
 def written(path: Path, content: str | bytes) -> str:
-    """The path as text, once the content is there."""
+    """Write the content and return the path as text."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return str(path)

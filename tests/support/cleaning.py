@@ -1,4 +1,4 @@
-"""Logs of keyed records, some in transactions, that are compacted; and what has to be true of them after that."""
+"""Compaction of logs with keyed records, some in transactions, and checks of the result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def begin(log: Log, now: TimestampMs, memory_bytes: int = MIB, io_bytes: int = 4
 
 
 def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: int = 4096) -> Cleaning:
-    """Does one pass over all that is sealed, as the broker does it, and gives all files their names."""
+    """Run one pass over all sealed segments, as the broker does, and give all files their names."""
     log.settle()
     for number in range(3):
         if log.compaction.is_swapping:  # A call has failed: it is made again some seconds later.
@@ -52,7 +52,7 @@ def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: 
 
 
 def swap_all(log: Log, cleaning: Cleaning, now: TimestampMs) -> None:
-    """Cleans every group of a pass whose map is built, and gives all files their names."""
+    """Clean every group of a pass whose map is built, and give all files their names."""
     while not cleaning.is_over:
         group = cleaning.clean(lambda _: None)
         if group.segments:
@@ -79,7 +79,7 @@ def seen_of(record: Record) -> Seen:
 
 
 def seen_in(batch: Batch) -> tuple[Seen, ...]:
-    """Returns the records of a batch; of what a log is asked for again and again, each batch is decoded once."""
+    """Return the records of a batch; each batch of a log is decoded once."""
     return _seen_in(bytes(batch.view))
 
 
@@ -97,7 +97,7 @@ def batches_of(log: Log) -> list[Batch]:
 
 
 def committed(log: Log, upto: Offset | None = None, max_bytes: int = 1) -> list[Seen]:
-    """Reads the log from its start as a consumer with isolation.level=read_committed does."""
+    """Read the log from its start as a consumer with isolation.level=read_committed does."""
     offset, end = log.start_offset, log.end_offset if upto is None else upto
     seen: list[Seen] = []
     while offset < end:
@@ -120,7 +120,7 @@ def committed(log: Log, upto: Offset | None = None, max_bytes: int = 1) -> list[
 
 
 def latest(seen: Iterable[Seen]) -> dict[bytes, bytes]:
-    """The last value of each key; keys whose last record is a tombstone are left out."""
+    """Return the last value of each key, without keys whose last record is a tombstone."""
     last: dict[bytes, bytes | None] = {}
     for one in seen:
         if one.key is not None:
@@ -130,7 +130,7 @@ def latest(seen: Iterable[Seen]) -> dict[bytes, bytes]:
 
 @dataclass
 class Writer:
-    """Writes random batches of keyed records; the same random numbers, the same log."""
+    """A writer of random batches of keyed records, determined by its random numbers."""
 
     log: Log
     random: Random

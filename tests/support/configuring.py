@@ -1,4 +1,4 @@
-"""Configurations asked for and changed by hand."""
+"""Requests that describe and alter configurations."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def describe(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
 
 
 def told(answer: DescribeConfigsResponse) -> dict[str, tuple[str | None, int]]:
-    """Value and source by key."""
+    """Return value and source by key."""
     (result,) = answer.results
     assert not result.error_code, result.error_message
     return {entry.name: (entry.value, entry.config_source) for entry in result.configs}
 
 
 def altered(client: RawClient, kind: int, name: str, *edits: tuple[str, int, str | None]) -> tuple[ErrorCode, str]:
-    """The error, and its sentence."""
+    """Alter configurations; return the error and its message."""
     answer = client.ask(alter((kind, name, list(edits))), 1, IncrementalAlterConfigsResponse)
     (result,) = answer.responses
     return ErrorCode(result.error_code), result.error_message or ""

@@ -1,4 +1,4 @@
-"""What a controller would say to the one broker of a harness, by the fields that a test is about."""
+"""Controller requests to the one broker of a harness, built from the fields that a test is about."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def name_of(topic: str, index: int = 0) -> TopicPartition:
 
 
 class Controlling:
-    """The controller of a harness's broker; what it says comes at once, and one after the other."""
+    """The controller of a harness's broker; its requests arrive at once, in order."""
 
     def __init__(self, harness: Harness, epoch: int = 1) -> None:
         self.harness = harness
@@ -44,7 +44,7 @@ class Controlling:
     def says(
         self, request: Request, *, epoch: int | None = None, broker_epoch: int | None = None
     ) -> dict[str, ErrorCode]:
-        """The failures by partition.  Raises Refused."""
+        """Send a request; return the failures by partition. Raise Refused if it is refused."""
         sent = ToBroker(
             US,
             self.broker_epoch if broker_epoch is None else broker_epoch,
@@ -71,7 +71,7 @@ class Controlling:
         is_new: bool = False,
         of: Uuid | None = None,
     ) -> dict[str, ErrorCode]:
-        """LeaderAndIsr for partitions of one topic."""
+        """Send LeaderAndIsr for partitions of one topic."""
         state = LeaderAndIsr(leader, LeaderEpoch(epoch), replicas, controller_epoch=self.epoch)
         assigned = AssignedState(state, replicas, is_new=is_new)
         states = {name_of(topic, index): assigned for index in indexes or (0,)}
@@ -90,7 +90,7 @@ class Controlling:
         generation: int = 0,
         of: Uuid | None = None,
     ) -> None:
-        """UpdateMetadata for topics, by their number of partitions."""
+        """Send UpdateMetadata for topics, by their number of partitions."""
         state = LeaderAndIsr(leader, LeaderEpoch(epoch), (US,), controller_epoch=self.epoch)
         told = PartitionMetadata(state, (US,), ())
         known = self.harness.broker.view.brokers
@@ -103,18 +103,18 @@ class Controlling:
         assert self.says(update) == {}
 
     def makes(self, topic: str, partitions: int = 1, **overrides: str) -> None:
-        """A new topic, whole, as brokers and clients hear of it."""
+        """Create a topic completely, as brokers and clients learn of it."""
         self.overrides[TopicName(topic)] = {key.replace("_", "."): value for key, value in overrides.items()}
         assert self.leads(topic, *range(partitions), is_new=True) == {}
         self.tells({topic: partitions})
 
     def deletes(self, topic: str, *indexes: int) -> dict[str, ErrorCode]:
-        """Clients hear of it first."""
+        """Delete a topic; clients learn of it first."""
         self.tells({topic: len(indexes) or 1}, leader=LEADER_DURING_DELETE)
         return self.stops(topic, *indexes, deletes=True)
 
     def stops(self, topic: str, *indexes: int, epoch: int = -2, deletes: bool = False) -> dict[str, ErrorCode]:
-        """StopReplica."""
+        """Send StopReplica."""
         epochs = {name_of(topic, index): LeaderEpoch(epoch) for index in indexes or (0,)}
         return self.says(StopReplicas(epochs, deletes))
 

@@ -1,4 +1,4 @@
-"""Many connections at once from one thread: each sends what it was given as fast as it is taken, and reads or not."""
+"""Many concurrent connections in one thread: each sends its data as fast as it can, and reads or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECE_BYTES = 1 << 18
 
 
 def need_files(count: int) -> None:
-    """Let this process open so many; skips the test if it may not."""
+    """Allow this process to open so many files, or skip the test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         pytest.skip(f"only {hard} files may be open here")
@@ -27,7 +27,7 @@ def need_files(count: int) -> None:
 
 
 class Member:
-    """One connection.  `sent` counts bytes, `answers` whole frames, `is_gone` says that the broker closed it."""
+    """One connection. `sent` counts bytes, `answers` whole frames; `is_gone` is set when the broker closed it."""
 
     def __init__(self, port: int, data: bytes, repeats: int, *, reads: bool, receive_buffer: int | None) -> None:
         self.socket = socket.socket()
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def events(self) -> int:
-        """What to wait for; a member that does not read still hears of its end by writing."""
+        """Return the events to wait for; a member that does not read notices its end by writing."""
         return (0 if self.has_sent_all else selectors.EVENT_WRITE) | (selectors.EVENT_READ if self.reads else 0)
 
     def go_on(self, events: int) -> None:
@@ -78,7 +78,7 @@ class Member:
 
 
 class Crowd:
-    """`data` is sent `repeats` times by each of `count` connections."""
+    """Connections, `count` of them, that each send `data` `repeats` times."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Crowd:
             self._selector.register(member.socket, selectors.EVENT_WRITE, member)
 
     def work_until(self, is_enough: Callable[[], bool], seconds_max: float) -> None:
-        """Fails if it does not come to that."""
+        """Work until the condition holds, or fail."""
         deadline = time.monotonic() + seconds_max
         while not is_enough():
             assert time.monotonic() < deadline, f"{self}"

@@ -1,4 +1,4 @@
-"""A line to a server on this machine that can be cut, and mended."""
+"""A line to a server on this machine that can be cut and restored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READ_BYTES = 64 * 1024
 
 
 class CuttableLine:
-    """Carries bytes from a port of its own; while it is cut, connections are ended, and new ones with them."""
+    """A proxy with a port of its own; while it is cut, it closes all connections, old and new."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target

@@ -65,7 +65,7 @@ def grown(table: dict[str, Seconds], measured: dict[str, Seconds]) -> list[str]:
 
 
 class Durations:
-    """The pytest plugin: measures each test, adds up files, and compares them at the end of a whole run."""
+    """The pytest plugin that measures each test, adds up files, and compares them at the end of a whole run."""
 
     def __init__(self, writes_to: Path | None, is_whole: bool) -> None:
         self._writes_to = writes_to
@@ -94,7 +94,7 @@ class Durations:
                 total[1] += float(spent[1])
 
     def measured(self) -> dict[str, Seconds]:
-        """Return what was measured so far, by file."""
+        """Return the measured seconds so far, by file."""
         return {file: Seconds(*total) for file, total in self._sums.items()}
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""Virtual environments with Odradek from a wheel, and of what is installed here only what it asks for."""
+"""Virtual environments with Odradek from a wheel, and only the required ones of the packages installed here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_MAX = 120
 
 
 class Environment:
-    """It has no pip, and nothing of ours beside the wheel: other packages are links to those that are here."""
+    """An environment without pip and without our sources; other packages are links to the installed ones."""
 
     def __init__(self, folder: Path, wheel: Path, *extras: str) -> None:
         venv.create(folder, with_pip=False, symlinks=True)
@@ -40,7 +40,7 @@ class Environment:
             (self._packages / part.name).unlink()
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs a program of the environment, which finds no other on its PATH."""
+        """Run a program of the environment, which finds no other on its PATH."""
         program = self.folder / "bin" / arguments[0]
         bare = {"PATH": str(program.parent), "HOME": str(self.folder), "PYTHONSAFEPATH": "1"}
         return subprocess.run(
@@ -55,7 +55,7 @@ class Environment:
 
 
 def repacked(name: str, folder: Path) -> None:
-    """Makes in the folder a wheel of a package that is installed here."""
+    """Build a wheel of an installed package in the folder."""
     found = distribution(name)
     wheel = folder / f"{found.name.replace('-', '_')}-{found.version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -65,7 +65,7 @@ def repacked(name: str, folder: Path) -> None:
 
 
 def _asked_for(found: Distribution, extras: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yields the names of all packages that it asks for, and that they ask for."""
+    """Yield the names of all direct and indirect requirements."""
     for line in found.requires or ():
         wanted = Requirement(line)
         if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
@@ -74,6 +74,6 @@ def _asked_for(found: Distribution, extras: tuple[str, ...] = ()) -> Iterator[st
 
 
 def _parts(found: Distribution) -> set[Path]:
-    """Returns the folders and files that a package has in site-packages."""
+    """Return the folders and files of a package in site-packages."""
     names = {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}
     return {Path(str(found.locate_file(name))) for name in names}

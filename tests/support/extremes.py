@@ -1,4 +1,4 @@
-"""A message with one of its fields at an extreme, for every field of it and every extreme of the field's type."""
+"""Copies of a message with one field at an extreme, for every field and every extreme of its type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES: dict[object, tuple[object, ...]] = {
 
 
 def extremes_of(message: object, version: int) -> Iterator[Any]:
-    """Yields copies of the message, each with one field changed; lists of structs are changed in their first."""
+    """Yield copies of the message, each with one field changed; lists of structs are changed in their first."""
     for change in _changes(layout(type(message), version), lambda root: root):
         copy = deepcopy(message)
         if change(copy):

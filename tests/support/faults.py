@@ -1,4 +1,4 @@
-"""A disk that fails and a clock that jumps, for a broker process: faults.c, compiled when it is first needed."""
+"""Disk failures and clock jumps for a broker process: faults.c, compiled on first use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Operations(IntFlag):
 
 
 class Faults:
-    """Give `environment` to a process; then say what fails, or what time it is.  Skips the test without a compiler."""
+    """Faults of a process started with `environment`. Skips the test without a compiler."""
 
     def __init__(self, directory: Path) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc")
@@ -46,17 +46,17 @@ class Faults:
         self.environment = {"LD_PRELOAD": str(library), "ODRADEK_FAULTS": str(self._control)}
 
     def fail(self, operations: Operations, path_part: str, error: int = errno.EIO) -> None:
-        """From now on these operations end with that error on every file whose path contains `path_part`."""
+        """Make these operations fail with that error on every file whose path contains `path_part`."""
         self.repair()
         self._write(_TEXT_AT, path_part.encode() + b"\0")
         self._write(_CLOCK.size, _FAILING.pack(operations, error))
 
     def slow_syncs(self, seconds: float, path_part: str) -> None:
-        """From now on each sync of a file whose path contains `path_part` takes so much longer; 0 ends it at once."""
+        """Delay each sync of a file whose path contains `path_part` by so much; 0 ends it at once."""
         self.slow(Operations.SYNCS, seconds, path_part)
 
     def slow(self, operations: Operations, seconds: float, path_part: str) -> None:
-        """From now on these operations on every such file take so much longer; `repair` ends it at once."""
+        """Delay these operations on every such file by so much; `repair` ends it at once."""
         self.repair()
         self._write(_TEXT_AT, path_part.encode() + b"\0")
         self._write(_SLOW_AT, _SLOW.pack(int(seconds * 1e9), operations, 0))
@@ -67,13 +67,13 @@ class Faults:
 
     @property
     def failures(self) -> int:
-        """How often an operation was made to fail so far."""
+        """Return the number of operations that were made to fail so far."""
         data = self._control.read_bytes()
         count: int = _FAILURES.unpack_from(data, _FAILURES_AT)[0]
         return count
 
     def shift_clock(self, seconds: float) -> None:
-        """The wall clock is that much ahead of the true one; the steady clock stays as it is."""
+        """Set the wall clock ahead of the true one by so much; the steady clock is unchanged."""
         self._write(0, _CLOCK.pack(int(seconds * 1e9)))
 
     def _write(self, position: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A follower as its leader knows it: what it fetches, in a session if it likes."""
+"""A follower as its leader knows it, with or without a fetch session."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class FetchingFollower:
         return self.told(self.send(offsets, wait=wait))
 
     def told(self, outcome: Encoded | Parked[Encoded]) -> Told:
-        """What is told of each partition; what still waits does so until its deadline."""
+        """Return the response for each partition; a parked fetch waits until its deadline."""
         harness = self.led.harness
         answer = harness.decoded(harness.finished(outcome), self.version, FetchResponse)
         self.error, self.session_id = answer.error_code, answer.session_id
         return {part.partition_index: part for topic in answer.responses for part in topic.partitions}
 
     def catch_up(self, *partitions: int) -> None:
-        """Fetches up to the ends of the logs, until there is nothing more to be told of them."""
+        """Fetch up to the ends of the logs, until responses name nothing new."""
         ends = {one: self.led.end(one) for one in partitions or (0,)}
         self.fetch(ends)
         if self.epoch != FINAL_EPOCH:
@@ -91,12 +91,12 @@ class FetchingFollower:
 
 
 def offsets_of(told: PartitionData) -> list[int]:
-    """The base offsets of the batches that were told."""
+    """Return the base offsets of the batches in a response."""
     return [batch.base_offset for batch in iter_batches(memoryview(told.records or b""))]  # type: ignore[arg-type]
 
 
 def is_parked(led: Led, outcome: Encoded | Parked[Encoded]) -> bool:
-    """True if a fetch waits, and nothing has woken it."""
+    """Return whether a fetch is parked, and nothing has woken it."""
     if not isinstance(outcome, Parked):
         return False
     assert isinstance(outcome.owner, Conversation)

@@ -1,4 +1,4 @@
-"""Threads of a running broker that wait until they are let go."""
+"""Blocked threads of a running broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_MAX = 60
 
 
 class HeldUp:
-    """All threads of one pool wait, and more work of that kind is queued, until `gate` is set."""
+    """A block of all threads of one pool, which queues further work, until `gate` is set."""
 
     def __init__(self, broker: Broker, pool: Pool) -> None:
         self.gate = threading.Event()

@@ -1,4 +1,4 @@
-"""What brokers have written to the metadata tree, as tests ask for it."""
+"""Contents of the metadata tree written by brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.coordination.tree import NoNode, Tree
 
 
 def controller_in(tree: Tree) -> int:
-    """Returns the controller's number, -1 if there is none."""
+    """Return the controller's id, or -1 if there is none."""
     try:
         return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
     except NoNode:

@@ -1,7 +1,7 @@
-"""What holds between any two steps of a broker, looked at as a whole: `check(thing)` raises AssertionError if not.
+"""Invariants between any two steps of a broker: `check(thing)` raises AssertionError if one is broken.
 
-The asserts in `src` compare a few numbers each, as they run with every request.  What takes a walk through all that
-there is stands here, and property tests call it after each step.
+The asserts in `src` compare a few numbers each, as they run with every request. Checks that walk through all state are
+here, and property tests call them after each step.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def check_sessions(sessions: FetchSessions) -> None:
 
 @check.register
 def check_session(session: Session) -> None:
-    """Of one that has not ended; it may have no partition, if its client began it with none."""
+    """Check a live session; it may have no partition, if its client began it without any."""
     assert session.due.keys() <= set(session.wanted.values())
     for key, wanted in session.wanted.items():
         assert wanted.key == key

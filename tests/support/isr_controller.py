@@ -1,4 +1,4 @@
-"""The controller of one partition: a model that elects as the real one does, and knows of each process (KIP-903)."""
+"""The controller of one partition: a model that elects as the real one does, and knows each process (KIP-903)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.core.partition.follower_states import NO_BROKER_EPOCH
 
 
 class Controller:
-    """The truth of who leads and who is in sync."""
+    """The true leader and ISR."""
 
     def __init__(self, brokers: Iterable[BrokerId]) -> None:
         self.replicas = tuple(brokers)
@@ -33,7 +33,7 @@ class Controller:
         return self.epochs
 
     def gone(self, broker: BrokerId, *, bumps_leader_epoch: bool) -> None:
-        """Takes a broker out of the ISR if it is not the last one.  KRaft leaves the leader epoch as it is then."""
+        """Remove a broker from the ISR unless it is the last one. KRaft keeps the leader epoch in that case."""
         self.registered.pop(broker, None)
         before = self.state
         if broker != before.leader and broker not in before.isr:
@@ -47,7 +47,7 @@ class Controller:
             self._become(elections.without(self.state, {broker}), bumps_leader_epoch=bumps_leader_epoch)
 
     def elect(self, leader: BrokerId | None = None) -> None:
-        """Elects that broker, or any if there is no leader."""
+        """Elect that broker, or any if there is no leader."""
         elected = None
         if leader is not None:
             elected = elections.for_preferred(self.state, (leader,), {*self.eligible})

@@ -1,4 +1,4 @@
-"""Large produce requests, sent in parts, and a broker in this process whose movers a test can count or take away."""
+"""Large Produce requests, sent in parts, and an in-process broker whose movers tests can count or remove."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def can_store() -> bool:
 
 
 class Ways:
-    """How often large requests began to be received by a mover, and how that ended; nobody is taken to be alone."""
+    """Counts of large requests begun by a mover, and of their outcomes; no client counts as the only one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -73,7 +73,7 @@ class Ways:
 
 
 class Here:
-    """A broker in this process that nobody looks over the shoulder: odradek.testing would see each request."""
+    """A broker in this process without inspection of requests: odradek.testing would see each of them."""
 
     def __init__(self, directory: Path, *, has_movers: bool = True, **configs: str) -> None:
         self.directory = directory
@@ -100,7 +100,7 @@ class Here:
         return ids[name]
 
     def log(self, topic: str, partition: int = 0) -> bytes:
-        """Every byte of the partition's log, segment after segment."""
+        """Return every byte of the partition's log, segment after segment."""
         files = sorted((self.directory / f"{topic}-{partition}").glob("*.log"))
         return b"".join(file.name.encode() + file.read_bytes() for file in files)
 
@@ -120,12 +120,12 @@ def here(directory: Path, *, has_movers: bool = True, **configs: str) -> Iterato
 
 
 def log_file(data: Path, topic: str = "t", partition: int = 0) -> Path:
-    """The segment that is written to."""
+    """Return the active segment's file."""
     return max((data / f"{topic}-{partition}").glob("*.log"))
 
 
 def large(topic: str = "t", size: int = BIG, *, partition: int = 0, acks: int = -1, seed: int = 1) -> bytes:
-    """A request of one record whose bytes are not to be mistaken for others'."""
+    """Return a request of one record with unmistakable bytes."""
     return frame(produce_request(topic, value(size, seed), partition=partition, acks=acks), PRODUCE)
 
 
@@ -134,14 +134,14 @@ def value(size: int = BIG, seed: int = 1) -> bytes:
 
 
 def fetched(data: bytes) -> bytes:
-    """The records of the one partition of an answer."""
+    """Return the records of the response's only partition."""
     records = decode_response(FetchResponse, FETCH, data)[1].responses[0].partitions[0].records
     assert isinstance(records, bytes | bytearray | memoryview)
     return bytes(records)
 
 
 class Stalled:
-    """A large request of which the first part is written to the log's file, and nothing more comes."""
+    """A large request whose first part is written to the log's file, and whose rest is held back."""
 
     def __init__(
         self, client: RawClient, data: Path, request: bytes | None = None, *, topic: str = "t", share: float = 0.5
@@ -159,13 +159,13 @@ class Stalled:
         self.before = before
 
     def finish(self) -> bytes:
-        """The answer to the whole."""
+        """Send the rest, and return the response."""
         self.client.send(self.request[self.at :])
         return self.client.read_frame()
 
 
 def send_in_parts(peer: socket.socket, data: bytes, random: Random) -> None:
-    """As a network cuts it, with a pause now and then."""
+    """Send the data as a network splits it, with a pause now and then."""
     at = 0
     while at < len(data):
         size = random.choice([1, 100, 1500, 16_384, 64_000, 300_000, 2_000_000])
@@ -180,13 +180,13 @@ def send_all(peer: socket.socket, frames: Sequence[bytes], random: Random) -> No
 
 
 def answer(data: bytes, version: int = PRODUCE) -> tuple[ErrorCode, int]:
-    """The error of a produce request's one partition, and the base offset or -1."""
+    """Return the error of a Produce response's only partition, and the base offset or -1."""
     (part,) = decode_response(ProduceResponse, version, data)[1].responses[0].partition_responses
     return ErrorCode(part.error_code), part.base_offset
 
 
 def values(client: RawClient, topic: str = "t", partition: int = 0) -> list[bytes]:
-    """Of all records; no offset is left out."""
+    """Return the values of all records; no offset may be missing."""
     found = fetch_all(client, topic, partition=partition)
     assert [offset for offset, _ in found] == list(range(len(found)))
     return [one for _, one in found]

@@ -1,4 +1,4 @@
-"""What the system lets this process have."""
+"""Resource limits of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """Writes beyond it fall short, then fail: what a full disk does, without one."""
+    """Limit file sizes: writes beyond the limit fall short, then fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -20,5 +20,5 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 def descriptors() -> int:
-    """How many are open."""
+    """Return the number of open descriptors."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -1,4 +1,4 @@
-"""Batches for logs, and logs read back."""
+"""Batches for logs, and contents of logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T0 = TimestampMs(1_700_000_000_000)
 
 
 def batch(*values: bytes, at: int = T0, step: int = 1) -> Batch:
-    """One batch with these values, the first at time `at`, each next one `step` ms later."""
+    """Return a batch with these values, the first at time `at`, each next one `step` ms later."""
     raw = encode_batch([(None, value, (), at + number * step) for number, value in enumerate(values)])
     return Batch.checked(memoryview(raw))
 
@@ -23,7 +23,7 @@ def put(log: Log, *values: bytes, at: int = T0, epoch: int = 0) -> Batch:
 
 
 def stored(log: Log) -> list[tuple[int, int]]:
-    """First and last offset of every batch, read as a consumer reads."""
+    """Return first and last offset of every batch, read as a consumer reads."""
     found: list[tuple[int, int]] = []
     offset = log.start_offset
     while offset < log.end_offset:

@@ -1,7 +1,7 @@
-"""Hosts in network namespaces of their own, joined by a bridge that loses what it is told to lose, one way or both.
+"""Hosts in network namespaces, joined by a bridge that can drop packets, one way or both.
 
-Nothing is refused: what is lost is sent to a hardware address that nobody has.  So it takes no packet filter, only
-`ip` and the right to make namespaces; `reason_to_skip` says what is missing.
+Dropped packets are sent to a hardware address that no host has, so nothing is refused. This needs no packet filter,
+only `ip` and the right to create namespaces; `reason_to_skip` names what is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _ip(*arguments: str) -> str:
 
 @cache
 def reason_to_skip() -> str:
-    """Returns why namespaces can't be made here, or an empty string."""
+    """Return why namespaces cannot be created here, or an empty string."""
     for program in ("ip", "nsenter"):
         if shutil.which(program) is None:
             return f"there is no {program} here"
@@ -59,7 +59,7 @@ class Host:
 
 
 class Network:
-    """Some hosts and the test's own, for `with`; all of it is gone at the end, and what ran in it has ended before."""
+    """A network of some hosts and the test's own, for `with`; its processes must have ended before its end."""
 
     def __init__(self, hosts: int) -> None:
         self._count = hosts
@@ -103,24 +103,24 @@ class Network:
         return made
 
     def lose(self, sender: Host, receiver: Host) -> None:
-        """Loses all that one sends to the other from now on."""
+        """Drop all packets from the sender to the receiver from now on."""
         self._reach(sender, receiver, _NOBODY)
 
     def cut(self, one: Host, *others: Host) -> None:
-        """Loses all between one and some others, by default all and the test itself."""
+        """Drop all packets between one host and some others, by default all and the test itself."""
         for other in others or (self.here, *self.hosts):
             if other is not one:
                 self.lose(one, other)
                 self.lose(other, one)
 
     def deafen(self, one: Host, *others: Host) -> None:
-        """Loses all that is sent to one by some others, by default all and the test itself; it is still heard."""
+        """Drop all packets to one host from some others, by default all and the test; its own packets arrive."""
         for other in others or (self.here, *self.hosts):
             if other is not one:
                 self.lose(other, one)
 
     def heal(self) -> None:
-        """Loses nothing from now on."""
+        """Drop no packets from now on."""
         everybody = (self.here, *self.hosts)
         for sender in everybody:
             for receiver in everybody:
@@ -144,7 +144,7 @@ def _without(*arguments: str) -> None:
 
 
 def _free_network() -> str:
-    """Returns the first three numbers of a network that nobody has here, of those set aside for such tests."""
+    """Return the first three numbers of an unused network, of those reserved for such tests."""
     taken = {
         one["local"].rpartition(".")[0]
         for link in json.loads(_ip("-j", "-4", "addr", "show"))

@@ -30,7 +30,7 @@ _ports = cycle(_range)
 
 
 def free_port() -> int:
-    """Returns a port of 127.0.0.1 that nobody has, and that is not given out again soon."""
+    """Return an unused port of 127.0.0.1 that is not returned again soon."""
     for port in islice(_ports, _PER_PROCESS):
         with socket.socket() as probe:
             try:

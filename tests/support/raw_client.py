@@ -1,4 +1,4 @@
-"""A client that sends whatever bytes a test wants to, and reads whole answers."""
+"""A client that sends arbitrary bytes, and reads whole responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Closed(ConnectionError):
 
 
 class RawClient:
-    """One blocking connection.  Every wait ends after SECONDS_MAX with an error."""
+    """One blocking connection. Every wait ends after SECONDS_MAX with an error."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", receive_buffer: int | None = None) -> None:
         self.socket = socket.socket()
@@ -37,7 +37,7 @@ class RawClient:
         self.socket.sendall(data)
 
     def read_frame(self) -> bytes:
-        """One answer without its length.  Raises Closed."""
+        """Return one response without its length. Raise Closed if the connection ends."""
         (size,) = struct.unpack(">i", self._read(4))
         return self._read(size)
 
@@ -58,11 +58,11 @@ class RawClient:
         return decode_response(answer, version, self.read_frame())[1]
 
     def ping(self) -> None:
-        """Raises whatever keeps the broker from answering."""
+        """Check that the broker answers."""
         assert self.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
 
     def is_closed(self) -> bool:
-        """Waits for the broker to close the connection, or to answer."""
+        """Wait for the broker to close the connection, or to answer; return whether it closed it."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -84,12 +84,12 @@ class RawClient:
 
 
 def frame(message: object, version: int, correlation_id: int = 1) -> bytes:
-    """A whole request."""
+    """Return a whole request frame."""
     chunks = encode_request(message, version, correlation_id, CLIENT_ID)
     return b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
 
 
 def raw_frame(api_key: int, version: int, body: bytes, *, tags: bytes = b"") -> bytes:
-    """A request with a body of any bytes; flexible versions need `tags`, b"\\0" for none."""
+    """Return a request with a body of any bytes; flexible versions need `tags`, b"\\0" for none."""
     header = struct.pack(">hhih", api_key, version, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + tags
     return struct.pack(">i", len(header) + len(body)) + header + body

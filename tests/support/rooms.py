@@ -1,4 +1,4 @@
-"""Which modules setup.py has mypyc compile."""
+"""Modules that setup.py compiles with mypyc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def rooms() -> list[str]:
-    """Returns the full names of the modules that are compiled as rooms."""
+    """Return the full names of the modules that are compiled as rooms."""
     for statement in ast.parse((REPOSITORY / "setup.py").read_text()).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "ROOMS":
             folders: dict[str, str] = ast.literal_eval(statement.value)

@@ -1,4 +1,4 @@
-"""A broker as its users have it: `odradek serve` in a process of its own, on a free port, in a temporary directory."""
+"""A broker as users run it: `odradek serve` in a process of its own, on a free port, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READY_SECONDS_MAX = 180
 
 
 class NotReady(RuntimeError):
-    """The process ended before it was ready; the text holds what it wrote."""
+    """The process ended before it was ready; the text has its output."""
 
 
 class Serving:
@@ -78,20 +78,20 @@ class Serving:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """The exit status after SIGTERM."""
+        """Send SIGTERM; return the exit status."""
         return self._end(signal.SIGTERM)
 
     def interrupt(self) -> int:
-        """The exit status after Ctrl-C."""
+        """Send Ctrl-C; return the exit status."""
         return self._end(signal.SIGINT)
 
     def memory_kib(self) -> int:
-        """Resident memory."""
+        """Return the resident memory."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1])  # type: ignore[index]  # A process that runs has it.
 
     def cpu_seconds(self) -> float:
-        """Processor time since its start."""
+        """Return the processor time since the start."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -123,7 +123,7 @@ class Serving:
 
 
 def outcome_of_serve(directory: Path, *arguments: str) -> tuple[int, str]:
-    """Exit status and standard error of a `serve` that is expected to end by itself."""
+    """Return exit status and standard error of a `serve` that must end on its own."""
     command = [sys.executable, "-m", "odradek", "serve", *arguments]
     ended = subprocess.run(
         command, check=False, cwd=directory, capture_output=True, text=True, timeout=READY_SECONDS_MAX
@@ -133,7 +133,7 @@ def outcome_of_serve(directory: Path, *arguments: str) -> tuple[int, str]:
 
 @contextmanager
 def serving(directory: Path, *options: str, **overrides: str) -> Iterator[Serving]:
-    """Keys with '_' for '.': serving(tmp_path, "--log-format=json", num_partitions="3")."""
+    """Return a broker with these keys, '_' for '.': serving(tmp_path, "--log-format=json", num_partitions="3")."""
     directory.mkdir(parents=True, exist_ok=True)
     with Serving(directory, *options, **{key.replace("_", "."): value for key, value in overrides.items()}) as broker:
         yield broker

@@ -1,4 +1,4 @@
-"""A cluster as its users have it: `odradek serve --brokers 3`, its brokers in processes of their own."""
+"""A cluster as users run it: `odradek serve --brokers 3`, its brokers in processes of their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.waiting import SECONDS_MAX, until
 
 
 def free_ports(count: int) -> int:
-    """Returns the first of so many ports in a row that nobody has."""
+    """Return the first of so many consecutive unused ports."""
     while True:
         first = free_port()
         if all(_is_free(first + further) for further in range(count)):
@@ -32,7 +32,7 @@ def _is_free(port: int) -> bool:
 
 
 class ServingCluster:
-    """Starts with `with`; brokers are 1, 2, 3."""
+    """A cluster that starts with `with`; its brokers are 1, 2, 3."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ServingCluster:
 
     @property
     def pid(self) -> int:
-        """The first process's."""
+        """Return the id of the first process."""
         assert self._process is not None
         return self._process.pid
 
@@ -97,7 +97,7 @@ class ServingCluster:
         return self._process is None or self._process.poll() is not None
 
     def pids(self) -> dict[int, int]:
-        """Returns the process of each broker that runs."""
+        """Return the process of each running broker."""
         found = {}
         for child in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
             arguments = Path(f"/proc/{child}/cmdline").read_text().split("\0")
@@ -110,23 +110,23 @@ class ServingCluster:
         os.kill(self.pids()[broker], number)
 
     def signal_first(self, number: signal.Signals) -> None:
-        """Sends a signal to the first process: while it is paused no broker is started again."""
+        """Send a signal to the first process: while it is paused, no broker is restarted."""
         os.kill(self.pid, number)
 
     def kill(self, broker: int) -> None:
-        """Kills a broker; returns when it has been started again and is ready."""
+        """Kill a broker; return when it has been restarted and is ready."""
         ready = len(self.lines)
         self.signal(broker, signal.SIGKILL)
         until(lambda: len(self.lines) > ready)
 
     def kill_all(self) -> None:
-        """Kills the first process; returns when its brokers have ended too, so that `start` may follow."""
+        """Kill the first process; return when its brokers have ended too, so that `start` may follow."""
         brokers = self.pids().values()
         self._end(signal.SIGKILL)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in brokers))
 
     def stop(self) -> int:
-        """Returns the exit status after SIGTERM."""
+        """Stop with SIGTERM; return the exit status."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:

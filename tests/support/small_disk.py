@@ -1,4 +1,4 @@
-"""A disk that a test can fill, or pull: a small file system, mounted for the time of the test."""
+"""A disk that a test can fill or pull: a small file system, mounted during the test."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SHUTDOWN, _WITHOUT_FLUSH = 0x8004587D, 2  # Of <linux/ext4.h>.
 
 @contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
-    """Skips the test where mounting is not permitted."""
+    """Mount a small disk, or skip the test if mounting is not permitted."""
     with _mounted(path, "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs"):
         yield path
 
 
 @contextmanager
 def failing_disk(path: Path, mebibytes: int) -> Iterator[Path]:
-    """A disk for `pull`: ext4 in a file.  Skips the test as small_disk does."""
+    """Mount a disk for `pull`, ext4 in a file, or skip the test as small_disk does."""
     image = path.with_name(f"{path.name}.image")
     with image.open("wb") as file:
         file.truncate(mebibytes << 20)
@@ -39,7 +39,7 @@ def failing_disk(path: Path, mebibytes: int) -> Iterator[Path]:
 
 
 def pull(path: Path) -> None:
-    """From now on every call on the file system of `path` that needs its device ends with EIO."""
+    """Make every call on the file system of `path` that needs its device end with EIO from now on."""
     descriptor = os.open(path, os.O_RDONLY)
     fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", _WITHOUT_FLUSH))
     os.close(descriptor)
@@ -60,7 +60,7 @@ def _mounted(path: Path, *arguments: str) -> Iterator[None]:
 
 
 def fill(path: Path) -> None:
-    """A file that takes all the room there is."""
+    """Write a file that takes all the remaining space."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     size = PIECE_BYTES
     while size:

@@ -1,4 +1,4 @@
-"""The other end of a terminal that a process writes to, and what of it is that process's own."""
+"""The other end of a terminal that a process writes to, and filters of its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ READ_BYTES = 1 << 16
 
 
 def all_shown(descriptor: int) -> bytes:
-    """Reads until nobody has the terminal open any more, and closes this end."""
+    """Read until all processes have closed the terminal, and close this end."""
     shown = b""
     with suppress(OSError):  # So Linux says that the other end was closed.
         while piece := os.read(descriptor, READ_BYTES):
@@ -20,8 +20,8 @@ def all_shown(descriptor: int) -> bytes:
 
 
 def own(errors: str) -> str:
-    """Returns what was written to standard error but for librdkafka's lines.
+    """Return standard error without librdkafka's lines.
 
-    Clients of earlier tests write to it, too, until they are collected: their brokers have gone.
+    Clients of earlier tests write to it, too, until they are collected: their brokers are stopped.
     """
     return re.sub(r"^%\d\|.*\n", "", errors, flags=re.MULTILINE)

@@ -35,11 +35,11 @@ class TimedServing(Serving):
         self.environment = {VARIABLE: str(self._report), "PYTHONPATH": os.pathsep.join(paths)}
 
     def begin(self) -> None:
-        """Forgets what was until now."""
+        """Forget all callbacks until now."""
         self._take()
 
     def holds(self) -> list[Hold]:
-        """The longest callbacks since `begin`, longest first."""
+        """Return the longest callbacks since `begin`, longest first."""
         counted, holds = self._take()
         assert counted, "a loop without callbacks was not timed"
         return [Hold(*hold) for hold in holds]

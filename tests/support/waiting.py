@@ -1,4 +1,4 @@
-"""Waiting for what happens by itself, without a guess at how long it takes."""
+"""Waits for events, without a guess at how long they take."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Stream = TypeVar("Stream", bound=HasFileno)
 
 
 def readable(*streams: Stream, seconds: float = SECONDS_MAX) -> list[Stream]:
-    """Those that have something to be read, or have ended; none when the time is over.
+    """Return the streams that can be read, or have ended; none when the time is over.
 
-    Not by `select`, which takes no descriptor above 1,023: where other tests left many open, there are some.
+    It does not use `select`, which takes no descriptor above 1,023: other tests may have left many open.
     """
     poll = select.poll()
     for one in streams:

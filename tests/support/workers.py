@@ -1,4 +1,4 @@
-"""Clients that write and read through kills and stops of their broker, and know what they were promised."""
+"""Clients that write and read through kills and stops of their broker, and remember acknowledgements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS_MAX = 300
 
 
 def read(client: RawClient, partition: int, offset: int, wait_ms: int = 0, topic: str = TOPIC) -> list[tuple[int, int]]:
-    """Offset and number of some records from there on."""
+    """Return offset and number of some records from that offset on."""
     error, records = fetch(client, topic, offset, partition=partition, wait_ms=wait_ms, bytes_max=1 << 20)
     assert error == ErrorCode.NONE, f"{error.name} at {offset} of {partition}"
     return [(offset, int(value)) for offset, value in records]
@@ -35,7 +35,7 @@ def read_all(client: RawClient, partition: int, topic: str = TOPIC) -> list[int]
 
 
 class Worker(threading.Thread):
-    """Works on one connection; when that breaks, on the next.  `check` raises what went wrong for good."""
+    """A worker on one connection; when that breaks, on the next. `check` raises fatal errors."""
 
     def __init__(self, broker: Serving, partition: int, topic: str = TOPIC) -> None:
         super().__init__(daemon=True)
@@ -67,7 +67,7 @@ class Worker(threading.Thread):
 
 
 class Writer(Worker):
-    """Counts into one partition, with some requests on the way; what was not acknowledged is sent again."""
+    """A writer that counts into one partition, with some requests in flight; it retries unacknowledged ones."""
 
     def __init__(self, broker: Serving, partition: int, acks: int, topic: str = TOPIC) -> None:
         super().__init__(broker, partition, topic)
@@ -92,7 +92,7 @@ class Writer(Worker):
 
 
 class Reader(Worker):
-    """Remembers what every offset held when it was read."""
+    """A reader that remembers the record of every offset."""
 
     def __init__(self, broker: Serving, partition: int, topic: str = TOPIC) -> None:
         super().__init__(broker, partition, topic)
@@ -123,7 +123,7 @@ def wait_for_progress(writers: list[Writer], before: list[int]) -> None:
 
 
 def check_kept(writer: Writer, kept: list[int]) -> None:
-    """Every acknowledged number is there; only what was on its way when the broker died may be there again."""
+    """Check that every acknowledged number is kept; only ones in flight at the kill may be duplicated."""
     assert set(range(writer.acknowledged)) <= set(kept), "acknowledged and gone"
     firsts = list(dict.fromkeys(kept))
     assert firsts == sorted(firsts), "out of order"
