@@ -1,7 +1,7 @@
-"""Of two topics, groups or transactional ids in one request one may be refused, and the other is served as ever.
+"""Partial refusals: of two topics, groups or transactional ids in one request, one is refused and the other served.
 
-The requests, and what each of them is to be told, are in interop/differential/access.py; what Apache Kafka 4.4.0 with
-its StandardAuthorizer answered is recorded (interop/test_access_kafka.py makes the recording).
+The requests and expected responses are in interop/differential/access.py. The responses of Apache Kafka 4.4.0 with its
+StandardAuthorizer are recorded (interop/test_access_kafka.py makes the recording).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ pytestmark = pytest.mark.slow
 OURS = re.compile(r"[\w-]*(mine|seen|hidden|creator)(-too)?|1|nobody")
 PORT = 9092
 SOME_TIME_MS = TIMES_FROM + 10_000_000_000
-NOT_FOR_SOME = {ApiKey.API_VERSIONS}  # Whoever is connected may ask it.
+NOT_FOR_SOME = {ApiKey.API_VERSIONS}  # Every connected client may send it.
 
 
 class Witnessed(NamedTuple):
-    """What became of one row: what it was told, and what there was of the others' things before and after it."""
+    """Result of one row: the response, and the state of other principals' resources before and after it."""
 
     answer: Tree
     frame: bytes
@@ -54,7 +54,7 @@ class Witnessed(NamedTuple):
 
 
 class _Watching(Player):
-    """Looks, with every right, at what the tester has no right to before and after each of his requests."""
+    """An observer with every right, which reads resources hidden from the tester around each request."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -75,7 +75,7 @@ class _Watching(Player):
         return answer
 
     def _others(self) -> object:
-        """Topics, groups and transactions that are others', with all that is in them."""
+        """Return the topics, groups and transactions of other principals, with their content."""
         topics = self._ask(MetadataRequest(topics=None), 12)
         others = [topic for topic in topics.topics if _is_others(topic.name)]
         parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
@@ -111,18 +111,18 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Watching]:
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
-def test_each_part_has_its_own_code(played: _Watching, row: Row) -> None:
+def test_each_part_of_a_request_has_its_own_error_code(played: _Watching, row: Row) -> None:
     assert _told(played.witnessed[row.step.name].answer) == row.told
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
-def test_nothing_happens_to_what_is_refused(played: _Watching, row: Row) -> None:
+def test_refused_requests_change_nothing(played: _Watching, row: Row) -> None:
     witnessed = played.witnessed[row.step.name]
     assert witnessed.after == witnessed.before
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
-def test_no_name_is_told_but_to_who_named_it(played: _Watching, row: Row) -> None:
+def test_hidden_names_appear_only_in_responses_to_requests_with_them(played: _Watching, row: Row) -> None:
     if row.step.connection in (TESTER, STRANGER):
         told = re.findall(
             rb"(?:listed|doomed|fresh|nowhere|consumers)-hidden(?:-too)?", played.witnessed[row.step.name].frame
@@ -131,7 +131,7 @@ def test_no_name_is_told_but_to_who_named_it(played: _Watching, row: Row) -> Non
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
-def test_the_answers_are_those_of_kafka(played: _Watching, row: Row) -> None:
+def test_responses_match_kafkas(played: _Watching, row: Row) -> None:
     recorded = recording.read(access.RECORDED)[access.scenario().name][row.step.name]
     assert recorded.request == recording.digest(row.step.frame), "the request is another: record it anew"
     found = _differences(played, row)
@@ -139,7 +139,7 @@ def test_the_answers_are_those_of_kafka(played: _Watching, row: Row) -> None:
     assert not new, "\n".join(map(str, new))
 
 
-def test_every_known_difference_is_still_there(played: _Watching) -> None:
+def test_every_known_difference_still_exists(played: _Watching) -> None:
     found = [difference for row in access.rows() for difference in _differences(played, row)]
     assert all(any(map(known.covers, found)) for known in KNOWN)
     assert {known.id for known in KNOWN} <= {known.id for known in EVERYWHERE}
@@ -151,8 +151,8 @@ def _differences(played: _Watching, row: Row) -> list[Difference]:
 
 
 @pytest.mark.parametrize("api", [api for api in BY_KEY.values() if not api.is_own], ids=lambda api: api.key.title)
-def test_every_api_is_asked_for_what_is_allowed_and_for_what_is_not(api: Api) -> None:
-    """An API that is new has to say who may use it; Odradek's own have tests of their own for that."""
+def test_every_api_has_allowed_and_refused_requests(api: Api) -> None:
+    """A new API must define who may use it; Odradek's own APIs have separate tests."""
     codes = [code for row in access.rows() if row.step.api_key == api.key for code in row.told.values() or ["NONE"]]
     refused = [code for code in codes if code.endswith("AUTHORIZATION_FAILED")]
     lists = {row.step.connection: row.told for row in access.rows() if row.step.api_key == api.key}
@@ -165,22 +165,22 @@ def test_every_api_is_asked_for_what_is_allowed_and_for_what_is_not(api: Api) ->
 
 
 def _told(answer: Tree) -> access.Told:
-    """The codes by the name of the topic, group or transactional id they are about."""
+    """Return the error codes by topic, group or transactional id."""
     found: dict[str, set[str]] = {}
     _collect(answer, "", found)
     return {name: "+".join(sorted(codes)) for name, codes in found.items() if name or codes != {"NONE"}}
 
 
 def _collect(tree: Tree, name: str, found: dict[str, set[str]]) -> bool:
-    """False if there is no code in it."""
+    """Collect error codes; return False if there is none."""
     if not isinstance(tree, dict):
         return False
     codes = {code for key, code in tree.items() if key in ("error_code", "partition_error_code")}
     if codes:
         found.setdefault(name, set()).update(codes)
-    parts = [value for key, value in tree.items() if key != "next_cursor"]  # That is no part of the answer.
+    parts = [value for key, value in tree.items() if key != "next_cursor"]  # Not a part of the response.
     inner = [each for value in parts for each in (value if isinstance(value, list) else [value])]
-    are_told = [_collect_named(each, name, found) for each in inner]  # All of them are collected.
+    are_told = [_collect_named(each, name, found) for each in inner]  # Collect all of them.
     return any(are_told) or bool(codes)
 
 

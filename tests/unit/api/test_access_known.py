@@ -1,4 +1,4 @@
-"""What is known of a connection's requests holds for the rules that it was learned under, and for what was allowed."""
+"""Request templates of a connection: valid only for the rules they were learned under, and for allowed requests."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from support.transactional import Transactional, make_topic
 
 DENIED, SERVED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
 PRODUCE, FETCH, COMMIT = 9, 12, 8
-JOINS = 12  # A version of Produce whose batches make their partitions part of a transaction.
+JOINS = 12  # A version of Produce whose batches add their partitions to a transaction.
 READS = Rule(Operation.READ, ResourceType.TOPIC, "t")
 WRITES = Rule(Operation.WRITE, ResourceType.TOPIC, "t")
 READS_GROUP = Rule(Operation.READ, ResourceType.GROUP, "g")
 
 
 class Client(Harness):
-    """The one client of a broker with one topic, who may do this or that from one request to the next."""
+    """The only client of a broker with one topic; its rights may change between requests."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -56,7 +56,7 @@ class Client(Harness):
         self.are(Granted(rules))
 
     def are(self, rights: Rights) -> None:
-        """From the next request on: the rules have changed."""
+        """Change the rules, from the next request on."""
         self.version += 1
         self.peer.admitted(Admission(rights=rights, version=self.version))
 
@@ -72,7 +72,7 @@ class Client(Harness):
         return self.ask(fetch_request(offset, session, names=names), FETCH, FetchResponse)
 
     def read(self, session: tuple[int, int] = (0, -1), *, names: bool = True) -> tuple[ErrorCode, bool]:
-        """The partition's code, and whether there were records."""
+        """Return the error code of the partition, and whether it has records."""
         (topic,) = self.fetch(session=session, names=names).responses
         (part,) = topic.partitions
         return ErrorCode(part.error_code), bool(part.records)
@@ -112,7 +112,7 @@ def client(tmp_path: Path) -> Client:
     return Client(tmp_path)
 
 
-def test_a_change_of_the_rules_reaches_a_produce_that_is_known(client: Client) -> None:
+def test_changed_rules_apply_to_templated_produce_requests(client: Client) -> None:
     assert [client.produce(), client.produce()] == [SERVED] * 2
     assert len(client.peer.produce_templates) == 1
     end = client.partition.log.end_offset
@@ -124,13 +124,13 @@ def test_a_change_of_the_rules_reaches_a_produce_that_is_known(client: Client) -
     assert client.produce() == SERVED
 
 
-def test_another_principal_on_the_connection_is_asked_anew(client: Client) -> None:
+def test_templates_do_not_apply_to_another_principal(client: Client) -> None:
     client.produce()
     client.peer.admitted(Admission(Principal("User", "other"), Granted()))
     assert client.produce() == DENIED
 
 
-def test_a_change_of_the_rules_reaches_a_large_produce_that_is_known(client: Client) -> None:
+def test_changed_rules_apply_to_large_templated_produce_requests(client: Client) -> None:
     client.produce()
     large = _begun(client)
     assert isinstance(large, LargeProduce)
@@ -141,14 +141,14 @@ def test_a_change_of_the_rules_reaches_a_large_produce_that_is_known(client: Cli
 
 
 def _begun(client: Client) -> LargeProduce | None:
-    """A large request of which only the front has come."""
+    """Start a large request of which only the front has arrived."""
     chunks = encode_request(produce_request(batch(900_000)), PRODUCE, 1, "c")
     (request,) = Connection().receive_data(b"".join(chunk for chunk in chunks if isinstance(chunk, bytes)))
     front = Request(ApiKey.PRODUCE, PRODUCE, 1, "c", request.body[:65_536], 0, 0)
     return large_produce.begin_large_produce(client.broker, client.peer, front, len(request.body), client.now)
 
 
-def test_a_change_of_the_rules_reaches_a_fetch_that_is_known(client: Client) -> None:
+def test_changed_rules_apply_to_templated_fetch_requests(client: Client) -> None:
     client.produce()
     assert [client.read(), client.read()] == [(SERVED, True)] * 2
     assert len(client.peer.fetch_templates) == 1
@@ -160,7 +160,7 @@ def test_a_change_of_the_rules_reaches_a_fetch_that_is_known(client: Client) -> 
 
 
 @pytest.mark.parametrize("names", [True, False], ids=["named again", "unnamed"])
-def test_a_partition_of_a_session_is_asked_about_at_each_fetch(client: Client, names: bool) -> None:
+def test_session_partitions_are_authorized_at_each_fetch(client: Client, names: bool) -> None:
     client.produce()
     session = client.fetch(session=(0, 0)).session_id
     assert client.read((session, 1)) == (SERVED, True)
@@ -171,7 +171,7 @@ def test_a_partition_of_a_session_is_asked_about_at_each_fetch(client: Client, n
     assert client.read((session, 4), names=names) == (SERVED, True)
 
 
-def test_a_fetch_that_waits_is_answered_by_the_rights_it_came_with(client: Client) -> None:
+def test_parked_fetch_keeps_the_rights_of_its_arrival(client: Client) -> None:
     waiting = client.send(fetch_request(0, (0, -1), names=True, wait_ms=10_000), FETCH)
     assert isinstance(waiting, Parked)
     client.may(WRITES)
@@ -181,7 +181,7 @@ def test_a_fetch_that_waits_is_answered_by_the_rights_it_came_with(client: Clien
     assert answer.responses[0].partitions[0].records
 
 
-def test_a_change_of_the_rules_reaches_a_commit_that_is_known(client: Client) -> None:
+def test_changed_rules_apply_to_templated_commit_requests(client: Client) -> None:
     assert [client.commit(1), client.commit(2), client.commit(3)] == [SERVED] * 3
     assert len(client.peer.commit_templates) == 1
     client.may(READS_GROUP)
@@ -200,7 +200,7 @@ def _committed(client: Client) -> int:
     return found.offset
 
 
-def test_nothing_is_learned_of_what_was_refused(client: Client) -> None:
+def test_refused_requests_create_no_templates(client: Client) -> None:
     client.produce()
     client.may()
     for offset in range(4):
@@ -214,8 +214,8 @@ def test_nothing_is_learned_of_what_was_refused(client: Client) -> None:
     assert [len(each) for each in known] == [0, 0, 0]
 
 
-def test_a_transaction_is_not_let_in_behind_a_batch_that_is_of_none(client: Client) -> None:
-    """A batch that is of no transaction may come with any transactional id: it is not asked about."""
+def test_template_does_not_admit_a_transactional_batch(client: Client) -> None:
+    """A non-transactional batch may carry any transactional id, which is then not authorized."""
     producer = Transactional(client, "others")
     producer.begin()
     producer.add(("t", 0))
@@ -237,7 +237,7 @@ def test_a_transaction_is_not_let_in_behind_a_batch_that_is_of_none(client: Clie
     assert client.produce(bytes(of_transaction), "others") == SERVED
 
 
-def test_of_partitions_that_join_a_transaction_together_only_those_that_may_be_written_do(client: Client) -> None:
+def test_only_writable_partitions_join_a_transaction(client: Client) -> None:
     make_topic(client, "others")
     producer = Transactional(client, "own")
     producer.begin()
@@ -252,14 +252,14 @@ def test_of_partitions_that_join_a_transaction_together_only_those_that_may_be_w
 
 
 @pytest.mark.slow
-def test_what_may_not_be_made_leaves_room_for_what_may(client: Client) -> None:
+def test_refused_topics_do_not_count_towards_the_partition_limit(client: Client) -> None:
     client.may(Rule(Operation.CREATE, ResourceType.TOPIC, "own"))
     request = CreateTopicsRequest(topics=[topic("own", 1), topic("others", PARTITIONS_PER_REQUEST_MAX)])
     answer = client.ask(request, 7, CreateTopicsResponse)
     assert [(one.name, one.error_code) for one in answer.topics] == [("own", SERVED), ("others", DENIED)]
 
 
-def test_everything_is_learned_where_everything_is_allowed(client: Client) -> None:
+def test_all_requests_create_templates_with_all_rights(client: Client) -> None:
     client.are(EVERYTHING)
     client.produce(transactional_id="any")
     client.read()

@@ -1,6 +1,6 @@
-"""Every key of a broker that has an effect here and may be altered while it runs: what it steers is otherwise at once.
+"""Dynamic broker keys: each one with an effect changes the broker's behaviour immediately.
 
-Each is looked at by what the broker does, not by the value that it tells; the others are named, with their test.
+The tests observe the behaviour, not the described value. Keys without a case here are listed with their test.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from support.in_memory import US, Harness
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NEVER_MS = str(1 << 62)
 COMPACT = {"cleanup.policy": "compact"}
-TEXT = Path(__file__).read_bytes()  # Of a kind that one codec packs better than another, and each the harder it tries.
-# Keys around the core, or that a broker of one directory and no TLS has nothing to do with.
+TEXT = Path(__file__).read_bytes()  # Content that some codecs compress better than others, and better at higher levels.
+# Keys outside the core, or without use for a broker with one directory and no TLS.
 ELSEWHERE = {
     "group.consumer.assignment.interval.ms": "tests/unit/core/groups/test_assignment_interval.py",
     "listener.security.protocol.map": "refused: tests/unit/core/configs/test_config_validation.py",
@@ -57,7 +57,7 @@ TLS = "tests/interop/test_configs_tls.py"
 
 
 class Case(NamedTuple):
-    """A key's new value, what `look` finds before and after, and how the broker is configured."""
+    """A key's new value, the results of `look` before and after, and the configuration of the broker."""
 
     value: str
     look: Callable[[Harness], object]
@@ -79,7 +79,7 @@ def topic(harness: Harness, name: str = "t", **configs: str) -> Partition:
 def produce(
     harness: Harness, *records: RecordIn, codec: Codec = Codec.NONE, acks: int = 1, producer: int | None = None
 ) -> tuple[int, int]:
-    """Returns the error and the append time; `producer` writes in a transaction that nobody has begun."""
+    """Return the error and the append time; `producer` writes in a transaction that has not started."""
     topic(harness)
     of_producer = {} if producer is None else {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
     now = harness.now.wall
@@ -97,7 +97,7 @@ def produce(
 
 
 def error_of(key: bytes | None = b"k", size: int = 1, age_ms: int = 0, codec: Codec = Codec.NONE) -> Callable[..., int]:
-    """Looks at how a produce is answered."""
+    """Return a look at the error code of a produce."""
     return lambda harness: produce(harness, (key, b"v" * size, (), harness.now.wall - age_ms), codec=codec)[0]
 
 
@@ -109,7 +109,7 @@ def stored_bytes(harness: Harness) -> int:
 
 
 def put(harness: Harness, partition: Partition, count: int = 1, size: int = 10, *, rolls: bool = False) -> None:
-    """Appends batches, and begins a new segment if it `rolls`; all of it is synced and visible."""
+    """Append batches, and roll the segment if `rolls`; all of it is synced and visible."""
     log, now = partition.log, harness.now.wall
     for number in range(count):
         raw = encode_batch([(b"k%d" % (number % 10), b"v" * size, (), now)])
@@ -129,7 +129,7 @@ def keep_house(harness: Harness, ms: int = 60_000, rounds: int = 5) -> None:
 
 
 def is_cleaned(harness: Harness) -> bool:
-    """Whether what is written to a compacted topic is compacted in a minute."""
+    """Return whether records of a compacted topic are compacted within a minute."""
     partition = topic(harness, "table", cleanup_policy="compact")
     keep_house(harness)
     put(harness, partition, 30, rolls=True)
@@ -138,7 +138,7 @@ def is_cleaned(harness: Harness) -> bool:
 
 
 def passes(harness: Harness) -> list[Options]:
-    """Compacts three topics; returns how those passes work that are begun first."""
+    """Compact three topics, and return properties of the first passes."""
     keep_house(harness)
     for name in ("a", "b", "c"):
         partition = topic(harness, name, cleanup_policy="compact")
@@ -153,7 +153,7 @@ def passes(harness: Harness) -> list[Options]:
 
 
 def syncs(harness: Harness) -> int:
-    """How many syncs there are in a minute after a produce that does not wait for one."""
+    """Return the number of syncs in a minute after a produce that does not wait for one."""
     partition = topic(harness)
     harness.settle()
     raw = encode_batch([(b"k", b"v", (), harness.now.wall)])
@@ -170,7 +170,7 @@ def syncs(harness: Harness) -> int:
 
 
 def segments(count: int, size: int, between_ms: int = 0) -> Callable[[Harness], int]:
-    """Looks at how many segments so many batches begin."""
+    """Return a look at the number of segments that the batches start."""
 
     def look(harness: Harness) -> int:
         partition = topic(harness)
@@ -198,7 +198,7 @@ def new_file_bytes(harness: Harness) -> int:
 
 
 def goes(harness: Harness) -> bool:
-    """Whether retention deletes of a plain topic what was written an hour before."""
+    """Return whether retention deletes an hour-old record of a plain topic."""
     partition = topic(harness)
     keep_house(harness)
     put(harness, partition, 2, rolls=True)
@@ -209,7 +209,7 @@ def goes(harness: Harness) -> bool:
 
 
 def files_left(harness: Harness) -> bool:
-    """Whether the files of what is deleted stay for a while."""
+    """Return whether deleted files are kept for a while."""
     assert goes(harness)
     folder = Path(topic(harness).log.directory)
     before = set(folder.glob("*.deleted"))
@@ -218,7 +218,7 @@ def files_left(harness: Harness) -> bool:
 
 
 def producers(harness: Harness) -> int:
-    """How many idempotent producers are known after an hour of silence."""
+    """Return the number of known idempotent producers after an hour of silence."""
     partition = topic(harness)
     raw = encode_batch([(b"k", b"v", (), harness.now.wall)], producer_id=7, producer_epoch=0, base_sequence=0)
     if not len(partition.log.producers):
@@ -228,12 +228,12 @@ def producers(harness: Harness) -> int:
 
 
 def joins(harness: Harness) -> bool:
-    """Whether a transactional produce is served though nobody has added the partition to a transaction."""
+    """Return whether a transactional produce to a partition outside the transaction is accepted."""
     return produce(harness, producer=7)[0] == GOOD
 
 
 def fetchers(harness: Harness) -> int:
-    """How many fetchers ask the leader of eight partitions."""
+    """Return the number of fetchers for a leader of eight partitions."""
     broker, both = harness.broker, (OTHER, US)
     if TopicPartition(TopicName("f"), 0) not in broker.partitions:
         assert not Controlling(harness).leads("f", *range(8), leader=OTHER, replicas=both, is_new=True)
@@ -289,10 +289,10 @@ CASES = {
     "num.replica.fetchers": Case("2", fetchers, 1, 2),
     "producer.id.expiration.ms": Case("1000", producers, 1, 0),
     "transaction.partition.verification.enable": Case("false", joins, False, True),
-    # The shell tells the controller, which elects: unit/core/controller/test_replica_election.py.
+    # The shell notifies the controller, which elects: unit/core/controller/test_replica_election.py.
     "unclean.leader.election.enable": Case("true", lambda harness: list(harness.broker.unclean_enabled), [], [None]),
 }
-# How hard a codec tries, at first hardly at all.
+# Compression levels, the lowest first.
 LEVELS = {"gzip": ("1", "9"), "zstd": ("1", "19")}
 
 
@@ -301,7 +301,7 @@ def altered(harness: Harness, key: str, value: str) -> None:
     assert told.error_code == GOOD, told.error_message
 
 
-def test_each_is_looked_at() -> None:
+def test_every_dynamic_key_has_a_case_or_another_test() -> None:
     levels = {f"compression.{codec}.level" for codec in LEVELS}
     tls = {name for name in EFFECTIVE if name.startswith("ssl.")}
     alterable = {name for name in EFFECTIVE if BROKER_KEYS[name].mode is not READ_ONLY}
@@ -311,7 +311,7 @@ def test_each_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("key", CASES)
-def test_it_counts_at_once(tmp_path: Path, key: str) -> None:
+def test_altered_key_applies_immediately(tmp_path: Path, key: str) -> None:
     case = CASES[key]
     harness = Harness(tmp_path, **case.configs)
     assert case.look(harness) == case.before
@@ -320,7 +320,7 @@ def test_it_counts_at_once(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("codec", LEVELS)
-def test_a_codec_tries_as_hard_as_it_is_told(tmp_path: Path, codec: str) -> None:
+def test_altered_compression_level_applies_immediately(tmp_path: Path, codec: str) -> None:
     key, (hardly, hard) = f"compression.{codec}.level", LEVELS[codec]
     harness = Harness(tmp_path, **{"compression.type": codec, key: hardly})
     loose = stored_bytes(harness)

@@ -1,4 +1,4 @@
-"""Numbered and transactional batches through the APIs: what producers are answered, what committed reads see."""
+"""Idempotent and transactional batches through the APIs: responses to producers, and committed reads."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def latest(harness: Harness, timestamp: int, isolation_level: int) -> int:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_batch_that_comes_again_has_the_same_answer(harness: Harness, acks: int) -> None:
+def test_repeated_batch_gets_the_same_response(harness: Harness, acks: int) -> None:
     first, other = batch(5, 0), batch(5, 1)
     assert produce(harness, first, acks=acks)[0].base_offset == 0
     assert produce(harness, other, acks=acks)[0].base_offset == 1
@@ -120,7 +120,7 @@ def test_a_batch_that_comes_again_has_the_same_answer(harness: Harness, acks: in
     assert harness.broker.partitions[NAME].log.end_offset == 2
 
 
-def test_a_batch_that_comes_again_waits_as_the_first_does(harness: Harness) -> None:
+def test_repeated_batch_waits_like_the_first(harness: Harness) -> None:
     waiting = [harness.send(request(batch(5, 0), acks=-1), 9) for _ in range(3)]
     assert all(isinstance(one, Parked) for one in waiting)
     harness.settle()
@@ -128,7 +128,7 @@ def test_a_batch_that_comes_again_waits_as_the_first_does(harness: Harness) -> N
     assert harness.broker.partitions[NAME].log.end_offset == 1
 
 
-def test_what_is_wrong_is_said(harness: Harness) -> None:
+def test_refused_batch_has_an_error_message(harness: Harness) -> None:
     produce(harness, batch(5, 0))
     (gap,) = produce(harness, batch(5, 2))
     assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -137,13 +137,13 @@ def test_what_is_wrong_is_said(harness: Harness) -> None:
     assert produce(harness, batch(5, 1))[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_transaction_without_a_name_is_refused_as_a_whole(harness: Harness) -> None:
+def test_transactional_batch_without_transactional_id_is_refused(harness: Harness) -> None:
     answers = produce(harness, batch(5, 0), batch(6, 0, transactional=True))
     assert {one.error_code for one in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     assert harness.broker.partitions[NAME].log.end_offset == 0
 
 
-def test_a_transaction_is_of_one_producer(harness: Harness) -> None:
+def test_transactional_batches_of_two_producers_are_refused(harness: Harness) -> None:
     answers = produce(harness, *(batch(pid, 0, transactional=True) for pid in (5, 6)), transactional_id="tx")
     assert {one.error_code for one in answers} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     answers = produce(harness, batch(6, 0), batch(5, 0, transactional=True), transactional_id="tx")
@@ -151,7 +151,7 @@ def test_a_transaction_is_of_one_producer(harness: Harness) -> None:
 
 
 def test_the_first_batch_of_a_transaction_must_come_first(tmp_path: Path) -> None:
-    """One that was refused by the coordinator is sent again; those behind it must not get in before it."""
+    """If the coordinator refused it, it is resent; batches behind it must not be accepted before it."""
     harness = Harness(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
@@ -178,7 +178,7 @@ def test_committed_reads_end_at_the_first_open_transaction(harness: Harness) -> 
     assert (latest(harness, LATEST, 0), latest(harness, LATEST, COMMITTED)) == (3, 1)
 
 
-def test_aborted_transactions_are_told(harness: Harness) -> None:
+def test_aborted_transactions_are_listed_in_the_response(harness: Harness) -> None:
     transact(harness, 6, 0)
     transact(harness, 7, 0)
     end(harness, 6, commit=False)
@@ -195,7 +195,7 @@ def test_aborted_transactions_are_told(harness: Harness) -> None:
     assert [(one.producer_id, one.first_offset) for one in fetch(harness, 3).aborted_transactions or []] == [(6, 3)]
 
 
-def test_a_long_poll_is_woken_by_the_marker(harness: Harness) -> None:
+def test_parked_fetch_completes_at_the_marker(harness: Harness) -> None:
     transact(harness, 6, 0)
     parked = harness.send(fetch_request(0, max_wait_ms=10_000), 12)
     assert isinstance(parked, Parked)
@@ -219,7 +219,7 @@ def test_times_beyond_the_last_stable_offset_are_not_found(harness: Harness) -> 
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_all_of_it_outlives_a_stop(harness: Harness, is_killed: bool) -> None:
+def test_producer_and_transaction_state_survives_a_stop(harness: Harness, is_killed: bool) -> None:
     transact(harness, 6, 0)
     end(harness, 6, commit=False)
     produce(harness, batch(5, 0))

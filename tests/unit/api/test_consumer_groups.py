@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: what is checked, in which order, and what is answered."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: checks, their order, and responses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def broker(tmp_path: Path) -> Consumers:
         ("a", -2, {"instance_id": "i"}, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_what_cannot_be_done_leaves_no_group(
+def test_refused_heartbeat_creates_no_group(
     broker: Consumers, member_id: str, epoch: int, said: dict[str, object], code: ErrorCode
 ) -> None:
     answer = broker.beat(member_id, epoch, **said)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_what_cannot_be_done_leaves_no_group(
     assert broker.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_without_re2_a_regex_is_refused_and_nothing_else(broker: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_regex_subscriptions_are_refused_without_re2(broker: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     refused = broker.join("a", subscribed_topic_regex="t.*")
     assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -74,7 +74,7 @@ def test_without_re2_a_regex_is_refused_and_nothing_else(broker: Consumers, monk
     assert broker.named(joined.assignment.topic_partitions) == {"t": [0, 1]}
 
 
-def test_version_0_is_given_a_member_id(broker: Consumers) -> None:
+def test_version_0_join_returns_a_member_id(broker: Consumers) -> None:
     joined = broker.join("", "t", version=0)
     assert joined.error_code == ErrorCode.NONE
     assert joined.member_id is not None
@@ -84,14 +84,14 @@ def test_version_0_is_given_a_member_id(broker: Consumers) -> None:
     assert broker.beat("", -1, version=0).error_code == INVALID
 
 
-def test_the_answer_to_a_join(broker: Consumers) -> None:
+def test_join_response_has_epoch_and_assignment(broker: Consumers) -> None:
     joined = broker.join("a", "t")
     assert (joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == ("a", 2, 5000)
     assert joined.assignment is not None
     assert broker.named(joined.assignment.topic_partitions) == {"t": [0, 1]}
 
 
-def test_who_says_everything_is_told_everything(broker: Consumers) -> None:
+def test_full_heartbeat_returns_the_full_assignment(broker: Consumers) -> None:
     topic = broker.broker.view.topics["t"].id  # type: ignore[index]
     broker.join("a", "t")
     assert broker.beat("a", 2).assignment is None
@@ -102,7 +102,7 @@ def test_who_says_everything_is_told_everything(broker: Consumers) -> None:
     assert broker.named(told.topic_partitions) == {"t": [0, 1]}
 
 
-def test_a_topic_may_be_named_more_than_once(broker: Consumers) -> None:
+def test_owned_topic_may_be_repeated_in_a_heartbeat(broker: Consumers) -> None:
     topic = broker.broker.view.topics["t"].id  # type: ignore[index]
     broker.join("a", "t")
     broker.join("b", "t")
@@ -110,7 +110,7 @@ def test_a_topic_may_be_named_more_than_once(broker: Consumers) -> None:
     assert broker.beat("a", 2, topic_partitions=owned(topic) + owned(topic, 0)).member_epoch == 3
 
 
-def test_a_member_that_leaves_is_told_no_more_than_that(broker: Consumers) -> None:
+def test_leave_response_has_no_assignment(broker: Consumers) -> None:
     broker.join("a", "t")
     left = broker.beat("a", -1)
     assert (left.error_code, left.member_id, left.member_epoch, left.heartbeat_interval_ms) == (0, "a", -1, 0)
@@ -118,12 +118,12 @@ def test_a_member_that_leaves_is_told_no_more_than_that(broker: Consumers) -> No
     assert broker.describe().group_state == "Empty"
 
 
-def test_the_protocol_may_be_switched_off(tmp_path: Path) -> None:
+def test_disabled_consumer_protocol_is_refused(tmp_path: Path) -> None:
     broker = Consumers(tmp_path, group_coordinator_rebalance_protocols="classic")
     assert broker.join("a", "t").error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_assignors_are_configured_by_class_too(tmp_path: Path) -> None:
+def test_assignors_can_be_configured_by_class_name(tmp_path: Path) -> None:
     classes = "org.apache.kafka.coordinator.group.assignor.RangeAssignor"
     broker = Consumers(tmp_path, group_consumer_assignors=classes)
     assert broker.join("a", "t", server_assignor="uniform").error_code == UNSUPPORTED_ASSIGNOR
@@ -131,7 +131,7 @@ def test_assignors_are_configured_by_class_too(tmp_path: Path) -> None:
     assert broker.describe().assignor_name == "range"
 
 
-def test_describe(broker: Consumers) -> None:
+def test_describe_returns_the_group_and_its_members(broker: Consumers) -> None:
     broker.join("a", "t", instance_id="i", rack_id="r", subscribed_topic_regex="t.*")
     group = broker.describe()
     assert (group.error_code, group.error_message) == (0, None)
@@ -148,7 +148,7 @@ def test_describe(broker: Consumers) -> None:
     assert broker.describe(version=0).members[0].member_type == -1
 
 
-def test_describe_answers_each_group_by_itself(broker: Consumers) -> None:
+def test_describe_has_an_error_code_per_group(broker: Consumers) -> None:
     broker.join("a", "t")
     request = ConsumerGroupDescribeRequest(group_ids=["", "g", "x"], include_authorized_operations=True)
     groups = broker.ask(request, 1, ConsumerGroupDescribeResponse).groups
@@ -157,7 +157,7 @@ def test_describe_answers_each_group_by_itself(broker: Consumers) -> None:
     assert [group.authorized_operations for group in groups] == [-(1 << 31), 3400, -(1 << 31)]
 
 
-def test_a_group_may_be_described_again_but_not_without_end(broker: Consumers) -> None:
+def test_describe_limits_repetitions_of_a_group(broker: Consumers) -> None:
     broker.join("a", "t")
     for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, INVALID)):
         request = ConsumerGroupDescribeRequest(group_ids=["g"] * count, include_authorized_operations=False)
@@ -174,7 +174,7 @@ def test_groups_are_listed_with_their_states(broker: Consumers) -> None:
     assert (listed.group_state, listed.group_type) == ("Reconciling", "consumer")
 
 
-def test_a_coordinator_whose_disk_has_failed_is_none(broker: Consumers) -> None:
+def test_coordinator_with_a_failed_disk_returns_not_coordinator(broker: Consumers) -> None:
     broker.join("a", "t")
     for partition in broker.broker.partitions.values():
         partition.take_offline()

@@ -1,4 +1,4 @@
-"""The life of a request without a socket: the gate before every handler, order, steps, muting, and the end."""
+"""Requests of a connection without a socket: gate, order, steps, muting, and end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LATEST = [(api, api.versions[-1]) for api in BY_KEY.values()]
 
 
 class Told:
-    """A gate that answers as it is told, and remembers what it was asked about."""
+    """A gate that returns a given admission, and records its calls."""
 
     def __init__(self, admission: Admission = ADMITTED) -> None:
         self.admission = admission
@@ -87,15 +87,15 @@ def forged(harness: Harness, api: Api, version: int, seed: int = 1) -> object:
         try:
             decode(api.request, version, encode(message, version))
         except (Malformed, ValueError):
-            seed += 100  # A null where none may be.
+            seed += 100  # A null in a field that is not nullable.
             continue
         if isinstance(message, ProduceRequest):
-            message.acks = 1  # Else there is no answer to look at.
+            message.acks = 1  # Otherwise there is no response to check.
         return message
 
 
 def sent(harness: Harness, talk: Conversation, message: object, version: int, correlation: int = 1) -> bytes:
-    """What leaves at once."""
+    """Return the data that is sent immediately."""
     talk.receive_data(frame_of(message, version, correlation, "c"))
     harness.go_on(talk)
     return taken(talk)
@@ -128,11 +128,11 @@ def commit(offset: int = 1) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id="g", topics=[topic])
 
 
-# The gate.
+# Admission by the gate.
 
 
 @pytest.mark.parametrize(("api", "version"), LATEST, ids=lambda one: getattr(getattr(one, "key", one), "name", one))
-def test_a_refused_request_gets_its_apis_refusal_and_nothing_is_done(harness: Harness, api: Api, version: int) -> None:
+def test_refused_request_gets_its_error_and_changes_nothing(harness: Harness, api: Api, version: int) -> None:
     before = harness.broker.view
     for seed in range(5):
         body = forged(harness, api, version, seed)
@@ -148,14 +148,14 @@ def test_a_refused_request_gets_its_apis_refusal_and_nothing_is_done(harness: Ha
 
 
 @pytest.mark.parametrize(("api", "version"), LATEST, ids=lambda one: getattr(getattr(one, "key", one), "name", one))
-def test_a_throttled_request_is_served_told_and_mutes_its_connection(harness: Harness, api: Api, version: int) -> None:
+def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, api: Api, version: int) -> None:
     talk = harness.talk(gate=Told(Admission(throttle_ms=THROTTLE_MS)))
     talk.receive_data(
         frame_of(forged(harness, api, version), version, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c")
     )
     harness.go_on(talk)
     data = taken(talk)
-    while not data:  # It waits for something: what follows on the connection waits, too.
+    while not data:  # The request is parked, so the following ones of the connection wait too.
         assert talk.is_waiting, talk.ending
         data = after_it_waited(harness, talk)
     response = answer(data, APIS[api.key][1], version)
@@ -185,7 +185,7 @@ def after_it_waited(harness: Harness, talk: Conversation) -> bytes:
 
 
 def known(harness: Harness, message: object, version: int, times: int = 3) -> Conversation:
-    """A conversation on which requests like this one are known and need not be read again."""
+    """Return a conversation with templates for requests like this one."""
     talk = harness.talk()
     for correlation in range(times):
         sent(harness, talk, message, version, correlation) or after_it_waited(harness, talk)
@@ -211,14 +211,14 @@ def codes_of(response: object) -> set[int]:
 
 
 @pytest.mark.parametrize(("message", "version", "of"), PLAIN, ids=["produce", "fetch", "commit"])
-def test_a_request_like_one_before_is_asked_about_too(
+def test_templated_request_passes_the_gate_too(
     harness: Harness, message: object, version: int, of: type[object]
 ) -> None:
     group = FindCoordinatorRequest(key="g", key_type=0)
     harness.ask(group, 3, FindCoordinatorResponse)
     sent(harness, harness.talk(), produce(), PRODUCE)
     talk, gate = known(harness, message, version), Told()
-    talk._host = InMemoryHost(harness.broker, gate)  # From now on.
+    talk._host = InMemoryHost(harness.broker, gate)  # From this request on.
     end = harness.broker.partitions[TopicPartition(TopicName("t"), 0)].log.end_offset
     gate.admission = Admission(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED, version=1)
     refused = sent(harness, talk, message, version)
@@ -235,7 +235,7 @@ def test_a_request_like_one_before_is_asked_about_too(
     assert talk.mute_until == harness.now.steady + THROTTLE_MS
 
 
-def test_who_becomes_another_is_not_taken_for_the_one_before(harness: Harness) -> None:
+def test_new_principal_does_not_use_the_templates_of_the_old_one(harness: Harness) -> None:
     talk = known(harness, produce(), PRODUCE)
     gate = Told(Admission(Principal("User", "alice")))
     talk._host = InMemoryHost(harness.broker, gate)
@@ -251,7 +251,7 @@ def test_who_becomes_another_is_not_taken_for_the_one_before(harness: Harness) -
 # Order.
 
 
-def test_a_throttled_answer_that_waits_holds_up_what_follows(harness: Harness) -> None:
+def test_parked_throttled_request_delays_the_next_ones(harness: Harness) -> None:
     talk = harness.talk(gate=Told(Admission(throttle_ms=THROTTLE_MS)))
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
     harness.go_on(talk)
@@ -280,7 +280,7 @@ def many(count: int = REQUEST_ELEMENTS_INLINE_MAX) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
 
 
-def test_a_body_of_very_many_elements_is_read_by_a_thread_and_what_follows_waits(harness: Harness) -> None:
+def test_large_body_is_decoded_on_a_thread_before_the_next_request(harness: Harness) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(many(), 5, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
     while talk.step(harness.now, 0):
@@ -296,14 +296,14 @@ def test_a_body_of_very_many_elements_is_read_by_a_thread_and_what_follows_waits
     assert not harness.broker.works and work.error is None
 
 
-def test_many_elements_give_the_answer_of_few(harness: Harness) -> None:
+def test_body_decoded_on_a_thread_gets_the_same_response(harness: Harness) -> None:
     few = sent(harness, harness.talk(), many(REQUEST_ELEMENTS_INLINE_MAX - 1), 5)
     more = sent(harness, harness.talk(), many(REQUEST_ELEMENTS_INLINE_MAX), 5)
-    counted = 20  # Up to and with the number of partitions.
+    counted = 20  # Up to and including the number of partitions.
     assert more[counted + 12 : len(few)] == few[counted + 12 :]
 
 
-def test_a_large_body_that_is_cut_short_ends_the_conversation(harness: Harness) -> None:
+def test_truncated_large_body_ends_the_conversation(harness: Harness) -> None:
     frame = bytearray(frame_of(many(), 5, 1, "c"))
     del frame[-30:]
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")
@@ -313,7 +313,7 @@ def test_a_large_body_that_is_cut_short_ends_the_conversation(harness: Harness) 
     assert talk.ending is not None and isinstance(talk.ending.reason, Malformed)
 
 
-def test_who_leaves_meanwhile_is_not_waited_for(harness: Harness) -> None:
+def test_disconnect_during_decoding_is_handled(harness: Harness) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(many(), 5, 1, "c"))
     talk.step(harness.now, 0)
@@ -326,7 +326,7 @@ def test_who_leaves_meanwhile_is_not_waited_for(harness: Harness) -> None:
 
 @pytest.fixture
 def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """ListGroups takes three slices and a thread; what was done is told."""
+    """Let ListGroups take three slices and a thread; return the executed steps."""
     done: list[str] = []
     plainly = list_groups.handle
 
@@ -347,7 +347,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_a_handler_goes_on_in_slices_with_the_time_there_is_then(harness: Harness, sliced: list[str]) -> None:
+def test_handler_slices_use_the_current_time(harness: Harness, sliced: list[str]) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(ListGroupsRequest(), 4, 7, "c"))
     assert talk.step(harness.now, 0)
@@ -365,12 +365,12 @@ def test_a_handler_goes_on_in_slices_with_the_time_there_is_then(harness: Harnes
     ("state", "code"),
     [("fails", ErrorCode.UNKNOWN_SERVER_ERROR), ("refused", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
 )
-def test_what_is_raised_in_a_slice_is_answered(harness: Harness, sliced: list[str], state: str, code: int) -> None:
+def test_exception_in_a_slice_returns_an_error_code(harness: Harness, sliced: list[str], state: str, code: int) -> None:
     data = sent(harness, harness.talk(), ListGroupsRequest(states_filter=[state]), 4)
     assert answer(data, ListGroupsResponse, 4).error_code == code
 
 
-def test_the_rules_are_asked_again_before_each_slice(harness: Harness, sliced: list[str]) -> None:
+def test_gate_is_checked_before_each_slice(harness: Harness, sliced: list[str]) -> None:
     gate = Told()
     talk = harness.talk(gate=gate)
     talk.receive_data(frame_of(ListGroupsRequest(), 4, 7, "c"))
@@ -395,7 +395,7 @@ def test_a_bug_after_a_wait_breaks_the_conversation(harness: Harness, monkeypatc
     assert talk.ending is not None and talk.ending.is_broken
 
 
-def test_a_produce_that_nobody_could_be_told_of_ends_the_conversation(harness: Harness) -> None:
+def test_refused_acks_0_produce_ends_the_conversation(harness: Harness) -> None:
     talk = harness.talk(gate=Told(Admission(refused=DENIED)))
     talk.receive_data(frame_of(produce(acks=0), PRODUCE, 1, "c"))
     harness.go_on(talk)

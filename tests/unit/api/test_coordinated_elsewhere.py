@@ -1,4 +1,4 @@
-"""Writes in transactions that another broker coordinates: asked first, then written, or refused as clients know it."""
+"""Transactional writes with a coordinator on another broker: verified first, then written or refused."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def elsewhere(tmp_path: Path) -> CoordinatedElsewhere:
     return CoordinatedElsewhere(tmp_path)
 
 
-# A batch waits for the answer.
+# Batches that wait for the response.
 
 
-def test_a_batch_is_written_when_its_partition_has_joined(elsewhere: CoordinatedElsewhere) -> None:
+def test_batch_is_written_after_its_partition_joined(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     talk = elsewhere.produces(producer, 0)
     assert talk.is_in_steps
@@ -42,7 +42,7 @@ def test_a_batch_is_written_when_its_partition_has_joined(elsewhere: Coordinated
     assert committed(elsewhere.leader, "t") == [b"a", b"a"]
 
 
-def test_a_request_asks_once_about_all_of_its_partitions_that_are_not_known(elsewhere: CoordinatedElsewhere) -> None:
+def test_unknown_partitions_of_a_produce_are_verified_in_one_request(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.sends_and_joins(producer, 1)
     talk = elsewhere.produces(producer, 0, 1, 2)
@@ -52,7 +52,7 @@ def test_a_request_asks_once_about_all_of_its_partitions_that_are_not_known(else
     assert elsewhere.codes(talk) == [NONE] * 3
 
 
-def test_each_partition_has_its_own_answer(elsewhere: CoordinatedElsewhere) -> None:
+def test_each_partition_gets_its_own_error_code(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0, 1)
     effect = elsewhere.asked_alone()
     elsewhere.hears(effect, {("p", T0): ErrorCode.TRANSACTION_ABORTABLE, ("p", T1): NONE})
@@ -60,7 +60,7 @@ def test_each_partition_has_its_own_answer(elsewhere: CoordinatedElsewhere) -> N
     assert (elsewhere.end(T0), elsewhere.end(T1)) == (0, 1)
 
 
-def test_what_follows_on_the_connection_waits_and_others_pass(elsewhere: CoordinatedElsewhere) -> None:
+def test_verification_delays_only_its_own_connection(elsewhere: CoordinatedElsewhere) -> None:
     producer, other = elsewhere.begun(), elsewhere.begun("other")
     talk = elsewhere.leader.talk()
     elsewhere.sends_all([elsewhere.request(producer, 0), elsewhere.request(other, 2)], talk)
@@ -73,7 +73,7 @@ def test_what_follows_on_the_connection_waits_and_others_pass(elsewhere: Coordin
     assert elsewhere.all_codes(talk, 2) == [NONE, NONE]
 
 
-def test_batches_of_one_connection_are_written_in_their_order(elsewhere: CoordinatedElsewhere) -> None:
+def test_batches_of_one_connection_are_written_in_order(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     talk = elsewhere.leader.talk()
     requests = [elsewhere.request(producer, 0) for _ in range(5)]
@@ -84,7 +84,7 @@ def test_batches_of_one_connection_are_written_in_their_order(elsewhere: Coordin
     assert elsewhere.end(T0) == 5
 
 
-def test_a_later_batch_does_not_come_before_the_first(elsewhere: CoordinatedElsewhere) -> None:
+def test_later_batch_is_not_written_before_the_first(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     first = elsewhere.produces(producer, 0)
     effect = elsewhere.asked_alone()
@@ -95,7 +95,7 @@ def test_a_later_batch_does_not_come_before_the_first(elsewhere: CoordinatedElse
     assert elsewhere.codes(second) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
-def test_nothing_is_asked_where_verification_is_off_and_nothing_joins(tmp_path: Path) -> None:
+def test_disabled_verification_sends_no_verification_requests(tmp_path: Path) -> None:
     elsewhere = CoordinatedElsewhere(tmp_path, transaction_partition_verification_enable="false")
     producer = elsewhere.begun(version=1)
     assert elsewhere.codes(elsewhere.produces(producer, 0, version=VERIFIES), VERIFIES) == [NONE]
@@ -110,7 +110,7 @@ def test_with_acks_0_an_error_closes_the_connection(elsewhere: CoordinatedElsewh
     assert elsewhere.end(T0) == 0
 
 
-# Errors, by what versions of clients know.
+# Error codes by client version.
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_with_acks_0_an_error_closes_the_connection(elsewhere: CoordinatedElsewh
         (ErrorCode.CONCURRENT_TRANSACTIONS, ABORTABLE, AGAIN),
     ],
 )
-def test_errors_are_told_as_the_client_knows_them(
+def test_error_codes_depend_on_the_client_version(
     elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0, version=version)
@@ -136,7 +136,7 @@ def test_errors_are_told_as_the_client_knows_them(
     assert elsewhere.end(T0) == 0
 
 
-def test_a_transaction_that_follows_another_waits_until_that_has_ended(elsewhere: CoordinatedElsewhere) -> None:
+def test_next_transaction_waits_for_the_end_of_the_previous(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.sends_and_joins(producer, 0)
     elsewhere.ends(producer)
@@ -151,7 +151,7 @@ def test_a_transaction_that_follows_another_waits_until_that_has_ended(elsewhere
     assert committed(elsewhere.leader, "t") == [b"a"]
 
 
-def test_a_transaction_that_waits_too_long_for_the_one_before_is_told_so(elsewhere: CoordinatedElsewhere) -> None:
+def test_long_wait_for_the_previous_transaction_returns_an_error(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.sends_and_joins(producer, 0)
     elsewhere.ends(producer)
@@ -164,16 +164,16 @@ def test_a_transaction_that_waits_too_long_for_the_one_before_is_told_so(elsewhe
     assert elsewhere.codes(talk) == [ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
-def test_without_a_coordinator_the_producer_comes_again(elsewhere: CoordinatedElsewhere) -> None:
+def test_missing_coordinator_makes_the_producer_retry(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.is_coordinated_by(NO_BROKER)
     assert elsewhere.codes(elsewhere.produces(producer, 0)) == [AGAIN]
 
 
-# What happens meanwhile.
+# Changes during verification.
 
 
-def test_a_partition_that_is_led_by_another_broker_by_then_is_not_written_to(elsewhere: CoordinatedElsewhere) -> None:
+def test_batch_is_refused_if_the_leader_changed_during_verification(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     effect = elsewhere.asked_alone()
     assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=1) == {}
@@ -181,7 +181,7 @@ def test_a_partition_that_is_led_by_another_broker_by_then_is_not_written_to(els
     assert elsewhere.codes(talk) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_a_partition_that_is_led_here_again_by_then_is_written_to(elsewhere: CoordinatedElsewhere) -> None:
+def test_batch_is_written_if_this_broker_is_elected_again(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     effect = elsewhere.asked_alone()
     assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=1) == {}
@@ -190,7 +190,7 @@ def test_a_partition_that_is_led_here_again_by_then_is_written_to(elsewhere: Coo
     assert elsewhere.codes(talk) == [NONE]
 
 
-def test_a_broker_that_stops_answers_who_waits_and_writes_nothing(elsewhere: CoordinatedElsewhere) -> None:
+def test_stopping_broker_fails_waiting_batches(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     elsewhere.asked_alone()
     elsewhere.leader.broker.lot.complete_all()
@@ -199,7 +199,7 @@ def test_a_broker_that_stops_answers_who_waits_and_writes_nothing(elsewhere: Coo
     assert elsewhere.end(T0) == 0
 
 
-def test_an_answer_that_never_comes_is_not_waited_for_for_ever(elsewhere: CoordinatedElsewhere) -> None:
+def test_missing_verification_response_times_out(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     effect = elsewhere.asked_alone()
     assert elsewhere.codes(talk) == [AGAIN]
@@ -207,14 +207,14 @@ def test_an_answer_that_never_comes_is_not_waited_for_for_ever(elsewhere: Coordi
     assert elsewhere.end(T0) == 0
 
 
-def test_a_connection_that_is_gone_writes_nothing(elsewhere: CoordinatedElsewhere) -> None:
+def test_batch_of_a_closed_connection_is_not_written(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     talk.leave()
     elsewhere.answers()
     assert elsewhere.end(T0) == 0
 
 
-def test_an_epoch_that_is_over_by_then_does_not_write(elsewhere: CoordinatedElsewhere) -> None:
+def test_batch_of_an_outdated_producer_epoch_is_not_written(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     talk = elsewhere.produces(producer, 0)
     effect = elsewhere.asked_alone()
@@ -226,7 +226,7 @@ def test_an_epoch_that_is_over_by_then_does_not_write(elsewhere: CoordinatedElse
     assert elsewhere.end(T0) == 1, "the marker"
 
 
-def test_a_transaction_that_shares_its_epoch_and_has_ended_by_then_gets_nothing_more(
+def test_batch_of_an_ended_transaction_with_the_same_epoch_is_not_written(
     elsewhere: CoordinatedElsewhere,
 ) -> None:
     producer = elsewhere.begun(version=1)
@@ -245,7 +245,7 @@ def test_a_transaction_that_shares_its_epoch_and_has_ended_by_then_gets_nothing_
     assert elsewhere.codes(talk, VERIFIES) == [ErrorCode.INVALID_TXN_STATE]
 
 
-def test_a_batch_that_cannot_be_written_is_not_asked_about(elsewhere: CoordinatedElsewhere) -> None:
+def test_invalid_batch_is_not_verified(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     request = elsewhere.request(producer, 0, 1)
     records = request.topic_data[0].partition_data[0].records
@@ -259,7 +259,7 @@ def test_a_batch_that_cannot_be_written_is_not_asked_about(elsewhere: Coordinate
     assert producer.state.partitions == {T1}
 
 
-def test_very_many_partitions_are_asked_about_and_written_in_slices(tmp_path: Path) -> None:
+def test_many_partitions_are_verified_and_written_in_slices(tmp_path: Path) -> None:
     elsewhere = CoordinatedElsewhere(tmp_path)
     count = 700
     elsewhere.makes_wide("w", count)
@@ -276,9 +276,7 @@ def test_very_many_partitions_are_asked_about_and_written_in_slices(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_offsets_are_written_when_the_groups_partition_is_part_of_the_transaction(
-    elsewhere: CoordinatedElsewhere, version: int
-) -> None:
+def test_offsets_are_written_after_the_groups_partition_joined(elsewhere: CoordinatedElsewhere, version: int) -> None:
     producer = elsewhere.begun(version=2 if version == 5 else 1)
     if version < 5:
         producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), 0, producer.harness.now)
@@ -304,7 +302,7 @@ def test_offsets_are_written_when_the_groups_partition_is_part_of_the_transactio
         (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_errors_of_offsets_are_told_as_the_client_knows_them(
+def test_error_codes_of_offset_commits_depend_on_the_client_version(
     elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     talk = elsewhere.commits(elsewhere.begun(), version)
@@ -313,7 +311,7 @@ def test_errors_of_offsets_are_told_as_the_client_knows_them(
     assert elsewhere.end(OFFSETS) == 0
 
 
-def test_offsets_of_a_group_that_is_elsewhere_by_then_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
+def test_offsets_of_a_moved_group_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.commits(elsewhere.begun(), 5)
     effect = elsewhere.asked_alone()
     assert elsewhere.controller.leads(CONSUMER_OFFSETS, 0, leader=NO_BROKER, epoch=1) == {}
@@ -321,7 +319,7 @@ def test_offsets_of_a_group_that_is_elsewhere_by_then_are_not_written(elsewhere:
     assert elsewhere.committed(talk, 5) is ErrorCode.NOT_COORDINATOR
 
 
-def test_offsets_of_a_transaction_that_has_ended_by_then_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
+def test_offsets_of_an_ended_transaction_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
     old, new = elsewhere.begun("old", version=1), elsewhere.begun("new")
     for producer, version in ((old, 3), (new, 5)):
         now = producer.harness.now
@@ -337,16 +335,16 @@ def test_offsets_of_a_transaction_that_has_ended_by_then_are_not_written(elsewhe
     assert not elsewhere.leader.broker.partitions[OFFSETS].has_open_transactions()
 
 
-# Who coordinates.
+# Coordinators.
 
 
-def test_a_coordinator_that_says_no_right_is_the_brokers_matter(elsewhere: CoordinatedElsewhere) -> None:
+def test_missing_broker_right_is_not_reported_to_the_client(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     elsewhere.hears(elsewhere.asked_alone(), Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     assert elsewhere.codes(talk) == [ErrorCode.INVALID_TXN_STATE]
 
 
-def test_another_coordinator_is_asked_by_who_comes_again(elsewhere: CoordinatedElsewhere) -> None:
+def test_retry_is_verified_by_the_new_coordinator(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     talk = elsewhere.produces(producer, 0)
     effect = elsewhere.asked_alone()
@@ -361,5 +359,5 @@ def test_another_coordinator_is_asked_by_who_comes_again(elsewhere: CoordinatedE
 
 
 def again(producer: Transactional, partition: int) -> None:
-    """Has the producer send its last batch once more."""
+    """Let the producer resend its last batch."""
     producer.sequences["t", partition] -= 1

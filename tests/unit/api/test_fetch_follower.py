@@ -1,4 +1,4 @@
-"""Fetch by a follower: what a leader hears from it, what it is told, and when."""
+"""Fetch by a follower: what the leader learns from it, and when it responds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def error_of(follower: FetchingFollower, offset: int, partition: int = 0) -> Err
     return ErrorCode(follower.fetch({partition: offset})[partition].error_code)
 
 
-def test_a_connection_is_a_followers_as_long_as_it_fetches_as_one(led: Led, other: FetchingFollower) -> None:
+def test_connection_is_a_followers_while_it_fetches_as_one(led: Led, other: FetchingFollower) -> None:
     peer = led.harness.peer
     assert not peer.is_follower
     other.fetch({0: 0})
@@ -53,11 +53,11 @@ def test_a_connection_is_a_followers_as_long_as_it_fetches_as_one(led: Led, othe
     assert not peer.is_follower
 
 
-# What is told.
+# Content of responses.
 
 
 @pytest.mark.parametrize("version", [4, 6, 9, 12, 13, 15, 17])
-def test_a_follower_reads_what_no_consumer_sees_yet(led: Led, version: int) -> None:
+def test_follower_reads_uncommitted_records(led: Led, version: int) -> None:
     follower = FetchingFollower(led, OTHER, version=version, has_session=version >= 7)
     led.produce(acks=LEADER)
     led.produce(acks=LEADER)
@@ -66,7 +66,7 @@ def test_a_follower_reads_what_no_consumer_sees_yet(led: Led, version: int) -> N
     assert led.visible() == 0
 
 
-def test_the_answer_has_the_high_watermark_that_the_fetch_has_raised(
+def test_response_has_the_high_watermark_advanced_by_the_fetch(
     led: Led, other: FetchingFollower, third: FetchingFollower
 ) -> None:
     led.produce(acks=LEADER)
@@ -76,7 +76,7 @@ def test_the_answer_has_the_high_watermark_that_the_fetch_has_raised(
     assert led.visible() > 0
 
 
-def test_who_waits_for_a_record_is_woken_by_the_last_of_those_in_sync(
+def test_last_in_sync_follower_completes_parked_requests(
     led: Led, other: FetchingFollower, third: FetchingFollower
 ) -> None:
     other.catch_up()
@@ -94,7 +94,7 @@ def test_who_waits_for_a_record_is_woken_by_the_last_of_those_in_sync(
     assert led.produced(producer) == (ErrorCode.NONE, 0)
 
 
-def test_it_reads_uncommitted_whatever_it_asks(led: Led, other: FetchingFollower) -> None:
+def test_follower_reads_uncommitted_in_any_isolation_level(led: Led, other: FetchingFollower) -> None:
     led.produce(acks=LEADER)
     request = other.request({0: 0})
     request.isolation_level = 1
@@ -103,24 +103,24 @@ def test_it_reads_uncommitted_whatever_it_asks(led: Led, other: FetchingFollower
     assert offsets_of(told) == [0]
 
 
-# Who is refused.
+# Refusals.
 
 
-def test_who_is_no_replica_is_told_so_by_what_it_names(led: Led) -> None:
+def test_refusal_of_a_non_replica_depends_on_its_leader_epoch(led: Led) -> None:
     stranger = FetchingFollower(led, BrokerId(9))
     assert error_of(stranger, 7) is ErrorCode.UNKNOWN_LEADER_EPOCH, "before its offset is looked at"
     stranger.leader_epoch = -1
     assert error_of(stranger, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_nobody_follows_a_partition_of_one_replica(led: Led) -> None:
+def test_partition_with_one_replica_refuses_followers(led: Led) -> None:
     assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
     follower = FetchingFollower(led, OTHER)
     follower.leader_epoch = 1
     assert error_of(follower, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_its_leader_epoch_comes_first(led: Led, other: FetchingFollower) -> None:
+def test_leader_epoch_is_checked_first(led: Led, other: FetchingFollower) -> None:
     assert led.controller.leads("t", epoch=3, replicas=ALL_THREE) == {}
     assert error_of(other, 7) is ErrorCode.FENCED_LEADER_EPOCH
     other.leader_epoch = 4
@@ -130,14 +130,14 @@ def test_its_leader_epoch_comes_first(led: Led, other: FetchingFollower) -> None
     assert error_of(other, 7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_only_who_may_act_for_the_cluster_follows(led: Led, other: FetchingFollower) -> None:
+def test_follower_fetch_requires_cluster_action(led: Led, other: FetchingFollower) -> None:
     led.produce(acks=LEADER)
     led.harness.peer.admission = Admission(ANONYMOUS, NO_CLUSTER_ACTION)
     assert error_of(other, 1) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert led.leading.follower(OTHER).log_end_offset == -1, "nothing is believed of it"
 
 
-def test_an_offset_that_is_not_in_the_log_is_out_of_range_and_not_taken_in(led: Led, other: FetchingFollower) -> None:
+def test_out_of_range_fetch_is_refused_and_does_not_update_the_follower(led: Led, other: FetchingFollower) -> None:
     for _ in range(3):
         led.produce(acks=LEADER)
     assert error_of(other, 4) is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -150,8 +150,8 @@ def test_an_offset_that_is_not_in_the_log_is_out_of_range_and_not_taken_in(led: 
     assert led.leading.follower(OTHER).log_end_offset == 3
 
 
-def test_a_log_that_parts_is_told_where_and_not_taken_in(led: Led, other: FetchingFollower) -> None:
-    """Beyond the leader's end too, if the epoch there is told (KIP-595)."""
+def test_diverging_fetch_returns_the_divergence_and_updates_nothing(led: Led, other: FetchingFollower) -> None:
+    """Also beyond the leader's end, if the request has the epoch of that offset (KIP-595)."""
     led.produce(acks=LEADER)
     assert led.controller.leads("t", epoch=4, replicas=ALL_THREE) == {}
     led.produce(acks=LEADER)
@@ -167,7 +167,7 @@ def test_a_log_that_parts_is_told_where_and_not_taken_in(led: Led, other: Fetchi
     assert led.leading.follower(OTHER).log_end_offset == -1
 
 
-def test_a_fetch_of_the_process_before_is_refused(led: Led, other: FetchingFollower) -> None:
+def test_fetch_with_an_old_broker_epoch_is_refused(led: Led, other: FetchingFollower) -> None:
     ghost = FetchingFollower(led, OTHER)
     other.broker_epoch, ghost.broker_epoch = 7, 6
     other.catch_up()
@@ -176,11 +176,11 @@ def test_a_fetch_of_the_process_before_is_refused(led: Led, other: FetchingFollo
     assert led.leading.follower(OTHER).log_end_offset == 0
 
 
-# When it is told.
+# Time of responses.
 
 
 @pytest.mark.parametrize("has_session", [True, False])
-def test_it_waits_for_the_end_of_the_log_and_no_consumer_does(led: Led, *, has_session: bool) -> None:
+def test_follower_waits_at_the_log_end_and_consumers_at_the_high_watermark(led: Led, *, has_session: bool) -> None:
     follower = FetchingFollower(led, OTHER, has_session=has_session)
     follower.catch_up()
     fetch = follower.send({0: 0}, wait=WAIT_MS)
@@ -194,7 +194,7 @@ def test_it_waits_for_the_end_of_the_log_and_no_consumer_does(led: Led, *, has_s
 
 
 @pytest.mark.parametrize("has_session", [True, False])
-def test_it_waits_for_as_many_bytes_as_it_wants(led: Led, *, has_session: bool) -> None:
+def test_follower_waits_for_min_bytes(led: Led, *, has_session: bool) -> None:
     follower = FetchingFollower(led, OTHER, has_session=has_session)
     follower.catch_up()
     follower.min_bytes = 100
@@ -207,7 +207,7 @@ def test_it_waits_for_as_many_bytes_as_it_wants(led: Led, *, has_session: bool) 
 
 
 @pytest.mark.parametrize("has_session", [True, False])
-def test_one_that_waits_hears_of_the_leader_s_end(led: Led, *, has_session: bool) -> None:
+def test_parked_follower_fetch_completes_when_the_leader_epoch_changes(led: Led, *, has_session: bool) -> None:
     follower = FetchingFollower(led, OTHER, has_session=has_session)
     follower.catch_up()
     fetch = follower.send({0: 0}, wait=WAIT_MS)
@@ -216,10 +216,10 @@ def test_one_that_waits_hears_of_the_leader_s_end(led: Led, *, has_session: bool
     assert follower.told(fetch)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_high_watermark_is_told_with_the_next_records_or_when_its_wait_is_over(
+def test_high_watermark_is_sent_with_the_next_records_or_at_the_deadline(
     led: Led, other: FetchingFollower, third: FetchingFollower
 ) -> None:
-    """Nobody is answered just for it, neither who was there before nor who raises it (KAFKA-9731, KAFKA-9952)."""
+    """A new high watermark alone completes no fetch, parked or not (KAFKA-9731, KAFKA-9952)."""
     other.catch_up()
     third.catch_up()
     led.produce(acks=LEADER)
@@ -236,7 +236,7 @@ def test_a_high_watermark_is_told_with_the_next_records_or_when_its_wait_is_over
     assert other.told(first)[0].high_watermark == third.told(last)[0].high_watermark == 2
 
 
-def test_a_high_watermark_is_told_with_the_records_of_another_partition(tmp_path: Path) -> None:
+def test_high_watermark_is_sent_with_records_of_another_partition(tmp_path: Path) -> None:
     led = Led(tmp_path, partitions=2)
     other, third = FetchingFollower(led, OTHER), FetchingFollower(led, THIRD)
     other.catch_up(0, 1)
@@ -250,17 +250,17 @@ def test_a_high_watermark_is_told_with_the_records_of_another_partition(tmp_path
 
 
 @pytest.mark.parametrize("has_session", [True, False])
-def test_what_is_written_because_of_its_fetch_is_told_at_once(
+def test_records_written_because_of_a_fetch_are_sent_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_session: bool
 ) -> None:
-    """As the markers of a transaction are, once all have the decision."""
+    """For example the markers of a transaction, once all replicas have the decision."""
     led = Led(tmp_path, partitions=2)
     broker = led.harness.broker
     other, third = [FetchingFollower(led, one, has_session=has_session) for one in (OTHER, THIRD)]
     for follower in (other, third):
         follower.catch_up(0, 1)
     led.produce(acks=LEADER, partition=1)
-    # The first rests in the session, or is read before the second one's high watermark rises.
+    # The first is parked in its session, or is read before the second advances the high watermark.
     asked = {1: 1} if has_session else {0: 0, 1: 1}
     assert is_parked(led, other.send(asked, wait=WAIT_MS))
     moved = broker.moved
@@ -276,7 +276,7 @@ def test_what_is_written_because_of_its_fetch_is_told_at_once(
     assert offsets_of(third.told(fetch)[0]) == [0]
 
 
-def test_without_a_session_nobody_knows_what_it_was_told(led: Led) -> None:
+def test_sessionless_fetch_waits_despite_a_new_high_watermark(led: Led) -> None:
     follower = FetchingFollower(led, OTHER, has_session=False)
     led.produce(acks=LEADER)
     led.fetches(THIRD)
@@ -285,7 +285,7 @@ def test_without_a_session_nobody_knows_what_it_was_told(led: Led) -> None:
     assert is_parked(led, follower.send({0: 1}, wait=WAIT_MS)), "or it would ask again and again"
 
 
-def test_a_new_log_start_is_told_at_once(led: Led, other: FetchingFollower) -> None:
+def test_new_log_start_is_sent_immediately(led: Led, other: FetchingFollower) -> None:
     led.produce(acks=LEADER)
     led.fetches(THIRD)
     other.catch_up()
@@ -299,8 +299,8 @@ def test_a_new_log_start_is_told_at_once(led: Led, other: FetchingFollower) -> N
 
 
 @pytest.mark.slow
-def test_what_nothing_has_happened_to_is_not_read(tmp_path: Path) -> None:
-    """A request reads what is due."""
+def test_fetch_reads_only_changed_partitions(tmp_path: Path) -> None:
+    """Each request reads only the partitions that are due."""
     count, active = 5_000, [*range(0, 5_000, 50)]
     led = Led(tmp_path, partitions=count)
     follower = FetchingFollower(led, OTHER)
@@ -318,8 +318,8 @@ def test_what_nothing_has_happened_to_is_not_read(tmp_path: Path) -> None:
     assert not session.due
 
 
-def test_what_is_not_named_goes_on_being_in_sync(tmp_path: Path) -> None:
-    """A partition that nobody has written to for long: its followers have not lagged when somebody does."""
+def test_unnamed_session_partitions_stay_in_sync(tmp_path: Path) -> None:
+    """After a long time without writes, the followers of a partition do not lag at the next write."""
     led = Led(tmp_path, partitions=2)
     followers = [FetchingFollower(led, one) for one in (OTHER, THIRD)]
     for follower in followers:
@@ -336,7 +336,7 @@ def test_what_is_not_named_goes_on_being_in_sync(tmp_path: Path) -> None:
     assert led.proposed().proposal.isr == (US,), "but those that do not come any more"
 
 
-def test_a_change_without_a_record_does_not_make_it_lag(tmp_path: Path) -> None:
+def test_change_without_a_record_causes_no_lag(tmp_path: Path) -> None:
     led = Led(tmp_path)
     followers = [FetchingFollower(led, one) for one in (OTHER, THIRD)]
     led.produce(acks=LEADER)
@@ -353,8 +353,8 @@ def test_a_change_without_a_record_does_not_make_it_lag(tmp_path: Path) -> None:
     assert led.harness.broker.alter_partition.take_proposals() == []
 
 
-def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: FetchingFollower) -> None:
-    """It has all there is, and what it waits for is the controller: no fetch names the partition any more."""
+def test_caught_up_follower_is_checked_until_it_is_in_the_isr(led: Led, other: FetchingFollower) -> None:
+    """The follower has all records and waits for the controller: no fetch names the partition any more."""
     assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
     led.produce(acks=LEADER)
     led.time_passes(LAG_MS_MAX + 2000)
@@ -371,8 +371,8 @@ def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: Fetc
     assert session is not None and not session.due
 
 
-def test_who_gives_himself_out_for_a_follower_is_not_believed_for_long(led: Led, other: FetchingFollower) -> None:
-    """Without authentication anybody may; the follower's own session is asked again, though nothing is new for it."""
+def test_impersonated_follower_is_corrected_by_its_own_session(led: Led, other: FetchingFollower) -> None:
+    """Without authentication any client may pretend to be the follower, whose own session is checked again."""
     led.produce(acks=LEADER)
     third = FetchingFollower(led, THIRD)
     for one in (other, third, other):
@@ -388,7 +388,7 @@ def test_who_gives_himself_out_for_a_follower_is_not_believed_for_long(led: Led,
     assert in_sync.replica(OTHER).log_end_offset == led.end()
 
 
-def test_who_was_left_out_for_another_s_fetches_joins_again(led: Led, other: FetchingFollower) -> None:
+def test_follower_removed_by_an_impersonator_rejoins(led: Led, other: FetchingFollower) -> None:
     led.produce(acks=LEADER)
     third = FetchingFollower(led, THIRD)
     for one in (other, third, other):
@@ -407,7 +407,7 @@ def test_who_was_left_out_for_another_s_fetches_joins_again(led: Led, other: Fet
     assert led.proposed().proposal.isr == (US, THIRD, OTHER)
 
 
-def test_a_session_of_a_follower_takes_the_place_of_a_consumer_s(tmp_path: Path) -> None:
+def test_follower_session_evicts_a_consumer_session(tmp_path: Path) -> None:
     led = Led(tmp_path)
     sessions = led.harness.broker.sessions
     sessions._sessions_max = 2
@@ -425,7 +425,7 @@ def test_a_session_of_a_follower_takes_the_place_of_a_consumer_s(tmp_path: Path)
     )
 
 
-def test_who_may_not_follow_has_no_better_session(led: Led) -> None:
+def test_unauthorized_follower_session_evicts_no_consumer_session(led: Led) -> None:
     sessions = led.harness.broker.sessions
     sessions._sessions_max = 1
     consumer = FetchingFollower(led, BrokerId(-1))

@@ -1,4 +1,4 @@
-"""Fetch by a consumer from a replica that follows (KIP-392): what it may see there, and when it is woken."""
+"""Consumer fetch from a follower (KIP-392): visible records, and completion of parked fetches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def followed(tmp_path: Path) -> Followed:
 
 
 def marker(base: int, *, commit: bool) -> bytes:
-    """The end of the producer's transaction, as its leader wrote it."""
+    """Return the end marker of the producer's transaction, as written by the leader."""
     made = end_marker_batch(EndMarker(commit, 0), ProducerId(PRODUCER), ProducerEpoch(0), NOW_MS)  # type: ignore[arg-type]
     made.stamp(base, 0)  # type: ignore[arg-type]
     return bytes(made.view)
@@ -51,11 +51,11 @@ def error_of(data: PartitionData) -> ErrorCode:
     return ErrorCode(data.error_code)
 
 
-# What is seen.
+# Visible records.
 
 
 @pytest.mark.parametrize("version", [11, 12, 13, 17])
-def test_it_is_seen_up_to_the_high_watermark_that_is_known_here(followed: Followed, version: int) -> None:
+def test_records_are_visible_up_to_the_local_high_watermark(followed: Followed, version: int) -> None:
     followed.says(batch(0), batch(1), batch(2), high_watermark=2)
     told = followed.answered(followed.ask(0, version=version), version)
     assert (error_of(told), told.high_watermark, told.last_stable_offset) == (ErrorCode.NONE, 2, 2)
@@ -64,12 +64,12 @@ def test_it_is_seen_up_to_the_high_watermark_that_is_known_here(followed: Follow
 
 
 @pytest.mark.parametrize("version", [4, 10])
-def test_who_does_not_know_of_it_is_sent_to_the_leader(followed: Followed, version: int) -> None:
+def test_old_client_version_is_sent_to_the_leader(followed: Followed, version: int) -> None:
     followed.says(batch(0), high_watermark=1)
     assert error_of(followed.answered(followed.ask(0, version=version), version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_an_offset_that_the_log_does_not_have_is_out_of_range(followed: Followed) -> None:
+def test_offset_outside_the_log_is_out_of_range(followed: Followed) -> None:
     followed.says(batch(0), batch(1), batch(2), high_watermark=3, start=1)
     assert error_of(followed.answered(followed.ask(0))) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert error_of(followed.answered(followed.ask(4))) is ErrorCode.OFFSET_OUT_OF_RANGE, "the leader may have it"
@@ -88,7 +88,7 @@ def test_leader_epochs_are_checked(followed: Followed) -> None:
     assert codes == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
-def test_who_read_what_is_not_in_the_log_is_told_where_they_part(followed: Followed) -> None:
+def test_consumer_with_a_diverging_log_gets_the_divergence(followed: Followed) -> None:
     followed.says(batch(0), batch(1), high_watermark=2)
     followed.is_led_anew()
     followed.is_led_anew()
@@ -99,7 +99,7 @@ def test_who_read_what_is_not_in_the_log_is_told_where_they_part(followed: Follo
     assert error_of(told) is ErrorCode.OFFSET_OUT_OF_RANGE, "no record of that epoch has come here"
 
 
-def test_a_log_that_is_offline_is_not_read(followed: Followed) -> None:
+def test_offline_log_returns_a_storage_error(followed: Followed) -> None:
     followed.says(batch(0), high_watermark=1)
     followed.partition().take_offline()
     assert error_of(followed.answered(followed.ask(0))) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -108,7 +108,7 @@ def test_a_log_that_is_offline_is_not_read(followed: Followed) -> None:
 # Committed records.
 
 
-def test_only_what_is_stable_here_is_read_as_committed(followed: Followed) -> None:
+def test_committed_reads_end_at_the_local_last_stable_offset(followed: Followed) -> None:
     followed.says(batch(0), batch(1, producer=PRODUCER, sequence=0), marker(2, commit=True), high_watermark=2)
     told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
     assert (told.last_stable_offset, offsets_of(told)) == (1, [0]), "the marker is not committed yet"
@@ -118,21 +118,21 @@ def test_only_what_is_stable_here_is_read_as_committed(followed: Followed) -> No
     assert told.aborted_transactions == []
 
 
-def test_aborted_transactions_are_told(followed: Followed) -> None:
+def test_aborted_transactions_are_listed_in_the_response(followed: Followed) -> None:
     followed.says(batch(0, producer=PRODUCER, sequence=0), marker(1, commit=False), high_watermark=2)
     told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
     aborted = [(one.producer_id, one.first_offset) for one in told.aborted_transactions or ()]
     assert (offsets_of(told), aborted) == ([0, 1], [(PRODUCER, 0)])
 
 
-# Waiting.
+# Parked fetches.
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_who_waits_is_woken_by_the_high_watermark_and_not_by_the_log(followed: Followed, is_plain: bool) -> None:
+def test_parked_fetch_completes_at_the_high_watermark_not_the_log_end(followed: Followed, is_plain: bool) -> None:
     followed.says(batch(0), high_watermark=1)
     if is_plain:
-        followed.answered(followed.ask(1, wait_ms=WAIT_MS))  # The next one like it is recognised.
+        followed.answered(followed.ask(1, wait_ms=WAIT_MS))  # The next request like it uses the template.
     waiting = followed.ask(1, wait_ms=WAIT_MS)
     assert isinstance(waiting, Parked)
     assert isinstance(waiting.condition, plain_fetch._Waiting) == is_plain
@@ -143,7 +143,7 @@ def test_who_waits_is_woken_by_the_high_watermark_and_not_by_the_log(followed: F
     assert offsets_of(followed.answered(waiting)) == [1]
 
 
-def test_a_plain_fetch_of_a_follower_reads_what_any_other_does(followed: Followed) -> None:
+def test_templated_fetch_reads_the_same_records(followed: Followed) -> None:
     followed.says(batch(0), batch(1), high_watermark=1)
     first, second = (followed.answered(followed.ask(0)) for _ in range(2))
     assert offsets_of(first) == offsets_of(second) == [0]
@@ -151,7 +151,7 @@ def test_a_plain_fetch_of_a_follower_reads_what_any_other_does(followed: Followe
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_who_waits_hears_of_another_leader_epoch(followed: Followed, is_plain: bool) -> None:
+def test_parked_fetch_completes_at_a_new_leader_epoch(followed: Followed, is_plain: bool) -> None:
     followed.says(batch(0), high_watermark=1)
     if is_plain:
         followed.answered(followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0))
@@ -163,7 +163,7 @@ def test_who_waits_hears_of_another_leader_epoch(followed: Followed, is_plain: b
     assert error_of(followed.answered(waiting)) is ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_who_waits_hears_that_the_replica_is_gone(followed: Followed) -> None:
+def test_parked_fetch_completes_when_the_replica_stops(followed: Followed) -> None:
     waiting = followed.ask(0, wait_ms=WAIT_MS)
     assert followed.controller.stops("t") == {}
     assert not followed.is_waiting(waiting)
@@ -174,7 +174,7 @@ def test_who_waits_hears_that_the_replica_is_gone(followed: Followed) -> None:
 
 
 class Session:
-    """A consumer's session about several partitions of a follower."""
+    """A consumer's session with several partitions of a follower."""
 
     def __init__(self, followed: Followed) -> None:
         self.followed = followed
@@ -199,7 +199,7 @@ class Session:
         return {part.partition_index: offsets_of(part) for topic in answer.responses for part in topic.partitions}
 
 
-def test_a_session_is_told_once_of_what_changes(tmp_path: Path) -> None:
+def test_session_gets_each_change_once(tmp_path: Path) -> None:
     followed = Followed(tmp_path, partitions=3)
     session = Session(followed)
     assert session.told(session.send({0: 0, 1: 0, 2: 0})) == {0: [], 1: [], 2: []}
@@ -217,14 +217,14 @@ def test_a_session_is_told_once_of_what_changes(tmp_path: Path) -> None:
     assert session.told(session.send({})) == {2: []}, "its log begins elsewhere"
 
 
-# What else is asked of replicas.
+# Other requests to replicas.
 
 
 @pytest.mark.parametrize(
     ("replica_id", "expected"),
     [(-1, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)), (3, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)), (-2, (0, 3))],
 )
-def test_only_who_debugs_is_told_where_a_follower_ends(
+def test_only_debugging_clients_get_the_log_end_of_a_follower(
     followed: Followed, replica_id: int, expected: tuple[int, int]
 ) -> None:
     followed.says(batch(0), batch(1), batch(2), high_watermark=1)
@@ -235,7 +235,7 @@ def test_only_who_debugs_is_told_where_a_follower_ends(
     assert (part.error_code, part.offset) == expected
 
 
-def test_the_end_of_an_epoch_is_the_leaders_to_tell(followed: Followed) -> None:
+def test_epoch_end_request_is_sent_to_the_leader(followed: Followed) -> None:
     followed.says(batch(0), high_watermark=1)
     parts = [OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)]
     topics = [OffsetForLeaderTopic(topic="t", partitions=parts)]

@@ -1,4 +1,4 @@
-"""A fetch of very many partitions goes on in slices, and misses nothing that comes in between."""
+"""Fetches of many partitions in slices; events between two slices are not missed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def ask(harness: Harness, request: FetchRequest) -> FetchResponse:
 
 
 def served(response: FetchResponse) -> list[int]:
-    """The partitions that are answered with records."""
+    """Return the partitions whose response has records."""
     return [part.partition_index for topic in response.responses for part in topic.partitions if part.records]
 
 
@@ -84,7 +84,7 @@ def named(response: FetchResponse) -> int:
 
 
 def began(harness: Harness, request: FetchRequest, slices: int) -> Conversation:
-    """A conversation that has done some slices of it."""
+    """Return a conversation after some slices of the request."""
     talk = harness.talk()
     talk.receive_data(frame_of(request, VERSION, 1, "c"))
     for _ in range(slices):
@@ -93,12 +93,12 @@ def began(harness: Harness, request: FetchRequest, slices: int) -> Conversation:
 
 
 def rest(harness: Harness, talk: Conversation) -> FetchResponse:
-    """The answer, without waiting for any event."""
+    """Return the response, without waiting for any event."""
     harness.go_on(talk)
     return harness.decoded(talk.data_to_send(), VERSION, FetchResponse)
 
 
-def test_every_partition_is_answered_in_order(harness: Harness) -> None:
+def test_partitions_are_returned_in_request_order(harness: Harness) -> None:
     produce(harness, 0, 7, MANY - 1)
     response = ask(harness, fetch([*range(MANY), MANY]))
     (topic,) = response.responses
@@ -108,7 +108,7 @@ def test_every_partition_is_answered_in_order(harness: Harness) -> None:
     assert codes == [ErrorCode.NONE] * MANY + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_session_goes_on_with_what_is_new(harness: Harness) -> None:
+def test_session_returns_only_new_records(harness: Harness) -> None:
     first = ask(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
     assert named(first) == MANY
     produce(harness, MANY - 1)
@@ -120,7 +120,7 @@ def test_a_session_goes_on_with_what_is_new(harness: Harness) -> None:
     assert session is not None and len(session.wanted) == 1
 
 
-def test_what_waits_is_woken_by_any_of_them_and_holds_up_its_own_connection_alone(harness: Harness) -> None:
+def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Harness) -> None:
     waiting = harness.send(fetch(), VERSION)
     assert isinstance(waiting, Parked) and isinstance(waiting.owner, Conversation)
     talk = waiting.owner
@@ -134,15 +134,15 @@ def test_what_waits_is_woken_by_any_of_them_and_holds_up_its_own_connection_alon
     assert served(rest(harness, talk)) == [MANY // 2]
 
 
-def test_what_comes_between_two_slices_is_not_waited_for(harness: Harness) -> None:
-    """Partition 0 has been read when its record comes."""
+def test_record_between_two_slices_is_returned_immediately(harness: Harness) -> None:
+    """Partition 0 was read before its record arrived."""
     talk = began(harness, fetch(wait=60_000), slices=3)
     produce(harness, 0)
     assert served(rest(harness, talk)) == [0]
 
 
-def test_what_comes_in_parts_adds_up(harness: Harness) -> None:
-    """The first batch comes between two slices, the second while it waits."""
+def test_bytes_during_slices_and_wait_are_added(harness: Harness) -> None:
+    """The first batch arrives between two slices, the second while the fetch is parked."""
     talk = began(harness, fetch(wait=60_000, min_bytes=2 * len(BATCH)), slices=3)
     produce(harness, 0)
     harness.go_on(talk)
@@ -154,7 +154,7 @@ def test_what_comes_in_parts_adds_up(harness: Harness) -> None:
     assert served(rest(harness, talk)) == [0]
 
 
-def test_a_topic_that_goes_between_two_slices_is_an_error_and_not_waited_for(harness: Harness) -> None:
+def test_topic_deleted_between_two_slices_returns_an_error_immediately(harness: Harness) -> None:
     talk = began(harness, fetch(wait=60_000), slices=3)
     harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
     (topic,) = rest(harness, talk).responses
@@ -162,7 +162,7 @@ def test_a_topic_that_goes_between_two_slices_is_an_error_and_not_waited_for(har
     assert topic.partitions[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_deadline_counts_from_when_it_came(harness: Harness) -> None:
+def test_deadline_starts_at_the_arrival_of_the_request(harness: Harness) -> None:
     talk = began(harness, fetch(), slices=2)
     harness.pass_time(WAIT_MS - 10)
     harness.go_on(talk)
@@ -171,7 +171,7 @@ def test_the_deadline_counts_from_when_it_came(harness: Harness) -> None:
     assert harness.broker.lot.take_completed() == [talk.waits_for]
 
 
-def test_who_leaves_in_between_leaves_nothing(harness: Harness) -> None:
+def test_disconnect_between_two_slices_leaves_no_state(harness: Harness) -> None:
     talk = began(harness, fetch(), slices=3)
     talk.leave()
     waiting = harness.send(fetch(), VERSION)
@@ -181,7 +181,7 @@ def test_who_leaves_in_between_leaves_nothing(harness: Harness) -> None:
     assert not harness.broker.lot and not harness.broker.lot.take_completed()
 
 
-def test_a_session_does_not_grow_beyond_all_bounds(harness: Harness) -> None:
+def test_session_partitions_are_bounded(harness: Harness) -> None:
     half = range(PARTITIONS_PER_FETCH_SESSION_MAX // 2)
     first = ask(harness, fetch(half, topic="nobody's", epoch=INITIAL_EPOCH))
     second = ask(harness, fetch(half, topic="nobody's, too", session=first.session_id, epoch=1))
@@ -193,7 +193,7 @@ def test_a_session_does_not_grow_beyond_all_bounds(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", [4, VERSION])
-def test_a_long_request_is_refused_as_a_short_one_is(harness: Harness, version: int) -> None:
+def test_long_request_is_refused_like_a_short_one(harness: Harness, version: int) -> None:
     request = fetch(range(2_000))
     request.isolation_level = 7
     refused = harness.ask(request, version, FetchResponse)

@@ -1,4 +1,4 @@
-"""Incremental fetches: what is due is read, and everything else is told as soon as it changes."""
+"""Incremental fetches: only due partitions are read, and every change is returned once it happens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BATCH = bytes(encode_batch([(None, b"value", (), NOW_MS)]))
 
 
 class Reader:
-    """A client with a session about the topic t."""
+    """A client with a session on topic t."""
 
     def __init__(self, harness: Harness, *, isolation_level: int = 0, min_bytes: int = 1) -> None:
         self.harness = harness
@@ -52,7 +52,7 @@ class Reader:
         self.session_id, self.epoch = 0, INITIAL_EPOCH
 
     def request(self, offsets: dict[int, int], *, wait: int = 0, forgotten: tuple[int, ...] = ()) -> FetchRequest:
-        """The next one; `offsets` are those of the partitions that it names."""
+        """Return the next request; `offsets` are those of the named partitions."""
         parts = [
             FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
             for index, offset in offsets.items()
@@ -69,7 +69,7 @@ class Reader:
         )
 
     def told(self, outcome: object) -> dict[int, PartitionData]:
-        """The answer by partition; the wait is over by now, or a deadline is waited for."""
+        """Return the response by partition; the fetch has completed, or its deadline is awaited."""
         if isinstance(outcome, Parked) and not is_waiting(self.harness, outcome):
             assert isinstance(outcome.owner, Conversation)
             outcome.owner.answer_parked(outcome, self.harness.now)
@@ -115,7 +115,7 @@ def delete(harness: Harness) -> None:
 
 
 def reader(harness: Harness, count: int = MANY, *, isolation_level: int = 0, min_bytes: int = 1) -> Reader:
-    """It knows all that there is to tell, which is nothing, of its partitions."""
+    """Return a reader that has received the state of its empty partitions."""
     made = Reader(harness, isolation_level=isolation_level, min_bytes=min_bytes)
     assert len(made.fetch(dict.fromkeys(range(count), 0))) == count
     assert not made.fetch()
@@ -151,7 +151,7 @@ def is_waiting(harness: Harness, parked: Parked[object]) -> bool:
     return any(parked in bucket for bucket in harness.broker.lot._by_bucket.values())
 
 
-def test_what_has_changed_is_read_and_told(harness: Harness) -> None:
+def test_changed_partitions_are_read_and_returned(harness: Harness) -> None:
     one = reader(harness)
     produce(harness, 3, 5)
     assert {wanted.key.partition for wanted in one.session.due} == {3, 5}
@@ -162,7 +162,7 @@ def test_what_has_changed_is_read_and_told(harness: Harness) -> None:
     assert not one.session.due
 
 
-def test_who_got_records_is_served_after_the_others(harness: Harness) -> None:
+def test_served_partitions_move_to_the_end(harness: Harness) -> None:
     one = reader(harness)
     produce(harness, 3)
     assert [*one.fetch()] == [3]
@@ -172,7 +172,7 @@ def test_who_got_records_is_served_after_the_others(harness: Harness) -> None:
     assert [*one.fetch({5: 0})] == [3, 5, 4]
 
 
-def test_it_waits_for_any_partition_of_its_session(harness: Harness) -> None:
+def test_parked_fetch_completes_at_any_session_partition(harness: Harness) -> None:
     one = reader(harness)
     waiting = one.wait()
     assert waiting.condition.keys == (one.session,)
@@ -181,7 +181,7 @@ def test_it_waits_for_any_partition_of_its_session(harness: Harness) -> None:
     assert [*one.told(waiting)] == [MANY - 1]
 
 
-def test_it_waits_for_enough_of_them_together(harness: Harness) -> None:
+def test_parked_fetch_waits_for_min_bytes_of_all_partitions(harness: Harness) -> None:
     one = reader(harness, min_bytes=3 * len(BATCH))
     waiting = one.wait()
     for index in (1, 2):
@@ -196,7 +196,7 @@ def test_it_waits_for_enough_of_them_together(harness: Harness) -> None:
     }
 
 
-def test_what_is_left_over_counts_when_it_waits(harness: Harness) -> None:
+def test_unread_records_count_towards_min_bytes(harness: Harness) -> None:
     one = reader(harness, min_bytes=2 * len(BATCH))
     produce(harness, 1)
     waiting = one.wait()
@@ -205,7 +205,7 @@ def test_what_is_left_over_counts_when_it_waits(harness: Harness) -> None:
     assert [*one.told(waiting)] == [1]
 
 
-def test_a_high_watermark_is_told_once_and_the_transactions_end_is_waited_for(harness: Harness) -> None:
+def test_committed_reader_waits_for_the_end_of_the_transaction(harness: Harness) -> None:
     one = reader(harness, isolation_level=1)
     waiting = one.wait()
     produce(harness, 1, batch=transactional(0))
@@ -232,7 +232,7 @@ def test_another_isolation_level_sees_other_records(harness: Harness) -> None:
     assert one.fetch()[1].records
 
 
-def test_the_start_of_a_log_is_told(harness: Harness) -> None:
+def test_new_log_start_is_returned(harness: Harness) -> None:
     one = reader(harness)
     produce(harness, 1)
     one.fetch({1: 1})
@@ -243,7 +243,7 @@ def test_the_start_of_a_log_is_told(harness: Harness) -> None:
     assert part.log_start_offset == 1
 
 
-def test_a_partition_that_goes_offline_is_told_until_it_is_back(harness: Harness) -> None:
+def test_offline_partition_is_returned_until_it_is_online(harness: Harness) -> None:
     one = reader(harness)
     waiting = one.wait()
     partition(harness, 7).take_offline()
@@ -256,7 +256,7 @@ def test_a_partition_that_goes_offline_is_told_until_it_is_back(harness: Harness
     assert not one.fetch()
 
 
-def test_a_topic_that_is_deleted_is_told_until_it_is_there_again(harness: Harness) -> None:
+def test_deleted_topic_is_returned_until_it_exists_again(harness: Harness) -> None:
     one = reader(harness, 3)
     waiting = one.wait()
     delete(harness)
@@ -270,7 +270,7 @@ def test_a_topic_that_is_deleted_is_told_until_it_is_there_again(harness: Harnes
     assert not one.fetch()
 
 
-def test_a_new_leader_epoch_is_told(harness: Harness) -> None:
+def test_new_leader_epoch_is_returned(harness: Harness) -> None:
     one = reader(harness, 3)
     there = partition(harness, 2)
     one.session.wanted[next(key for key in one.session.wanted if key.partition == 2)].current_leader_epoch = 0
@@ -278,7 +278,7 @@ def test_a_new_leader_epoch_is_told(harness: Harness) -> None:
     assert one.fetch()[2].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_who_may_read_less_than_before_is_told(harness: Harness) -> None:
+def test_lost_read_right_is_returned(harness: Harness) -> None:
     class Rules:
         admission = Admission()
 
@@ -295,7 +295,7 @@ def test_who_may_read_less_than_before_is_told(harness: Harness) -> None:
     assert {part.error_code for part in one.fetch().values()} == {ErrorCode.NONE}
 
 
-def test_what_is_forgotten_is_told_no_more(harness: Harness) -> None:
+def test_forgotten_partitions_are_not_returned(harness: Harness) -> None:
     one = reader(harness)
     assert not one.fetch(forgotten=(1, 2))
     produce(harness, 1, 2, 3)
@@ -303,13 +303,13 @@ def test_what_is_forgotten_is_told_no_more(harness: Harness) -> None:
     assert not partition(harness, 1).watchers
 
 
-def test_what_comes_back_is_told_anew(harness: Harness) -> None:
+def test_re_added_partition_is_returned_again(harness: Harness) -> None:
     one = reader(harness)
     one.fetch(forgotten=(1,))
     assert [*one.fetch({1: 0})] == [1]
 
 
-def test_a_session_that_ends_is_told_nothing_and_leaves_nothing(harness: Harness) -> None:
+def test_ended_session_leaves_no_watchers(harness: Harness) -> None:
     one = reader(harness)
     waiting = one.wait()
     other = Reader(harness)
@@ -320,7 +320,7 @@ def test_a_session_that_ends_is_told_nothing_and_leaves_nothing(harness: Harness
     assert not any(partition(harness, index).watchers for index in range(MANY))
 
 
-def test_a_session_that_is_given_up_for_another_leaves_nothing(tmp_path: Path) -> None:
+def test_evicted_session_leaves_no_watchers(tmp_path: Path) -> None:
     harness = Harness(tmp_path, max_incremental_fetch_session_cache_slots="1")
     create(harness)
     reader(harness)
@@ -330,14 +330,14 @@ def test_a_session_that_is_given_up_for_another_leaves_nothing(tmp_path: Path) -
     assert watched == [0]
 
 
-def test_nobody_is_told_of_what_nobody_asks_for(harness: Harness) -> None:
-    """One change ends the watch: a session that is not used any more costs a partition nothing."""
+def test_unused_session_is_notified_once(harness: Harness) -> None:
+    """One change removes the watcher: an unused session costs a partition nothing."""
     reader(harness)
     produce(harness, 1)
     assert not partition(harness, 1).watchers
 
 
-def test_one_that_waited_looks_at_no_more_than_a_slice(harness: Harness) -> None:
+def test_completed_fetch_reads_at_most_one_slice(harness: Harness) -> None:
     one = reader(harness)
     waiting = one.wait()
     produce(harness, *range(MANY))
@@ -346,7 +346,7 @@ def test_one_that_waited_looks_at_no_more_than_a_slice(harness: Harness) -> None
     assert sorted(one.fetch(named)) == [*range(SLICE_ELEMENTS, MANY)]
 
 
-def test_records_that_are_not_visible_yet_are_told_when_they_are(harness: Harness) -> None:
+def test_records_are_returned_once_they_are_visible(harness: Harness) -> None:
     one = reader(harness)
     waiting = one.wait()
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=BATCH)])

@@ -1,4 +1,4 @@
-"""Features that are finalized, and what goes with them: all or nothing, by who may be a member of the cluster."""
+"""Finalized features and the APIs that depend on them, by the brokers that may join the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.between_brokers import BetweenBrokers
 from support.in_memory import Harness
 from support.transactional import Transactional, committed, make_topic
 
-# With any of these a broker of Apache Kafka may come.
+# Configurations with which a broker of Apache Kafka may join.
 OTHERS = [
     {"inter_broker_protocol_version": "0.11.0"},
     {"inter_broker_protocol_version": "3.8"},
@@ -47,10 +47,10 @@ def versions(harness: Harness) -> ApiVersionsResponse:
         (False, 0, ErrorCode.REBOOTSTRAP_REQUIRED),
     ],
 )
-def test_a_client_names_both_cluster_and_broker(
+def test_cluster_and_broker_id_of_a_client_are_checked_together(
     tmp_path: Path, is_here: bool | None, node: int, code: ErrorCode
 ) -> None:
-    """As Apache Kafka 4.4.0 answered each of these (KIP-1242); `node` is how far the id is from the broker's."""
+    """The results are those of Apache Kafka 4.4.0 (KIP-1242); `node` is the difference to the broker's id."""
     harness = Harness(tmp_path)
     cluster = None if is_here is None else harness.broker.view.cluster_id if is_here else "another"
     node_id = -1 if node < 0 else harness.broker.id + node
@@ -60,7 +60,7 @@ def test_a_client_names_both_cluster_and_broker(
     assert harness.ask(request, 5, ApiVersionsResponse).error_code == code
 
 
-def test_a_broker_of_ours_alone_has_all(tmp_path: Path) -> None:
+def test_lone_broker_finalizes_all_features(tmp_path: Path) -> None:
     found = versions(Harness(tmp_path))
     levels = {one.name: (one.min_version_level, one.max_version_level) for one in found.finalized_features}
     assert levels == {"group.version": (1, 1), "transaction.version": (2, 2)}
@@ -75,7 +75,7 @@ def test_a_broker_of_ours_alone_has_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("configs", OTHERS)
-def test_where_others_may_come_there_is_none_nor_what_goes_with_it(tmp_path: Path, configs: dict[str, str]) -> None:
+def test_cluster_open_to_kafka_finalizes_no_features(tmp_path: Path, configs: dict[str, str]) -> None:
     harness = Harness(tmp_path, **configs)
     found = versions(harness)
     assert (found.finalized_features, found.supported_features, found.finalized_features_epoch) == ([], [], -1)
@@ -89,7 +89,7 @@ def test_where_others_may_come_there_is_none_nor_what_goes_with_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("configs", OTHERS)
-def test_transactions_are_kept_in_the_old_form(tmp_path: Path, configs: dict[str, str]) -> None:
+def test_transactions_are_stored_in_the_old_format(tmp_path: Path, configs: dict[str, str]) -> None:
     harness = Harness(tmp_path, **configs)
     make_topic(harness, "x")
     producer = Transactional(harness, version=1)
@@ -105,7 +105,7 @@ def test_transactions_are_kept_in_the_old_form(tmp_path: Path, configs: dict[str
     assert producer.producer.epoch == 1
 
 
-def test_before_kafka_2_8_topics_have_no_ids(tmp_path: Path) -> None:
+def test_topics_have_no_ids_before_kafka_2_8(tmp_path: Path) -> None:
     for version, has_ids in (("2.7", False), ("2.8-IV0", True)):
         (tmp_path / version).mkdir()
         harness = Harness(tmp_path / version, inter_broker_protocol_version=version)
@@ -120,7 +120,7 @@ def test_before_kafka_2_8_topics_have_no_ids(tmp_path: Path) -> None:
         assert set(harness.broker.view.topics) == {"a", "b"}
 
 
-def test_brokers_before_kafka_2_8_ask_for_markers_in_version_0(tmp_path: Path) -> None:
+def test_markers_are_accepted_in_version_0_between_brokers(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     request = WriteTxnMarkersRequest(markers=[])
     with pytest.raises(Malformed):

@@ -30,7 +30,7 @@ def describe(harness: Harness, version: int, *groups: str, asks: bool = False) -
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
-def test_a_stable_group(harness: Harness, version: int) -> None:
+def test_stable_group_is_described_with_its_members(harness: Harness, version: int) -> None:
     joined = stable(harness)
     (group,) = describe(harness, version, "g")
     assert (group.error_code, group.error_message, group.group_id) == (ErrorCode.NONE, None, "g")
@@ -42,7 +42,7 @@ def test_a_stable_group(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
-def test_metadata_is_told_of_stable_groups_only(harness: Harness, version: int) -> None:
+def test_member_metadata_is_described_for_stable_groups_only(harness: Harness, version: int) -> None:
     joined = stable(harness)
     harness.send(joining(), OLD)
     (group,) = describe(harness, version, "g")
@@ -58,7 +58,7 @@ def test_metadata_is_told_of_stable_groups_only(harness: Harness, version: int) 
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
-def test_a_group_may_be_named_again_but_not_without_end(harness: Harness, version: int) -> None:
+def test_describe_limits_repetitions_of_a_group(harness: Harness, version: int) -> None:
     stable(harness)
     groups = describe(harness, version, *["g"] * TIMES_MAX)
     assert [(group.error_code, len(group.members)) for group in groups] == [(NONE, 1)] * TIMES_MAX
@@ -68,7 +68,7 @@ def test_a_group_may_be_named_again_but_not_without_end(harness: Harness, versio
 
 @pytest.mark.parametrize("version", DESCRIBE)
 @pytest.mark.parametrize("group_id", ["unknown", ""])
-def test_a_group_that_is_not_there(harness: Harness, version: int, group_id: str) -> None:
+def test_unknown_group_is_described_as_dead(harness: Harness, version: int, group_id: str) -> None:
     (group,) = describe(harness, version, group_id)
     assert (group.group_state, group.protocol_type, group.members) == ("Dead", "", [])
     if version < 6:
@@ -79,7 +79,7 @@ def test_a_group_that_is_not_there(harness: Harness, version: int, group_id: str
 
 
 @pytest.mark.parametrize("version", [version for version in DESCRIBE if version >= 3])
-def test_what_one_may_do_with_it(harness: Harness, version: int) -> None:
+def test_authorized_operations_are_described(harness: Harness, version: int) -> None:
     stable(harness)
     there, gone = describe(harness, version, "g", "unknown", asks=True)
     assert there.authorized_operations == ALL_ALLOWED
@@ -87,20 +87,20 @@ def test_what_one_may_do_with_it(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
-def test_on_another_broker(harness: Harness, version: int) -> None:
+def test_group_of_another_coordinator_is_refused(harness: Harness, version: int) -> None:
     harness.broker.groups.shards.resign(0)
     groups = describe(harness, version, "g", "h")
     assert [group.error_code for group in groups] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
-def test_static_members_are_named(harness: Harness) -> None:
+def test_static_members_are_described_with_their_instance_id(harness: Harness) -> None:
     join(harness, 5, group_instance_id="i")
     assert describe(harness, 4, "g")[0].members[0].group_instance_id == "i"
     assert describe(harness, 3, "g")[0].members[0].group_instance_id is None
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
-def test_why_it_rebalanced(harness: Harness, version: int) -> None:
+def test_rebalance_reasons_are_described(harness: Harness, version: int) -> None:
     joined = stable(harness)
     harness.pass_time(10_000)
     request = DescribeGroupsRequest(groups=["g"], include_rebalances=True)

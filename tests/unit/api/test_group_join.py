@@ -1,4 +1,4 @@
-"""JoinGroup in every version: what its answers look like, and in which order things are refused."""
+"""JoinGroup in every version: responses, and the order of checks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_first_member_leads(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", JOIN)
-def test_refusals_have_the_shape_of_their_version(harness: Harness, version: int) -> None:
+def test_refusal_matches_the_request_version(harness: Harness, version: int) -> None:
     for code, fields in {
         ErrorCode.INVALID_GROUP_ID: {"group": ""},
         ErrorCode.INVALID_SESSION_TIMEOUT: {"session_timeout_ms": 5_999},
@@ -63,8 +63,8 @@ def test_refusals_have_the_shape_of_their_version(harness: Harness, version: int
     assert "g" not in harness.broker.groups.shard_of("g").groups, "who is refused makes no group"
 
 
-def test_what_is_looked_at_first(harness: Harness) -> None:
-    """Each is wrong in one thing more than the one before, and refused for the first of them."""
+def test_errors_are_checked_in_order(harness: Harness) -> None:
+    """Each request has one more error than the one before, and is refused for the first in the order."""
     stable(harness)
     fields: dict[str, object] = {}
     for code, more in (
@@ -78,7 +78,7 @@ def test_what_is_looked_at_first(harness: Harness) -> None:
         assert join(harness, **fields).error_code == code, fields
 
 
-def test_the_time_that_recovery_takes_is_of_no_session(harness: Harness) -> None:
+def test_recovery_time_does_not_expire_sessions(harness: Harness) -> None:
     joined = stable(harness)
     harness.opening_ms = 60_000
     harness.kill()
@@ -86,7 +86,7 @@ def test_the_time_that_recovery_takes_is_of_no_session(harness: Harness) -> None
     assert group_of(harness).members.get(joined.member_id) is not None
 
 
-def test_a_member_that_has_lost_its_place_has_no_id_any_more(tmp_path: Path) -> None:
+def test_member_refused_by_the_group_size_loses_its_id(tmp_path: Path) -> None:
     harness = coordinator(tmp_path, group_max_size="2")
     first = stable(harness)
     for _ in range(2):
@@ -95,23 +95,23 @@ def test_a_member_that_has_lost_its_place_has_no_id_any_more(tmp_path: Path) -> 
     assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
-def test_nobody_coordinates_before_the_topic_is_there(tmp_path: Path) -> None:
+def test_join_without_the_offsets_topic_returns_not_coordinator(tmp_path: Path) -> None:
     assert join(Harness(tmp_path)).error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_version_0_has_one_timeout_for_both(harness: Harness) -> None:
+def test_version_0_uses_one_timeout_for_session_and_rebalance(harness: Harness) -> None:
     join(harness, 0, rebalance_timeout_ms=1)
     (member,) = group_of(harness).members
     assert member.rebalance_timeout_ms == member.session_timeout_ms == 10_000
 
 
 @pytest.mark.parametrize("protocol_type", ["", "connect"])
-def test_all_are_of_one_type(harness: Harness, protocol_type: str) -> None:
+def test_members_must_share_the_protocol_type(harness: Harness, protocol_type: str) -> None:
     stable(harness)
     assert join(harness, protocol_type=protocol_type).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_an_empty_group_may_become_one_of_another_type(harness: Harness) -> None:
+def test_empty_group_may_change_its_protocol_type(harness: Harness) -> None:
     stable(harness)
     harness.pass_time(10_000)
     assert group_of(harness).is_empty
@@ -119,7 +119,7 @@ def test_an_empty_group_may_become_one_of_another_type(harness: Harness) -> None
     assert group_of(harness).protocol_type == "connect"
 
 
-def test_a_protocol_that_is_named_twice_counts_once(harness: Harness) -> None:
+def test_repeated_protocol_is_counted_once(harness: Harness) -> None:
     twice = [*protocols("range"), JoinGroupRequestProtocol(name="range", metadata=b"again")]
     answer = join(harness, protocols=twice)
     assert [bytes(member.metadata) for member in answer.members] == [b"range"]
@@ -128,7 +128,7 @@ def test_a_protocol_that_is_named_twice_counts_once(harness: Harness) -> None:
     assert harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse).generation_id == 2
 
 
-def test_static_members_are_let_in_at_once(harness: Harness) -> None:
+def test_static_members_join_immediately(harness: Harness) -> None:
     answer = join(harness, 5, group_instance_id="i")
     assert answer.error_code == ErrorCode.NONE and answer.members[0].group_instance_id == "i"
     named = ID.fullmatch(answer.member_id)
@@ -136,7 +136,7 @@ def test_static_members_are_let_in_at_once(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("instance_id", ["", ".", "a b"])
-def test_any_text_is_an_instance_id(harness: Harness, instance_id: str) -> None:
+def test_any_text_is_accepted_as_instance_id(harness: Harness, instance_id: str) -> None:
     assert join(harness, 5, group_instance_id=instance_id).error_code == ErrorCode.NONE
 
 
@@ -155,7 +155,7 @@ def test_a_static_follower_is_replaced(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-def test_a_static_leader_that_comes_back_assigns_nothing(harness: Harness, version: int) -> None:
+def test_returning_static_leader_skips_the_assignment(harness: Harness, version: int) -> None:
     old = join(harness, 5, group_instance_id="i")
     assert sync(harness, old, group_instance_id="i").error_code == ErrorCode.NONE
     new = join(harness, version, group_instance_id="i")
@@ -167,7 +167,7 @@ def test_a_static_leader_that_comes_back_assigns_nothing(harness: Harness, versi
     assert bytes(sync(harness, new, group_instance_id="i").assignment) == b"all"
 
 
-def test_a_member_that_is_expected_is_no_static_one(harness: Harness) -> None:
+def test_pending_member_cannot_become_static(harness: Harness) -> None:
     told = join(harness, 5)
     answer = join(harness, 5, member_id=told.member_id, group_instance_id="i")
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -179,7 +179,7 @@ def test_names_of_any_length_fit_into_a_member_id(harness: Harness) -> None:
     assert sync(harness, answer, group_instance_id="ж" * 16_000).error_code == ErrorCode.NONE
 
 
-def test_a_client_without_a_name(harness: Harness) -> None:
+def test_client_without_a_client_id_joins(harness: Harness) -> None:
     frame = b"".join(map(bytes, encode_request(joining(), OLD, 1, None)))  # type: ignore[arg-type]
     outcome = harness.send_frame(frame)
     assert not hasattr(outcome, "then")
@@ -188,7 +188,7 @@ def test_a_client_without_a_name(harness: Harness) -> None:
     assert sync(harness, answer).error_code == ErrorCode.NONE
 
 
-def test_who_waits_when_the_broker_stops_looks_for_the_coordinator_again(harness: Harness) -> None:
+def test_parked_join_returns_not_coordinator_when_the_broker_stops(harness: Harness) -> None:
     stable(harness)
     waiting = parked(harness.send(joining(), OLD))
     harness.broker.lot.complete_all()
@@ -201,7 +201,7 @@ LARGE = [JoinGroupRequestProtocol(name="range", metadata=bytes(ANSWER_BYTES_INLI
 
 
 def leader_told(harness: Harness) -> tuple[Conversation, Work]:
-    """Of two large members: the conversation with the first, whose answer a thread is to make."""
+    """Return the conversation with the leader of two large members, whose response a thread encodes."""
     leader = stable(harness, protocols=LARGE)
     waiting = parked(harness.send(joining(protocols=LARGE), OLD))
     sync(harness, join(harness, member_id=leader.member_id, protocols=LARGE))
@@ -217,7 +217,7 @@ def leader_told(harness: Harness) -> tuple[Conversation, Work]:
     return talk, work
 
 
-def test_a_thread_answers_the_leader_of_a_large_group(harness: Harness) -> None:
+def test_response_to_the_leader_of_a_large_group_is_encoded_on_a_thread(harness: Harness) -> None:
     talk, _ = leader_told(harness)
     harness.go_on(talk)
     answer = harness.decoded(harness.finished(*talk.parked), OLD, JoinGroupResponse)
@@ -225,7 +225,7 @@ def test_a_thread_answers_the_leader_of_a_large_group(harness: Harness) -> None:
     assert not talk.is_waiting
 
 
-def test_the_leader_of_a_large_group_goes_before_its_answer_is_made(harness: Harness) -> None:
+def test_leader_of_a_large_group_may_disconnect_during_encoding(harness: Harness) -> None:
     talk, _ = leader_told(harness)
     talk.leave()
     harness.go_on(talk)
@@ -234,7 +234,7 @@ def test_the_leader_of_a_large_group_goes_before_its_answer_is_made(harness: Har
     assert not talk.data_to_send() and talk.ending is None
 
 
-def test_a_bug_in_the_thread_that_answers_breaks_the_conversation(harness: Harness) -> None:
+def test_failed_encoding_thread_breaks_the_conversation(harness: Harness) -> None:
     talk, work = leader_told(harness)
     work.error = RuntimeError("a bug")
     work.on_finished()
@@ -243,8 +243,8 @@ def test_a_bug_in_the_thread_that_answers_breaks_the_conversation(harness: Harne
     assert talk.ending is not None and talk.ending.is_broken and not talk.is_waiting
 
 
-def test_a_static_leader_of_a_large_group_comes_back(harness: Harness) -> None:
-    """Nobody else has to, so that it waits for nothing but the thread."""
+def test_returning_static_leader_of_a_large_group_waits_for_the_thread(harness: Harness) -> None:
+    """No other member has to rejoin, so it waits only for the thread."""
     large = [JoinGroupRequestProtocol(name="range", metadata=bytes(ANSWER_BYTES_INLINE_MAX + 1))]
     first = join(harness, 9, protocols=large, group_instance_id="one")
     assert sync(harness, first, 5, group_instance_id="one", protocol_type="consumer", protocol_name="range")
@@ -258,8 +258,8 @@ def test_a_static_leader_of_a_large_group_comes_back(harness: Harness) -> None:
     assert [bytes(one.metadata) for one in answer.members] == [large[0].metadata]
 
 
-def test_the_group_goes_to_another_broker(harness: Harness) -> None:
-    """Or its log is gone: who waits is told so."""
+def test_parked_requests_of_a_moved_group_return_not_coordinator(harness: Harness) -> None:
+    """The same happens if the log of the group is lost."""
     joined = stable(harness)
     join_waits = parked(harness.send(joining(), OLD))
     harness.broker.groups.shards.resign(0)
@@ -269,8 +269,8 @@ def test_the_group_goes_to_another_broker(harness: Harness) -> None:
     assert len(harness.broker.timers) == 0
 
 
-CUT = b"\0\0\0\0\0\2\0\1t"  # A subscription to two topics that ends after the first.
-SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"  # It says version 1, and ends where version 0 does.
+CUT = b"\0\0\0\0\0\2\0\1t"  # A subscription to two topics that is truncated after the first.
+SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"  # The header has version 1, and the data ends as in version 0.
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"  # It says version 1, and en
         ("3.8", SUBSCRIPTION, "consumer", ErrorCode.NONE),
     ],
 )
-def test_a_subscription_that_kafka_may_have_to_load_can_be_read(
+def test_unreadable_subscription_is_refused_if_kafka_may_load_it(
     tmp_path: Path, version: str, metadata: bytes, type_: str, code: ErrorCode
 ) -> None:
     harness = coordinator(tmp_path, inter_broker_protocol_version=version)

@@ -37,7 +37,7 @@ def codes(answer: LeaveGroupResponse) -> list[int]:
 
 
 @pytest.mark.parametrize("version", OLD_LEAVE)
-def test_one_member(harness: Harness, version: int) -> None:
+def test_one_member_leaves(harness: Harness, version: int) -> None:
     joined = stable(harness)
     assert leave(harness, version, ("somebody", None)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert leave(harness, version, (joined.member_id, None)).error_code == ErrorCode.NONE
@@ -48,7 +48,7 @@ def test_one_member(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", LEAVE)
-def test_what_the_coordinator_can_not_do_is_told_of_all(
+def test_coordinator_error_is_returned_for_all_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     def fails(*_: object) -> None:
@@ -63,7 +63,7 @@ def test_what_the_coordinator_can_not_do_is_told_of_all(
 
 
 @pytest.mark.parametrize("version", BATCH)
-def test_each_of_many_has_its_own_answer(harness: Harness, version: int) -> None:
+def test_each_leaving_member_has_its_own_error_code(harness: Harness, version: int) -> None:
     joined = join(harness, 5, group_instance_id="i")
     answer = leave(
         harness,
@@ -90,7 +90,7 @@ def test_each_of_many_has_its_own_answer(harness: Harness, version: int) -> None
 
 
 @pytest.mark.parametrize("version", BATCH)
-def test_by_instance_alone(harness: Harness, version: int) -> None:
+def test_member_leaves_by_instance_id_alone(harness: Harness, version: int) -> None:
     join(harness, 5, group_instance_id="i")
     answer = leave(harness, version, ("", "i"))
     assert codes(answer) == [ErrorCode.NONE]
@@ -98,14 +98,14 @@ def test_by_instance_alone(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", BATCH)
-def test_of_no_group(harness: Harness, version: int) -> None:
+def test_leave_of_an_unknown_group_is_refused_per_member(harness: Harness, version: int) -> None:
     assert codes(leave(harness, version, ("a", None), ("", "i"), group="unknown")) == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     assert codes(leave(harness, version, group="unknown")) == []
     nameless = leave(harness, version, ("a", None), group="")
     assert (nameless.error_code, nameless.members) == (ErrorCode.INVALID_GROUP_ID, [])
 
 
-def test_who_was_expected_and_says_that_it_does_not_come(harness: Harness) -> None:
+def test_pending_member_can_leave(harness: Harness) -> None:
     told = join(harness, 4)
     assert codes(leave(harness, 5, (told.member_id, None))) == [ErrorCode.NONE]
     assert join(harness, 4, member_id=told.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat in every version: shapes, and in which order things are refused."""
+"""SyncGroup and Heartbeat in every version: responses, and the order of checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def heartbeat(harness: Harness, member_id: str, generation: int = 1, version: in
 
 
 @pytest.mark.parametrize("version", SYNC)
-def test_the_leader_gets_its_share(harness: Harness, version: int) -> None:
+def test_leader_gets_its_assignment(harness: Harness, version: int) -> None:
     joined = join(harness)
     answer = sync(harness, joined, version, **PROTOCOL)
     assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"all")
@@ -37,13 +37,13 @@ def test_the_leader_gets_its_share(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", SYNC)
-def test_a_stable_group_tells_again_and_listens_to_nobody(harness: Harness, version: int) -> None:
+def test_stable_group_repeats_assignments_and_ignores_new_ones(harness: Harness, version: int) -> None:
     joined = stable(harness)
     other = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"other")]
     assert bytes(sync(harness, joined, version, assignments=other, **PROTOCOL).assignment) == b"all"
 
 
-def test_who_is_left_out_gets_nothing(harness: Harness) -> None:
+def test_member_without_an_assignment_gets_an_empty_one(harness: Harness) -> None:
     leader = stable(harness)
     waiting = parked(harness.send(joining(), OLD))
     leader = join(harness, member_id=leader.member_id)
@@ -51,12 +51,12 @@ def test_who_is_left_out_gets_nothing(harness: Harness) -> None:
     waiting = parked(harness.send(syncing(follower), 3))
     stranger = SyncGroupRequestAssignment(member_id="stranger", assignment=b"much")
     assert bytes(sync(harness, leader, assignments=[stranger]).assignment) == b""
-    answer = harness.decoded(waiting.then(), 3, SyncGroupResponse)  # With the leader's.
+    answer = harness.decoded(waiting.then(), 3, SyncGroupResponse)  # The leader's sync arrives.
     assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"")
 
 
 @pytest.mark.parametrize("version", SYNC)
-def test_refusals_of_a_sync(harness: Harness, version: int) -> None:
+def test_invalid_sync_is_refused(harness: Harness, version: int) -> None:
     joined = stable(harness)
     for code, fields in {
         ErrorCode.INVALID_GROUP_ID: {"group": ""},
@@ -70,7 +70,7 @@ def test_refusals_of_a_sync(harness: Harness, version: int) -> None:
     assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_by_which_protocol_a_member_believes_to_work(harness: Harness) -> None:
+def test_sync_with_another_protocol_is_refused(harness: Harness) -> None:
     joined = stable(harness)
     for other in ({"protocol_type": "connect"}, {"protocol_name": "sticky"}):
         assert sync(harness, joined, 5, **PROTOCOL | other).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -83,7 +83,7 @@ def test_by_which_protocol_a_member_believes_to_work(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", HEARTBEAT)
-def test_heartbeats(harness: Harness, version: int) -> None:
+def test_heartbeat_checks_generation_and_member(harness: Harness, version: int) -> None:
     joined = join(harness)
     assert heartbeat(harness, joined.member_id, version=version) == ErrorCode.NONE, "while the leader assigns"
     sync(harness, joined)
@@ -101,7 +101,7 @@ def test_heartbeats(harness: Harness, version: int) -> None:
     assert heartbeat(harness, joined.member_id, 2, version=version) == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_static_member_may_leave_its_instance_unsaid(harness: Harness) -> None:
+def test_static_member_may_omit_its_instance_id(harness: Harness) -> None:
     joined = join(harness, 5, group_instance_id="i")
     sync(harness, joined)
     assert heartbeat(harness, joined.member_id) == ErrorCode.NONE
@@ -110,7 +110,7 @@ def test_a_static_member_may_leave_its_instance_unsaid(harness: Harness) -> None
     assert heartbeat(harness, "somebody", group_instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_who_is_expected_is_no_member_yet(harness: Harness) -> None:
+def test_pending_member_is_unknown_to_heartbeat_and_sync(harness: Harness) -> None:
     told = join(harness, 4)
     assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert heartbeat(harness, told.member_id, 0) == ErrorCode.UNKNOWN_MEMBER_ID

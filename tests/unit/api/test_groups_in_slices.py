@@ -1,6 +1,6 @@
-"""Requests about very many groups, offsets or members go on in slices; what others do in between is taken in.
+"""Requests with many groups, offsets or members in slices; changes in between are applied.
 
-What a group has is read, and what it commits is written, as of one time.
+The offsets of a group are read, and a commit is written, at one point in time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def group(harness: Harness) -> GroupOffsets:
 
 @pytest.fixture
 def many(harness: Harness) -> list[str]:
-    """Groups with an offset each."""
+    """Return the names of groups with one offset each."""
     names = [f"g{number}" for number in range(MANY)]
     for name in names:
         GroupOffsets(harness, name).commit({("t", 0): 1})
@@ -83,7 +83,7 @@ def fetched(answer: OffsetFetchResponse) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("names", [None, ALL], ids=["all", "each"])
-def test_what_is_fetched_of_a_group_is_of_one_time(group: GroupOffsets, names: list[Name] | None) -> None:
+def test_fetched_offsets_of_a_group_are_consistent(group: GroupOffsets, names: list[Name] | None) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, group.fetch_request(names, FETCH), FETCH)
     group.commit(at(2))
@@ -92,7 +92,7 @@ def test_what_is_fetched_of_a_group_is_of_one_time(group: GroupOffsets, names: l
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_what_a_transaction_decides_meanwhile_was_not_decided(group: GroupOffsets, commits: bool) -> None:
+def test_fetch_in_slices_ignores_a_decision_in_between(group: GroupOffsets, commits: bool) -> None:
     group.commit(at(1))
     producer = Transactional(group.harness)
     producer.begin()
@@ -103,14 +103,14 @@ def test_what_a_transaction_decides_meanwhile_was_not_decided(group: GroupOffset
     assert set(group.fetch(is_stable=True).values()) == {Kept(2 if commits else 1)}
 
 
-def test_a_group_that_is_deleted_meanwhile_had_what_is_told_of_it(group: GroupOffsets) -> None:
+def test_fetch_in_slices_returns_offsets_of_a_group_deleted_in_between(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, group.fetch_request(None, FETCH), FETCH)
     assert group.delete() == NONE
     assert fetched(begun.finish(OffsetFetchResponse)) == {(1, NONE)}
 
 
-def test_each_group_is_fetched_as_it_is_when_its_turn_comes(harness: Harness, many: list[str]) -> None:
+def test_each_group_is_fetched_in_its_state_at_that_time(harness: Harness, many: list[str]) -> None:
     asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in many]
     begun = Begun(harness, OffsetFetchRequest(groups=asked), FETCH)
     assert delete_groups(harness, many[0], many[-1]) == {many[0]: NONE, many[-1]: NONE}
@@ -119,7 +119,7 @@ def test_each_group_is_fetched_as_it_is_when_its_turn_comes(harness: Harness, ma
     assert [len(one.topics) for one in answer.groups] == [1] * (MANY - 1) + [0]
 
 
-def test_groups_that_nobody_coordinates_any_more_are_refused_one_by_one(harness: Harness, many: list[str]) -> None:
+def test_groups_resigned_in_between_are_refused_individually(harness: Harness, many: list[str]) -> None:
     asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in many]
     begun = Begun(harness, OffsetFetchRequest(groups=asked), FETCH)
     harness.broker.groups.shards.resign(0)
@@ -135,7 +135,7 @@ def deleted(begun: Begun) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
-def test_a_group_of_many_offsets_goes_whole_with_what_was_committed_meanwhile(group: GroupOffsets) -> None:
+def test_group_is_deleted_with_offsets_committed_in_between(group: GroupOffsets) -> None:
     group.commit(dict.fromkeys(ALL[1:], 1))
     producer = Transactional(group.harness)
     producer.begin()
@@ -151,7 +151,7 @@ def test_a_group_of_many_offsets_goes_whole_with_what_was_committed_meanwhile(gr
     assert (group.fetch(), groups(group.harness)) == ({}, set())
 
 
-def test_a_group_of_many_offsets_that_somebody_joins_meanwhile_stays_whole(group: GroupOffsets) -> None:
+def test_deletion_of_a_group_joined_in_between_keeps_all_offsets(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
     begun.steps_to_a_thread()
@@ -160,10 +160,10 @@ def test_a_group_of_many_offsets_that_somebody_joins_meanwhile_stays_whole(group
     assert set(group.fetch().values()) == {Kept(1)}
 
 
-def test_of_a_group_of_many_offsets_what_is_in_the_log_is_deleted(
+def test_interrupted_deletion_matches_the_written_tombstones(
     group: GroupOffsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk becomes full between two batches of its tombstones."""
+    """The disk becomes full between two batches of tombstones."""
     monkeypatch.setattr("odradek.core.groups.group_offset_delete.RECORDS_PER_BATCH", SLICE_ELEMENTS)
     group.commit(at(1))
     begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
@@ -188,7 +188,7 @@ def test_of_a_group_of_many_offsets_what_is_in_the_log_is_deleted(
 # OffsetCommit, TxnOffsetCommit.
 
 
-def test_a_long_commit_is_one_batch_and_nothing_is_seen_of_it_before(group: GroupOffsets) -> None:
+def test_long_commit_is_written_as_one_batch(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, group.request(at(2), COMMIT), COMMIT, slices=2)
     end = group.harness.broker.groups.shards.find_shard("g").log.leading.log.end_offset
@@ -202,7 +202,7 @@ def test_a_long_commit_is_one_batch_and_nothing_is_seen_of_it_before(group: Grou
     assert set(group.fetch().values()) == {Kept(2)}
 
 
-def test_the_commit_that_is_written_last_counts(group: GroupOffsets) -> None:
+def test_commit_written_last_is_effective(group: GroupOffsets) -> None:
     begun = Begun(group.harness, group.request(at(1), COMMIT), COMMIT)
     group.commit({("t", 0): 7})
     begun.finish(OffsetCommitResponse)
@@ -212,7 +212,7 @@ def test_the_commit_that_is_written_last_counts(group: GroupOffsets) -> None:
     assert group.fetch() == before
 
 
-def test_a_partition_that_is_named_again_has_its_last_offset(group: GroupOffsets) -> None:
+def test_repeated_partition_gets_its_last_offset(group: GroupOffsets) -> None:
     request = group.request(at(1), COMMIT)
     again = group.request({("t", 0): 9}, COMMIT).topics[0].partitions
     request.topics[0].partitions += again
@@ -222,7 +222,7 @@ def test_a_partition_that_is_named_again_has_its_last_offset(group: GroupOffsets
     assert group.fetch()["t", 0] == Kept(9)
 
 
-def test_a_generation_that_is_over_by_then_commits_nothing(group: GroupOffsets) -> None:
+def test_commit_of_a_generation_that_ended_in_between_is_refused(group: GroupOffsets) -> None:
     first = stable(group.harness)
     member = Member(first.member_id, first.generation_id)
     begun = Begun(group.harness, group.request(at(1), COMMIT, member), COMMIT)
@@ -231,13 +231,13 @@ def test_a_generation_that_is_over_by_then_commits_nothing(group: GroupOffsets) 
     assert group.fetch() == {}
 
 
-def test_a_coordinator_that_is_none_by_then_commits_nothing(group: GroupOffsets) -> None:
+def test_commit_at_a_coordinator_that_resigned_in_between_is_refused(group: GroupOffsets) -> None:
     begun = Begun(group.harness, group.request(at(1), COMMIT), COMMIT)
     group.harness.broker.groups.shards.resign(0)
     assert codes(begun.finish(OffsetCommitResponse)) == [ErrorCode.NOT_COORDINATOR] * MANY
 
 
-def test_metadata_that_is_too_long_is_refused_for_its_partition_only(group: GroupOffsets) -> None:
+def test_oversized_metadata_is_refused_for_its_partition_only(group: GroupOffsets) -> None:
     kept = at(1) | {("t", 3): Kept(1, "x" * 5_000)}
     found = group.commit(kept)
     assert found == dict.fromkeys(ALL, NONE) | {("t", 3): ErrorCode.OFFSET_METADATA_TOO_LARGE}
@@ -245,7 +245,7 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition_only(group: Grou
     assert set(group.commit(dict.fromkeys(ALL, Kept(1, "x" * 5_000))).values()) == {ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
 
-def test_a_commit_that_does_not_fit_into_a_batch_is_refused_as_a_whole(tmp_path: Path) -> None:
+def test_commit_larger_than_a_batch_is_refused_as_a_whole(tmp_path: Path) -> None:
     harness = coordinator(tmp_path, message_max_bytes="5000")
     make_topic(harness, "t", MANY)
     group = GroupOffsets(harness)
@@ -268,11 +268,11 @@ def test_a_long_commit_in_a_transaction_waits_for_its_end(group: GroupOffsets) -
     assert group.fetch() == {name: Kept(2) for name in ALL[1:100]} | {name: Kept(5) for name in [ALL[0], *ALL[100:]]}
 
 
-def test_a_transaction_that_is_over_by_then_has_none_of_it(group: GroupOffsets) -> None:
+def test_commit_of_a_producer_fenced_in_between_is_refused(group: GroupOffsets) -> None:
     producer = Transactional(group.harness)
     producer.begin()
     begun = Begun(group.harness, group.request_in(producer, at(2)), 5)
-    producer.begin()  # Its next self fences it.
+    producer.begin()  # Its next instance fences it.
     assert set(codes(begun.finish(TxnOffsetCommitResponse))) == {ErrorCode.INVALID_PRODUCER_EPOCH}
     assert group.fetch(is_stable=True) == {}
 
@@ -280,7 +280,7 @@ def test_a_transaction_that_is_over_by_then_has_none_of_it(group: GroupOffsets) 
 # DeleteGroups, OffsetDelete.
 
 
-def test_a_group_that_somebody_joins_meanwhile_is_not_deleted(harness: Harness, many: list[str]) -> None:
+def test_group_joined_in_between_is_not_deleted(harness: Harness, many: list[str]) -> None:
     begun = Begun(harness, DeleteGroupsRequest(groups_names=many), 2)
     assert join(harness, group=many[-1], group_id=many[-1]).error_code == NONE
     assert delete_groups(harness, many[-2]) == {many[-2]: NONE}
@@ -293,7 +293,7 @@ def test_a_group_that_somebody_joins_meanwhile_is_not_deleted(harness: Harness, 
     assert groups(harness) == {many[-1]}
 
 
-def test_a_long_answer_is_made_in_slices_however_little_was_written(group: GroupOffsets) -> None:
+def test_long_response_is_built_in_slices(group: GroupOffsets) -> None:
     names = [f"g{number}" for number in range(MANY)]
     group.commit({("t", 0): 1})
     assert Begun(group.harness, DeleteGroupsRequest(groups_names=[*names, "g"]), 2).waits_in_slices()
@@ -306,14 +306,14 @@ def offset_delete() -> OffsetDeleteRequest:
     return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=parts)])
 
 
-def test_very_many_offsets_are_forgotten(group: GroupOffsets) -> None:
+def test_many_offsets_are_deleted(group: GroupOffsets) -> None:
     group.commit(at(1))
     answer = Begun(group.harness, offset_delete(), 0).finish(OffsetDeleteResponse)
     assert [part.error_code for part in answer.topics[0].partitions] == [NONE] * MANY
     assert group.fetch() == {}
 
 
-def test_the_offsets_of_a_group_that_is_gone_by_then_are_too(group: GroupOffsets) -> None:
+def test_offset_deletion_ends_if_the_group_is_deleted_in_between(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, offset_delete(), 0, slices=2)
     assert 0 < len(group.fetch()) < MANY
@@ -322,33 +322,33 @@ def test_the_offsets_of_a_group_that_is_gone_by_then_are_too(group: GroupOffsets
     assert group.fetch() == {} and groups(group.harness) == set()
 
 
-def test_offsets_of_members_that_came_meanwhile_stay(group: GroupOffsets) -> None:
+def test_offsets_of_members_that_joined_in_between_are_kept(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, offset_delete(), 0, slices=2)
-    join(group.harness)  # With a subscription that can't be read: to any topic.
+    join(group.harness)  # An unreadable subscription, which covers any topic.
     found = [part.error_code for part in begun.finish(OffsetDeleteResponse).topics[0].partitions]
     assert set(found) == {NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
     assert set(group.fetch()) == {name for name, code in zip(ALL, found, strict=True) if code}
 
 
-# What is listed and described.
+# Listed and described groups.
 
 
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice ends wherever it may."""
+    """Let a slice end at every possible point."""
     monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)
 
 
 @pytest.mark.usefixtures("short_slices")
-def test_groups_that_are_deleted_meanwhile_are_not_listed(harness: Harness, many: list[str]) -> None:
+def test_groups_deleted_in_between_are_not_listed(harness: Harness, many: list[str]) -> None:
     begun = Begun(harness, ListGroupsRequest(), 4)
     delete_groups(harness, many[0], many[-1])
     found = [one.group_id for one in begun.finish(ListGroupsResponse).groups]
     assert found == many[:-1], "the first had been looked at"
 
 
-def test_each_group_is_described_as_it_is_when_its_turn_comes(harness: Harness, many: list[str]) -> None:
+def test_each_group_is_described_in_its_state_at_that_time(harness: Harness, many: list[str]) -> None:
     begun = Begun(harness, DescribeGroupsRequest(groups=many), 6)
     joined = stable(harness, group=many[-1], group_id=many[-1])
     delete_groups(harness, many[-2])
@@ -358,19 +358,19 @@ def test_each_group_is_described_as_it_is_when_its_turn_comes(harness: Harness, 
     assert [one.member_id for one in found[-1].members] == [joined.member_id]
 
 
-def test_very_many_groups_that_are_none_of_consumers(harness: Harness, many: list[str]) -> None:
+def test_many_unknown_consumer_groups_are_described(harness: Harness, many: list[str]) -> None:
     request = ConsumerGroupDescribeRequest(group_ids=many, include_authorized_operations=False)
     found = Begun(harness, request, 0).finish(ConsumerGroupDescribeResponse).groups
     assert [(one.group_id, one.error_code) for one in found] == [(name, ErrorCode.GROUP_ID_NOT_FOUND) for name in many]
 
 
-def test_the_coordinators_of_very_many_groups(harness: Harness) -> None:
+def test_coordinators_of_many_groups_are_found(harness: Harness) -> None:
     names = [f"g{number}" for number in range(MANY)]
     answer = Begun(harness, FindCoordinatorRequest(coordinator_keys=names), 4).finish(FindCoordinatorResponse)
     assert [(one.key, one.error_code, one.node_id) for one in answer.coordinators] == [(name, 0, 1) for name in names]
 
 
-def test_their_state_topic_is_made_first(tmp_path: Path) -> None:
+def test_state_topic_is_created_before_coordinators_are_found(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     names = [f"g{number}" for number in range(MANY)]
     answer = harness.ask(FindCoordinatorRequest(coordinator_keys=names), 4, FindCoordinatorResponse)
@@ -380,7 +380,7 @@ def test_their_state_topic_is_made_first(tmp_path: Path) -> None:
 # Members.
 
 
-def test_members_that_leave_together_leave_a_hundred_at_a_time(harness: Harness) -> None:
+def test_members_leave_a_hundred_at_a_time(harness: Harness) -> None:
     first = stable(harness)
     nobody = [MemberIdentity(member_id=f"m{number}") for number in range(MANY)]
     leaving = LeaveGroupRequest(group_id="g", members=[*nobody, MemberIdentity(member_id=first.member_id)])
@@ -392,7 +392,7 @@ def test_members_that_leave_together_leave_a_hundred_at_a_time(harness: Harness)
     assert join(harness, member_id=first.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_nobody_leaves_a_group_that_is_gone_by_then(harness: Harness) -> None:
+def test_members_of_a_group_deleted_in_between_are_unknown(harness: Harness) -> None:
     GroupOffsets(harness).commit({("t", 0): 1})
     members = [MemberIdentity(member_id=f"m{number}") for number in range(MANY)]
     begun = Begun(harness, LeaveGroupRequest(group_id="g", members=members), 4)
@@ -402,7 +402,7 @@ def test_nobody_leaves_a_group_that_is_gone_by_then(harness: Harness) -> None:
 
 
 @pytest.mark.usefixtures("short_slices")
-def test_assignments_of_a_generation_that_is_over_by_then_are_nobodys(harness: Harness) -> None:
+def test_assignments_of_a_generation_that_ended_in_between_are_refused(harness: Harness) -> None:
     joined = stable(harness)
     assignments = [SyncGroupRequestAssignment(member_id=f"m{number}", assignment=b"a") for number in range(MANY)]
     begun = Begun(harness, syncing(joined, assignments=assignments), 3)
@@ -411,7 +411,7 @@ def test_assignments_of_a_generation_that_is_over_by_then_are_nobodys(harness: H
     assert begun.finish(SyncGroupResponse).error_code == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_nobody_works_by_a_thousand_protocols(harness: Harness) -> None:
+def test_number_of_protocols_is_bounded(harness: Harness) -> None:
     for count, code in ((join_group.PROTOCOLS_MAX, NONE), (join_group.PROTOCOLS_MAX + 1, ErrorCode.INVALID_REQUEST)):
         protocols = [JoinGroupRequestProtocol(name=f"p{number}", metadata=b"") for number in range(count)]
         assert join(harness, group=f"h{count}", group_id=f"h{count}", protocols=protocols).error_code == code
@@ -420,11 +420,11 @@ def test_nobody_works_by_a_thousand_protocols(harness: Harness) -> None:
 # Refusals.
 
 
-def test_a_very_long_request_is_refused_by_a_thread(harness: Harness) -> None:
+def test_refusal_of_a_very_long_request_is_built_on_a_thread(harness: Harness) -> None:
     names = [f"g{number}" for number in range(REQUEST_ELEMENTS_INLINE_MAX + 1)]
     harness.peer.admission = Admission(refused=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     begun = Begun(harness, DeleteGroupsRequest(groups_names=names), 2, slices=0)
-    for _ in range(2):  # Once to read it.
+    for _ in range(2):  # The first one decodes it.
         begun.steps_to_a_thread()
         (work,) = harness.broker.works
         harness.broker.works.clear()
@@ -435,7 +435,7 @@ def test_a_very_long_request_is_refused_by_a_thread(harness: Harness) -> None:
     assert [one.group_id for one in answer.results] == names
 
 
-def test_topics_that_are_deleted_meanwhile_are_told_with_what_was_kept(group: GroupOffsets) -> None:
+def test_fetch_returns_offsets_of_topics_deleted_in_between(group: GroupOffsets) -> None:
     group.commit(at(1))
     begun = Begun(group.harness, group.fetch_request(None, FETCH), FETCH)
     delete_topic(group.harness, "t")

@@ -1,4 +1,4 @@
-"""ControlledShutdown, AlterPartition and AllocateProducerIds: what brokers ask of the controller, in each version."""
+"""ControlledShutdown, AlterPartition and AllocateProducerIds: brokers' requests to the controller, in each version."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def refused(code: ErrorCode) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_broker_stops_and_hears_what_it_still_leads(between: BetweenBrokers, version: int) -> None:
+def test_controlled_shutdown_returns_the_remaining_partitions(between: BetweenBrokers, version: int) -> None:
     def decide(ask: Any) -> None:
         ask.answer = [T0, U0]
 
@@ -76,7 +76,7 @@ def test_a_broker_stops_and_hears_what_it_still_leads(between: BetweenBrokers, v
 
 
 @pytest.mark.parametrize("count", [0, 5_000])
-def test_however_much_it_leads(between: BetweenBrokers, count: int) -> None:
+def test_controlled_shutdown_returns_any_number_of_partitions(between: BetweenBrokers, count: int) -> None:
     def decide(ask: Any) -> None:
         ask.answer = [TopicPartition(TopicName("t"), index) for index in range(count)]
 
@@ -87,7 +87,7 @@ def test_however_much_it_leads(between: BetweenBrokers, count: int) -> None:
 
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize("version", range(4))
-def test_a_broker_may_not_stop(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
+def test_controlled_shutdown_can_be_refused(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     message = ControlledShutdownRequest(broker_id=TWO, broker_epoch=20)
     answer = between.ask(message, version, ControlledShutdownResponse, decide=refused(code))
     assert answer == ControlledShutdownResponse(error_code=code, remaining_partitions=[])
@@ -95,7 +95,7 @@ def test_a_broker_may_not_stop(between: BetweenBrokers, version: int, code: Erro
         controlled_shutdown.from_response(answer)
 
 
-def test_an_error_says_nothing_of_partitions() -> None:
+def test_failed_shutdown_response_has_no_partitions() -> None:
     left = [RemainingPartition(topic_name="t", partition_index=0)]
     with pytest.raises(Refused, match="UNKNOWN_SERVER_ERROR"):
         controlled_shutdown.from_response(ControlledShutdownResponse(error_code=9999, remaining_partitions=left))
@@ -147,7 +147,7 @@ def ends(answer: AlterPartitionResponse, version: int) -> dict[tuple[str, int], 
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_an_isr_is_altered(between: BetweenBrokers, version: int) -> None:
+def test_isr_is_altered(between: BetweenBrokers, version: int) -> None:
     after = STATE._replace(partition_epoch=10, recovery=RECOVERING if version >= 1 else 0)
 
     def decide(ask: Any) -> None:
@@ -175,8 +175,8 @@ def test_an_isr_is_altered(between: BetweenBrokers, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_replica_that_may_not_be_in_sync(between: BetweenBrokers, version: int) -> None:
-    """Brokers that ask in older versions don't know the error (KIP-841)."""
+def test_ineligible_replica_error_depends_on_the_version(between: BetweenBrokers, version: int) -> None:
+    """Older request versions do not have the error code (KIP-841)."""
 
     def decide(ask: Any) -> None:
         ask.answer = dict.fromkeys(ask.wanted, AlteredPartition(ErrorCode.INELIGIBLE_REPLICA))
@@ -188,7 +188,7 @@ def test_a_replica_that_may_not_be_in_sync(between: BetweenBrokers, version: int
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_topic_that_nobody_knows(between: BetweenBrokers, version: int) -> None:
+def test_unknown_topic_id_is_refused(between: BetweenBrokers, version: int) -> None:
     def decide(ask: Any) -> None:
         assert ask.wanted == {T0: STATE}
         ask.answer = {T0: AlteredPartition(NONE, STATE)}
@@ -203,7 +203,7 @@ def test_a_topic_that_nobody_knows(between: BetweenBrokers, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_names_are_the_controllers_to_know(between: BetweenBrokers, version: int) -> None:
+def test_unknown_topic_name_is_refused_by_the_controller(between: BetweenBrokers, version: int) -> None:
     def decide(ask: Any) -> None:
         ask.answer = dict.fromkeys(ask.wanted, AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
@@ -214,7 +214,7 @@ def test_names_are_the_controllers_to_know(between: BetweenBrokers, version: int
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("recovery", [-1, 2])
-def test_a_recovery_state_that_is_none(between: BetweenBrokers, version: int, recovery: int) -> None:
+def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int, recovery: int) -> None:
     def decide(ask: Any) -> None:
         assert not ask.wanted
         ask.answer = {}
@@ -226,13 +226,13 @@ def test_a_recovery_state_that_is_none(between: BetweenBrokers, version: int, re
 
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize("version", range(4))
-def test_no_isr_is_altered(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
+def test_isr_change_can_be_refused_as_a_whole(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     request = wants((*T, [(0, [2, 3])]), version=version)
     answer = between.ask(request, version, AlterPartitionResponse, decide=refused(code))
     assert answer == AlterPartitionResponse(throttle_time_ms=0, error_code=code, topics=[])
 
 
-def test_who_asks_about_nothing_hears_who_is_not_the_controller(between: BetweenBrokers) -> None:
+def test_empty_isr_request_to_another_broker_returns_not_controller(between: BetweenBrokers) -> None:
     answer = between.ask(wants(version=3), 3, AlterPartitionResponse, decide=not_the_controller)
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
 
@@ -240,7 +240,7 @@ def test_who_asks_about_nothing_hears_who_is_not_the_controller(between: Between
 # AllocateProducerIds.
 
 
-def test_a_block_of_producer_ids(between: BetweenBrokers) -> None:
+def test_producer_id_block_is_allocated(between: BetweenBrokers) -> None:
     message = allocate_producer_ids.to_message(TWO, 20)
     answer = between.ask(message, 0, AllocateProducerIdsResponse)
     assert (answer.producer_id_start, answer.producer_id_len) == (2000, 1000)
@@ -251,7 +251,7 @@ def test_a_block_of_producer_ids(between: BetweenBrokers) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED]
 )
-def test_no_block(between: BetweenBrokers, code: ErrorCode) -> None:
+def test_producer_id_block_can_be_refused(between: BetweenBrokers, code: ErrorCode) -> None:
     between.producer_ids = Refused(code)
     answer = between.ask(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert answer.error_code == code
@@ -260,7 +260,7 @@ def test_no_block(between: BetweenBrokers, code: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize(("first", "length"), [(-1, 1000), (0, 0), (5, -1)])
-def test_a_block_that_is_none(first: int, length: int) -> None:
+def test_invalid_producer_id_block_is_refused(first: int, length: int) -> None:
     answer = AllocateProducerIdsResponse(
         throttle_time_ms=0, error_code=NONE, producer_id_start=first, producer_id_len=length
     )
@@ -268,15 +268,15 @@ def test_a_block_that_is_none(first: int, length: int) -> None:
         allocate_producer_ids.from_response(answer)
 
 
-def test_a_block_of_one() -> None:
+def test_producer_id_block_may_have_one_id() -> None:
     answer = AllocateProducerIdsResponse(throttle_time_ms=0, error_code=NONE, producer_id_start=7, producer_id_len=1)
     assert allocate_producer_ids.from_response(answer) == ProducerIdBlock(ProducerId(7), ProducerId(7))
 
 
-# Who may ask.
+# Authorization.
 
 
-def test_who_is_no_broker_asks_nothing(between: BetweenBrokers) -> None:
+def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) -> None:
     between.may(*ALL_BUT)
     for version in range(4):
         shut = between.ask(ControlledShutdownRequest(broker_id=TWO), version, ControlledShutdownResponse)
@@ -288,7 +288,7 @@ def test_who_is_no_broker_asks_nothing(between: BetweenBrokers) -> None:
     assert not between.asks.asked.take_questions() and not between.asked
 
 
-def test_a_controller_that_does_not_answer(between: BetweenBrokers) -> None:
+def test_request_without_a_controller_response_closes_the_connection(between: BetweenBrokers) -> None:
     for message, version in ((wants((*T, [(0, [2])]), version=3), 3), (ControlledShutdownRequest(broker_id=TWO), 3)):
         outcome = between.harness.send(message, version)
         assert isinstance(outcome, Parked)
@@ -296,8 +296,8 @@ def test_a_controller_that_does_not_answer(between: BetweenBrokers) -> None:
             between.harness.finished(outcome)
 
 
-def test_a_request_says_what_its_version_can(between: BetweenBrokers) -> None:
-    """Both forms of an ISR are read as the one that is there."""
+def test_both_forms_of_an_isr_are_parsed(between: BetweenBrokers) -> None:
+    """Versions with and without broker epochs give the same ISR."""
     for version in range(4):
         request = wants((*T, [(0, [2, 3])]), version=version)
         parsed = alter_partition.from_message(request, version, between.harness.broker.view.names)

@@ -1,4 +1,4 @@
-"""The gate of a broker whose brokers have a listener of their own: who may do there what only they do."""
+"""Gate of a broker with an inter-broker listener: rights of clients and brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def request() -> Request:
 
 
 @pytest.mark.parametrize("principal", [ANONYMOUS, NAMED])
-def test_what_only_brokers_do_is_let_in_on_their_listener_alone(principal: Principal) -> None:
+def test_cluster_rights_are_granted_only_on_the_inter_broker_listener(principal: Principal) -> None:
     gate = InterBrokerGate("BROKERS")
     assert gate.admit(peer("BROKERS", principal), request(), NOW).rights is EVERYTHING
     admission = gate.admit(peer("CLIENTS", principal), request(), NOW)
@@ -43,7 +43,7 @@ def test_what_only_brokers_do_is_let_in_on_their_listener_alone(principal: Princ
 
 @pytest.mark.parametrize("principal", [ANONYMOUS, NAMED])
 @pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
-def test_a_connection_is_given_one_admission_so_that_its_templates_hold(listener: str, principal: Principal) -> None:
+def test_connection_keeps_one_admission_for_its_templates(listener: str, principal: Principal) -> None:
     gate, one = InterBrokerGate("BROKERS"), peer(listener, principal)
     first = gate.admit(one, request(), NOW)
     one.admitted(first)

@@ -1,4 +1,4 @@
-"""Requests between brokers that are large hold nobody up, and garbage is refused or closes its connection."""
+"""Large and malformed requests between brokers: they delay no other work, and are refused or close their connection."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from support.hostile import mutated
 from support.in_memory import US, Harness
 
 MANY, TOPICS = 10_000, 100
-HOLD_MS_MAX = 20  # What the design allows; one slice takes a tenth of it where nobody else wants the processor.
+HOLD_MS_MAX = 20  # The limit of the design; a slice takes a tenth of it on an idle machine.
 REQUESTS = 60
 NAMES = [name_of(f"t{index % TOPICS}", index // TOPICS) for index in range(MANY)]
 IDS = {name.topic: topic_id(name.topic) for name in NAMES}
@@ -62,7 +62,7 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
 
 @pytest.fixture(autouse=True)
 def as_in_a_broker() -> Iterator[None]:
-    """What lies in this process is not the broker's, and the collector looks at old objects as seldom as there."""
+    """Exclude the test process's objects, and let the collector visit old objects as rarely as in a broker."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -84,7 +84,7 @@ FAILED = dict.fromkeys(NAMES[::3], ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Fails:
-    """Looks whether all was told and answers with failures; keeps nothing."""
+    """A handler that checks the partitions and fails all of them; it keeps nothing."""
 
     def __init__(self, between: BetweenBrokers) -> None:
         between.keeps = False
@@ -97,7 +97,7 @@ class Fails:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 4, 7])
-def test_a_broker_is_to_lead_very_many(between: BetweenBrokers, version: int) -> None:
+def test_large_leader_and_isr_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
     told = Fails(between)
@@ -109,7 +109,7 @@ def test_a_broker_is_to_lead_very_many(between: BetweenBrokers, version: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [0, 2, 4])
-def test_a_broker_is_to_stop_very_many(between: BetweenBrokers, version: int) -> None:
+def test_large_stop_replica_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
     message = stop_replica.to_message(sent(stop), stop, version)
     told = Fails(between)
@@ -121,7 +121,7 @@ def test_a_broker_is_to_stop_very_many(between: BetweenBrokers, version: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [4, 8])
-def test_a_broker_hears_of_very_many(between: BetweenBrokers, version: int) -> None:
+def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
     message = update_metadata.to_message(sent(update), update, version)
     told = Fails(between)
@@ -132,7 +132,7 @@ def test_a_broker_hears_of_very_many(between: BetweenBrokers, version: int) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3])
-def test_very_many_isrs_change(between: BetweenBrokers, version: int) -> None:
+def test_large_alter_partition_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     Controlling(between.harness).tells(dict.fromkeys(IDS, 1))
     between.harness.longest_ns, between.keeps = 0, False
     topics = [RequestTopicData(topic_name=name, topic_id=topic_id(name), partitions=[]) for name in IDS]
@@ -155,7 +155,7 @@ def test_very_many_isrs_change(between: BetweenBrokers, version: int) -> None:
 
 
 @pytest.mark.slow
-def test_very_many_isrs_of_topics_that_nobody_knows(between: BetweenBrokers) -> None:
+def test_large_alter_partition_request_of_unknown_topics_is_handled(between: BetweenBrokers) -> None:
     parts = [RequestPartitionData(partition_index=index, leader_epoch=3, partition_epoch=1) for index in range(MANY)]
     topics = [RequestTopicData(topic_id=topic_id("?"), partitions=parts)]
     between.keeps = False
@@ -170,7 +170,7 @@ def test_very_many_isrs_of_topics_that_nobody_knows(between: BetweenBrokers) -> 
 
 
 @pytest.mark.slow
-def test_a_large_request_that_is_refused(between: BetweenBrokers) -> None:
+def test_large_request_can_be_refused(between: BetweenBrokers) -> None:
     between.may()
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT")
@@ -183,7 +183,7 @@ def test_a_large_request_that_is_refused(between: BetweenBrokers) -> None:
 
 
 class Decides:
-    """Answers the controller's questions anyhow, and a broker's too."""
+    """A responder to requests of the controller and of brokers, with arbitrary results."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -207,7 +207,7 @@ class Decides:
 
 
 def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes, decides: Decides) -> bool:
-    """One request; False if it closes its connection."""
+    """Send one request; return False if it closes its connection."""
     harness = between.harness
     try:
         outcome = harness.send_frame(data)
@@ -223,7 +223,9 @@ def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes
 @pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize(("key", "version"), CASES, ids=lambda case: getattr(case, "name", str(case)))
-def test_garbage(between: BetweenBrokers, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int) -> None:
+def test_malformed_request_is_refused_or_closes_its_connection(
+    between: BetweenBrokers, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int
+) -> None:
     random = Random(f"{key.name} {version}")
     controller = Controlling(between.harness)
     controller.makes("t", 2)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata, as a broker takes and answers them in each version."""
+"""LeaderAndIsr, StopReplica and UpdateMetadata, handled by a broker in each version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATE = LeaderAndIsr(US, LeaderEpoch(3), (US,), controller_epoch=7)
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 STALE = [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH]
 
-# X is not assigned to us.
+# X is not assigned to this broker.
 BECOME = BecomeLeaderOrFollower(
     {
         T0: AssignedState(STATE, (US,), is_new=True),
@@ -80,7 +80,7 @@ def update(version: int) -> UpdateMetadataRequest:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_it_leads_what_it_is_told_to(between: BetweenBrokers, version: int) -> None:
+def test_broker_leads_the_requested_partitions(between: BetweenBrokers, version: int) -> None:
     answer = between.ask(become(version), version, LeaderAndIsrResponse)
     assert answer.error_code == NONE
     if version < 5:
@@ -99,7 +99,7 @@ def test_it_leads_what_it_is_told_to(between: BetweenBrokers, version: int) -> N
     assert told[:4] == (US, 10 if version >= 2 else NO_EPOCH, OTHER, 7)
 
 
-def test_topics_without_an_id_share_one_answer(between: BetweenBrokers) -> None:
+def test_topics_without_an_id_share_one_response_entry(between: BetweenBrokers) -> None:
     request = leader_and_isr.to_message(sent(BECOME), BECOME._replace(topic_ids={}), 7, "PLAINTEXT")
     answer = between.ask(request, 7, LeaderAndIsrResponse, told=lambda _: {})
     (topic,) = answer.topics
@@ -108,9 +108,7 @@ def test_topics_without_an_id_share_one_answer(between: BetweenBrokers) -> None:
 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(8))
-def test_a_stale_epoch_is_told_for_each_partition_that_is_to_be_led(
-    between: BetweenBrokers, version: int, code: ErrorCode
-) -> None:
+def test_stale_epoch_is_returned_for_each_partition(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     answer = between.ask(become(version), version, LeaderAndIsrResponse, told=lambda _: Refused(code))
     check_refused(answer, version, code)
 
@@ -131,7 +129,7 @@ def check_refused(answer: LeaderAndIsrResponse, version: int, code: ErrorCode) -
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_it_gives_up_what_it_is_told_to(between: BetweenBrokers, version: int) -> None:
+def test_broker_stops_the_requested_replicas(between: BetweenBrokers, version: int) -> None:
     between.ask(become(7), 7, LeaderAndIsrResponse)
     between.told.clear()
     answer = between.ask(stop(version), version, StopReplicaResponse)
@@ -144,7 +142,7 @@ def test_it_gives_up_what_it_is_told_to(between: BetweenBrokers, version: int) -
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_failures_to_stop_are_told_by_partition(between: BetweenBrokers, version: int) -> None:
+def test_stop_failures_are_returned_by_partition(between: BetweenBrokers, version: int) -> None:
     failed = {X0: ErrorCode.KAFKA_STORAGE_ERROR}
     answer = between.ask(stop(version, deletes=True), version, StopReplicaResponse, told=lambda _: failed)
     assert stop_replica.errors(answer) == failed
@@ -152,7 +150,7 @@ def test_failures_to_stop_are_told_by_partition(between: BetweenBrokers, version
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_one_request_closes_and_deletes(between: BetweenBrokers, version: int) -> None:
+def test_one_request_stops_and_deletes_replicas(between: BetweenBrokers, version: int) -> None:
     states = [
         StopReplicaPartitionState(partition_index=index, leader_epoch=5, delete_partition=index == 0)
         for index in range(3)
@@ -173,7 +171,7 @@ def test_one_request_closes_and_deletes(between: BetweenBrokers, version: int) -
     ]
 
 
-def test_a_newer_controller_comes_between_the_two(between: BetweenBrokers) -> None:
+def test_newer_controller_between_stop_and_delete_is_detected(between: BetweenBrokers) -> None:
     states = [StopReplicaPartitionState(partition_index=index, delete_partition=index == 0) for index in range(2)]
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
     request = StopReplicaRequest(controller_id=OTHER, controller_epoch=7, topic_states=topics)
@@ -189,7 +187,7 @@ def test_a_stale_epoch_stops_nothing(between: BetweenBrokers, version: int, code
     assert answer == StopReplicaResponse(error_code=code, partition_errors=[])
 
 
-def test_a_stale_controller_that_names_nothing_hears_of_it(between: BetweenBrokers) -> None:
+def test_empty_request_of_a_stale_controller_is_refused(between: BetweenBrokers) -> None:
     between.harness.broker.controlled.broker_epoch = LeaderEpoch(10)
     between.harness.broker.controlled.controller_epoch = 8
     nothing = StopReplicaRequest(controller_id=OTHER, controller_epoch=7)
@@ -197,7 +195,7 @@ def test_a_stale_controller_that_names_nothing_hears_of_it(between: BetweenBroke
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_it_tells_clients_what_it_is_told(between: BetweenBrokers, version: int) -> None:
+def test_metadata_update_is_visible_to_clients(between: BetweenBrokers, version: int) -> None:
     assert between.ask(update(version), version, UpdateMetadataResponse).error_code == NONE
     topic = between.harness.broker.view.topics[T]
     assert topic.id == (IDS[T] if version >= 7 else ZERO_UUID)
@@ -207,12 +205,12 @@ def test_it_tells_clients_what_it_is_told(between: BetweenBrokers, version: int)
 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(9))
-def test_a_stale_epoch_tells_nothing(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
+def test_metadata_update_with_a_stale_epoch_is_refused(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     answer = between.ask(update(version), version, UpdateMetadataResponse, told=lambda _: Refused(code))
     assert answer == UpdateMetadataResponse(error_code=code)
 
 
-def test_stale_epochs_are_found_by_the_broker_itself(between: BetweenBrokers) -> None:
+def test_broker_detects_stale_epochs(between: BetweenBrokers) -> None:
     between.harness.broker.controlled.broker_epoch = LeaderEpoch(11)
     for message, version, response in (
         (become(7), 7, LeaderAndIsrResponse),
@@ -228,7 +226,7 @@ def test_stale_epochs_are_found_by_the_broker_itself(between: BetweenBrokers) ->
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_who_is_no_broker_tells_nothing(between: BetweenBrokers) -> None:
+def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) -> None:
     between.may(*(set(Operation) - {Operation.CLUSTER_ACTION}))
     for version in range(8):
         check_refused(between.ask(become(version), version, LeaderAndIsrResponse), version, DENIED)
@@ -241,8 +239,8 @@ def test_who_is_no_broker_tells_nothing(between: BetweenBrokers) -> None:
     assert not between.take_in() and not between.harness.broker.partitions
 
 
-def test_what_is_not_done_in_time_has_no_answer(between: BetweenBrokers) -> None:
-    """Whoever asked asks again; that it is done later changes nothing."""
+def test_request_not_handled_in_time_closes_the_connection(between: BetweenBrokers) -> None:
+    """The controller retries; the late execution changes nothing."""
     outcome = between.harness.send(become(7), 7)
     assert isinstance(outcome, Parked)
     with pytest.raises(ConnectionAbortedError, match="in time"):
@@ -251,7 +249,7 @@ def test_what_is_not_done_in_time_has_no_answer(between: BetweenBrokers) -> None
     assert between.ask(become(7), 7, LeaderAndIsrResponse).error_code == NONE
 
 
-def test_what_is_told_on_several_connections_is_taken_in_in_order(between: BetweenBrokers) -> None:
+def test_requests_of_several_connections_are_handled_in_order(between: BetweenBrokers) -> None:
     outcomes = [between.harness.send(update(8), 8), between.harness.send(become(7), 7)]
     assert between.take_in() == 2
     assert [type(one.request) for one in between.told] == [UpdateMetadata, BecomeLeaderOrFollower]

@@ -1,4 +1,4 @@
-"""What brokers and the controller say to each other comes back as it was, in every version and after bytes."""
+"""Round trips of values between brokers and the controller, in every version and through bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def travelled(message: M, version: int) -> M:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_who_leads(version: int) -> None:
+def test_leader_and_isr_round_trip(version: int) -> None:
     maker = ValueMaker(f"leads {version}")
     for _ in range(ROUNDS):
         become = maker.become(version)
@@ -44,7 +44,7 @@ def test_who_leads(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_what_clients_are_told(version: int) -> None:
+def test_update_metadata_round_trip(version: int) -> None:
     maker = ValueMaker(f"clients {version}")
     for _ in range(ROUNDS):
         update = maker.update(version)
@@ -53,7 +53,7 @@ def test_what_clients_are_told(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_stops(version: int) -> None:
+def test_stop_replica_round_trip(version: int) -> None:
     maker = ValueMaker(f"stops {version}")
     for _ in range(ROUNDS):
         stop = maker.stops(version)
@@ -62,7 +62,7 @@ def test_what_stops(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_who_shuts_down(version: int) -> None:
+def test_controlled_shutdown_round_trip(version: int) -> None:
     maker = ValueMaker(f"shuts down {version}")
     for _ in range(ROUNDS):
         ask = ShutDown(BrokerId(maker.number()), maker.number() if version >= 2 else NO_EPOCH)
@@ -71,16 +71,16 @@ def test_who_shuts_down(version: int) -> None:
     assert travelled(ControlledShutdownRequest(broker_id=1), version).broker_epoch == NO_EPOCH
 
 
-def test_who_takes_producer_ids() -> None:
+def test_allocate_producer_ids_round_trip() -> None:
     message = travelled(allocate_producer_ids.to_message(BrokerId(3), 2**40), 0)
     assert message == AllocateProducerIdsRequest(broker_id=3, broker_epoch=2**40)
 
 
-# ISRs that leaders propose.
+# Proposed ISRs.
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_proposed_isrs(version: int) -> None:
+def test_proposed_isrs_round_trip(version: int) -> None:
     maker = ValueMaker(f"proposes {version}")
     for _ in range(ROUNDS):
         leader = BrokerId(maker.number())
@@ -96,7 +96,7 @@ def test_proposed_isrs(version: int) -> None:
 
 
 def response(made: list[ProposedIsr], answers: list[Altered], version: int) -> AlterPartitionResponse:
-    """Each partition in a topic of its own, in any order."""
+    """Return a response with each partition in a topic entry of its own, in any order."""
     topics = []
     for one, answer in zip(made, answers, strict=True):
         name, state = one.leading.name, answer.state or one.proposal
@@ -115,7 +115,7 @@ def response(made: list[ProposedIsr], answers: list[Altered], version: int) -> A
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_answers_to_proposed_isrs(version: int) -> None:
+def test_responses_to_proposed_isrs_round_trip(version: int) -> None:
     maker = ValueMaker(f"answers {version}")
     for _ in range(ROUNDS):
         made = proposals(maker, version, BrokerId(1))
@@ -130,7 +130,7 @@ def test_answers_to_proposed_isrs(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_proposals_without_an_answer(version: int) -> None:
+def test_proposals_missing_in_the_response_fail(version: int) -> None:
     made = proposals(ValueMaker("without"), version, BrokerId(1))
     assert len(made) > 1
     refused = AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NOT_CONTROLLER, topics=[])
@@ -139,7 +139,7 @@ def test_proposals_without_an_answer(version: int) -> None:
     assert from_response(made, nothing, IDS, version) == [Altered(ErrorCode.UNKNOWN_SERVER_ERROR)] * len(made)
 
 
-def test_topics_without_an_id_are_named() -> None:
+def test_proposals_of_topics_without_an_id_use_a_version_with_names() -> None:
     made = proposals(ValueMaker("without ids"), 3, BrokerId(1))
     assert version_for(made, IDS, 3) == 3
     assert version_for(made, {}, 3) == 1
@@ -147,7 +147,7 @@ def test_topics_without_an_id_are_named() -> None:
     assert version_for([], {}, 3) == 3
 
 
-def test_errors_that_nobody_knows() -> None:
+def test_unknown_error_codes_become_unknown_server_error() -> None:
     made = proposals(ValueMaker("unknown"), 3, BrokerId(1))[:1]
     message = response(made, [Altered(ErrorCode.NONE, made[0].proposal)], 3)
     message.topics[0].partitions[0].error_code = 9999

@@ -1,4 +1,4 @@
-"""What very large requests leave in memory: one is there at a time, and what is refused goes at once."""
+"""Memory of very large requests: one is decoded at a time, and refused ones are freed immediately."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.in_memory import Harness, frame_of
 pytestmark = pytest.mark.slow
 
 MANY = 5_000
-# What a request leaves that is not its elements: frames, a generator.
+# Memory of a request beside its elements: frames, a generator.
 LEFT_MAX = 200
 
 
@@ -43,7 +43,7 @@ def large_request(name: str = "a-name-that-is-long-enough-for-it-{}", count: int
 
 
 def asked(harness: Harness, data: bytes) -> Conversation:
-    """A connection that sent it; a thread is asked to read it, if it is its turn."""
+    """Return a connection that sent the request; a thread decodes it if it has the turn."""
     talk = harness.talk()
     talk.receive_data(data)
     while talk.step(harness.now, 0):
@@ -63,7 +63,7 @@ def is_being_read(talk: Conversation) -> bool:
     return isinstance(talk.waits_for, Work)
 
 
-def test_the_next_one_is_read_when_one_is_answered(harness: Harness) -> None:
+def test_next_large_request_is_decoded_after_the_response_to_the_first(harness: Harness) -> None:
     data = large_request()
     assert len(data) > LARGE_REQUEST_BYTES
     first, second = asked(harness, data), asked(harness, data)
@@ -76,13 +76,15 @@ def test_the_next_one_is_read_when_one_is_answered(harness: Harness) -> None:
     assert second.data_to_send()
 
 
-def test_a_smaller_one_passes(harness: Harness) -> None:
+def test_smaller_request_passes_a_large_one(harness: Harness) -> None:
     first, other = asked(harness, large_request()), asked(harness, large_request("{}"))
     assert is_being_read(first) and is_being_read(other)
 
 
 @pytest.mark.parametrize("end", [Conversation.leave, Conversation.stop])
-def test_one_whose_client_has_left_keeps_nobody(harness: Harness, end: Callable[[Conversation], object]) -> None:
+def test_large_request_of_a_closed_connection_gives_up_its_turn(
+    harness: Harness, end: Callable[[Conversation], object]
+) -> None:
     data = large_request()
     first, second, third = (asked(harness, data) for _ in range(3))
     end(second)
@@ -91,8 +93,8 @@ def test_one_whose_client_has_left_keeps_nobody(harness: Harness, end: Callable[
     assert is_being_read(third)
 
 
-def test_one_that_does_not_go_on_keeps_nobody(harness: Harness) -> None:
-    """Its peer does not read, say: nobody steps it."""
+def test_stalled_large_request_gives_up_its_turn(harness: Harness) -> None:
+    """For example, its peer does not read, so it is not stepped."""
     data = large_request()
     first, second = asked(harness, data), asked(harness, data)
     for work in harness.broker.works:
@@ -113,7 +115,10 @@ def test_one_that_does_not_go_on_keeps_nobody(harness: Harness) -> None:
 
 @contextmanager
 def leaves_no_garbage() -> Iterator[None]:
-    """All that is made goes with its last reference: the collector of a broker's process looks at old cycles seldom."""
+    """Check that all objects are freed with their last reference.
+
+    The collector of a broker's process visits old cycles rarely.
+    """
     gc.collect()
     gc.disable()
     try:
@@ -123,7 +128,7 @@ def leaves_no_garbage() -> Iterator[None]:
         gc.enable()
 
 
-def test_a_commit_that_is_too_large_for_the_log(harness: Harness) -> None:
+def test_oversized_commit_leaves_no_garbage(harness: Harness) -> None:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
 
@@ -145,7 +150,7 @@ def test_a_commit_that_is_too_large_for_the_log(harness: Harness) -> None:
 @pytest.mark.parametrize(
     "data", [large_request()[:-40], large_request(count=REQUEST_ELEMENTS_MAX + 1)], ids=["cut", "many"]
 )
-def test_a_body_that_can_not_be_read(harness: Harness, data: bytes) -> None:
+def test_undecodable_body_leaves_no_garbage(harness: Harness, data: bytes) -> None:
     data = (len(data) - 4).to_bytes(4, "big") + data[4:]
     with leaves_no_garbage():
         talk = asked(harness, data)

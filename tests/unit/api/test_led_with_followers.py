@@ -1,4 +1,4 @@
-"""What a leader with followers answers to others: producers, who asks for offsets, and who deletes records."""
+"""Responses of a leader with followers to producers, ListOffsets and DeleteRecords requests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def third(led: Led) -> FetchingFollower:
 # Producers.
 
 
-def test_a_producer_of_a_partition_with_followers_waits_as_long_as_it_says(led: Led) -> None:
+def test_acks_all_produce_times_out_after_its_timeout(led: Led) -> None:
     request = produce_request("t", b"a", timestamp_ms=NOW_MS)
     request.timeout_ms = 100
     waiting = led.harness.send(request, PRODUCE)
@@ -78,7 +78,7 @@ def test_a_producer_of_a_partition_with_followers_waits_as_long_as_it_says(led: 
     assert led.produced(waiting) == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
-def test_more_replicas_may_be_asked_for_while_a_broker_runs(led: Led) -> None:
+def test_min_isr_can_be_raised_at_run_time(led: Led) -> None:
     led.time_passes(2 * LAG_MS_MAX)
     led.answers(led.proposed())
     assert led.state.isr == (US,)
@@ -90,7 +90,7 @@ def test_more_replicas_may_be_asked_for_while_a_broker_runs(led: Led) -> None:
 
 
 def is_known(led: Led, acks: int) -> bool:
-    """True if the next such request matches a template."""
+    """Return whether the next such request matches a template."""
     (asked,) = Connection().receive_data(
         frame_of(produce_request("t", b"a", acks=acks, timestamp_ms=NOW_MS), PRODUCE, 1, CLIENT)
     )
@@ -98,9 +98,7 @@ def is_known(led: Led, acks: int) -> bool:
     return peer.produce_templates.match_request(asked, peer.admission.produce_templates) is not None
 
 
-def test_a_request_that_is_like_one_before_waits_for_followers_too(
-    led: Led, other: FetchingFollower, third: FetchingFollower
-) -> None:
+def test_templated_produce_waits_for_followers(led: Led, other: FetchingFollower, third: FetchingFollower) -> None:
     led.produce(acks=LEADER)
     waiting = [led.produce(acks=ALL)]
     assert is_known(led, LEADER) and is_known(led, ALL)
@@ -115,10 +113,10 @@ def test_a_request_that_is_like_one_before_waits_for_followers_too(
     assert led.high_watermark == 4
 
 
-def test_a_large_request_waits_for_followers_too(led: Led, other: FetchingFollower, third: FetchingFollower) -> None:
-    """Its batch is written while it is received; followers hear of it at its end."""
+def test_large_produce_waits_for_followers(led: Led, other: FetchingFollower, third: FetchingFollower) -> None:
+    """Its batch is written during the receipt; followers learn of it at the end of the request."""
     led.produce(acks=ALL)
-    for follower in (other, third, other):  # The first hears what is committed by then.
+    for follower in (other, third, other):  # The first completes with the records committed by then.
         follower.catch_up()
     fetches = [follower.send({0: 1}, wait=WAIT_MS) for follower in (other, third)]
     body = produce_request("t", b"a" * 900_000, acks=ALL, timestamp_ms=NOW_MS)
@@ -150,7 +148,7 @@ def test_a_large_request_waits_for_followers_too(led: Led, other: FetchingFollow
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
 
 
-def test_what_was_committed_once_stays_so_while_the_rest_of_the_request_waits(tmp_path: Path) -> None:
+def test_committed_partition_stays_so_while_the_request_waits(tmp_path: Path) -> None:
     led = Led(tmp_path, partitions=2, min_insync_replicas="2")
     followers = [FetchingFollower(led, one) for one in (OTHER, THIRD)]
     for follower in followers:
@@ -170,8 +168,8 @@ def test_what_was_committed_once_stays_so_while_the_rest_of_the_request_waits(tm
     assert told == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
 
 
-def test_a_write_waits_no_longer_for_who_is_no_replica_any_more(led: Led, other: FetchingFollower) -> None:
-    """The controller says so, and nothing else happens."""
+def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, other: FetchingFollower) -> None:
+    """The update of the controller is the only event."""
     other.catch_up()
     waiting = led.produce()
     other.fetch({0: 1})
@@ -191,7 +189,7 @@ def offset_told(led: Led, timestamp: int, *, broker: int = -1, version: int = 5)
     return ErrorCode(told.error_code), told.offset
 
 
-def test_a_broker_is_told_the_log_s_end_and_a_consumer_what_is_committed(led: Led) -> None:
+def test_list_offsets_returns_log_end_to_brokers_and_committed_to_clients(led: Led) -> None:
     led.produce(acks=LEADER)
     assert offset_told(led, LATEST, broker=OTHER) == (ErrorCode.NONE, 1)
     assert offset_told(led, LATEST) == (ErrorCode.NONE, 0)
@@ -199,8 +197,8 @@ def test_a_broker_is_told_the_log_s_end_and_a_consumer_what_is_committed(led: Le
 
 
 @pytest.mark.parametrize(("version", "code"), NOT_KNOWN.items())
-def test_a_new_leader_does_not_know_how_much_is_committed(led: Led, version: int, code: ErrorCode) -> None:
-    """Its high watermark is older than what its predecessor has shown (KIP-207)."""
+def test_new_leader_refuses_the_latest_offset_until_it_is_known(led: Led, version: int, code: ErrorCode) -> None:
+    """Its high watermark is below the one that its predecessor exposed (KIP-207)."""
     led.produce(acks=LEADER)
     assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
@@ -214,7 +212,7 @@ def test_a_new_leader_does_not_know_how_much_is_committed(led: Led, version: int
 
 
 @pytest.mark.parametrize("broker", [-1, OTHER])
-def test_the_end_of_an_epoch_is_told_to_brokers_and_to_who_may_describe(led: Led, broker: int) -> None:
+def test_epoch_end_requires_cluster_action_or_describe(led: Led, broker: int) -> None:
     led.produce(acks=LEADER)
     parts = [OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=0)]
     request = OffsetForLeaderEpochRequest(replica_id=broker, topics=[OffsetForLeaderTopic(topic="t", partitions=parts)])
@@ -253,7 +251,7 @@ def with_records(led: Led, other: FetchingFollower, third: FetchingFollower) -> 
     return led
 
 
-def test_records_are_deleted_once_all_that_live_have_deleted_them(
+def test_deletion_of_records_waits_for_all_live_replicas(
     with_records: Led, other: FetchingFollower, third: FetchingFollower
 ) -> None:
     led = with_records
@@ -272,7 +270,7 @@ def test_records_are_deleted_once_all_that_live_have_deleted_them(
     assert deleted(led, again) == (ErrorCode.NONE, 2), "what is gone is gone"
 
 
-def test_who_is_dead_is_not_waited_for(with_records: Led, other: FetchingFollower) -> None:
+def test_deletion_of_records_ignores_dead_replicas(with_records: Led, other: FetchingFollower) -> None:
     led = with_records
     outcome = delete_below(led, 2)
     led.controller.tells({"t": 1}, brokers=(US, OTHER))
@@ -281,12 +279,12 @@ def test_who_is_dead_is_not_waited_for(with_records: Led, other: FetchingFollowe
     assert deleted(led, outcome) == (ErrorCode.NONE, 2)
 
 
-def test_followers_that_do_not_come_keep_it_from_being_done(with_records: Led) -> None:
+def test_deletion_of_records_times_out_without_followers(with_records: Led) -> None:
     assert deleted(with_records, delete_below(with_records, 2)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     assert with_records.leading.log.start_offset == 2
 
 
-def test_another_leader_ends_the_wait(with_records: Led) -> None:
+def test_deletion_of_records_ends_when_the_leader_changes(with_records: Led) -> None:
     outcome = delete_below(with_records, 2)
     assert with_records.is_waiting(outcome)
     assert with_records.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
@@ -295,10 +293,8 @@ def test_another_leader_ends_the_wait(with_records: Led) -> None:
 
 
 @pytest.mark.parametrize("flush_messages", [None, "9223372036854775807"])
-def test_a_leader_that_is_alone_in_sync_answers_when_it_is_on_its_disk(
-    tmp_path: Path, flush_messages: str | None
-) -> None:
-    """As one without followers: also of what it had when it became alone, unless somebody has said when to sync."""
+def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messages: str | None) -> None:
+    """As without followers, and also for earlier records, unless flush.messages is configured."""
     led = Led(tmp_path, **({} if flush_messages is None else {"flush_messages": flush_messages}))
     before = led.produce()
     led.time_passes(2 * LAG_MS_MAX)
@@ -317,7 +313,7 @@ def test_a_leader_that_is_alone_in_sync_answers_when_it_is_on_its_disk(
     assert positions.high_watermark == positions.durable_end == 2
 
 
-def test_who_has_no_followers_is_not_synced_for_being_alone(tmp_path: Path) -> None:
+def test_partition_without_followers_is_not_synced_on_election(tmp_path: Path) -> None:
     harness = Led(tmp_path).harness
     controller = Controlling(harness)
     assert controller.leads("lone", 0, is_new=True) == {}

@@ -1,4 +1,4 @@
-"""What the coordinator of a transaction is told of a marker whose partition is lost before all replicas have it."""
+"""Responses to a coordinator about a marker whose partition is lost before all replicas have it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSIONS = (0, 1, 2)
 
 @pytest.fixture(autouse=True)
 def between_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the broker answer as it does where there are others."""
+    """Let the broker use the API table of a cluster."""
     key = int(ApiKey.WRITE_TXN_MARKERS)
     monkeypatch.setitem(BY_KEY, key, IN_CLUSTER[key])
 
@@ -44,7 +44,7 @@ def told(led: Led, outcome: Encoded | Parked[Encoded], version: int) -> ErrorCod
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_another_leader_is_to_be_asked(tmp_path: Path, version: int) -> None:
+def test_marker_of_a_lost_leader_returns_not_leader(tmp_path: Path, version: int) -> None:
     led = Led(tmp_path)
     outcome = ends(led, version)
     assert led.is_waiting(outcome)
@@ -54,7 +54,7 @@ def test_another_leader_is_to_be_asked(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_disk_that_failed_is_told_to_who_knows_the_error(tmp_path: Path, version: int) -> None:
+def test_storage_error_of_a_marker_depends_on_the_version(tmp_path: Path, version: int) -> None:
     led = Led(tmp_path)
     waiting = ends(led, version)
     assert led.is_waiting(waiting)

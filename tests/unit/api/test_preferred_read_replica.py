@@ -1,4 +1,4 @@
-"""Which replica a leader has consumers read from (KIP-392): by their rack, and by what followers have."""
+"""Preferred read replica of a consumer (KIP-392), chosen by rack and by the followers' positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_MS = 60_000
 
 
 class Racks:
-    """A partition led here in rack a, whose followers have racks of their own and all records."""
+    """A partition led in rack a, whose followers have other racks and all records."""
 
     def __init__(self, directory: Path, *, selector: str = RACK_AWARE_SELECTOR, **racks: str) -> None:
         self.led = Led(directory, selector=selector)
@@ -57,7 +57,7 @@ class Racks:
         return answer.responses[0].partitions[0]
 
     def preferred(self, rack: str, offset: int = 0) -> int:
-        """Whom the leader names; who is to read from it gets its records."""
+        """Return the replica named by the leader; a consumer of the leader gets its records."""
         told = self.told(self.send(rack, offset))
         assert (told.error_code, told.high_watermark) == (ErrorCode.NONE, 2)
         if told.preferred_read_replica != NOBODY:
@@ -76,33 +76,33 @@ def _endpoint(broker: BrokerId, listener: str = "PLAINTEXT") -> Endpoint:
     ("rack", "expected"),
     [("a", NOBODY), ("b", OTHER), ("c", THIRD), ("d", NOBODY), ("", NOBODY)],
 )
-def test_a_rack_is_served_by_whom_it_has(tmp_path: Path, rack: str, expected: int) -> None:
+def test_consumer_reads_from_a_replica_in_its_rack(tmp_path: Path, rack: str, expected: int) -> None:
     racks = Racks(tmp_path, other="b", third="c")
     assert racks.preferred(rack) == expected
 
 
-def test_who_shares_the_leaders_rack_reads_from_it(tmp_path: Path) -> None:
+def test_consumer_in_the_leaders_rack_reads_from_the_leader(tmp_path: Path) -> None:
     assert Racks(tmp_path, us="b").preferred("b") == NOBODY
 
 
 @pytest.mark.parametrize("selector", ["", LEADER_SELECTOR])
-def test_without_the_selector_everybody_reads_from_the_leader(tmp_path: Path, selector: str) -> None:
+def test_consumers_read_from_the_leader_without_the_selector(tmp_path: Path, selector: str) -> None:
     assert Racks(tmp_path, selector=selector).preferred("b") == NOBODY
 
 
-def test_before_version_11_the_leader_answers(tmp_path: Path) -> None:
+def test_requests_before_version_11_are_served_by_the_leader(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     assert offsets_of(racks.told(racks.send("b", version=10), 10)) == [0, 1]
 
 
-def test_of_several_it_is_the_one_that_has_most(tmp_path: Path) -> None:
+def test_replica_with_the_highest_offset_is_preferred(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     racks.led.produce(acks=LEADER)
     racks.led.fetches(OTHER)
     assert racks.preferred("b") == OTHER
 
 
-def test_of_those_that_have_as_much_it_is_the_one_that_had_it_last(tmp_path: Path) -> None:
+def test_most_recently_caught_up_replica_is_preferred(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     racks.led.harness.pass_time(100)
     racks.led.fetches(OTHER)
@@ -111,7 +111,7 @@ def test_of_those_that_have_as_much_it_is_the_one_that_had_it_last(tmp_path: Pat
     assert racks.preferred("b") == THIRD, "of equals the one with the greater id, as in Kafka"
 
 
-def test_it_has_the_offset(tmp_path: Path) -> None:
+def test_preferred_replica_has_the_requested_offset(tmp_path: Path) -> None:
     racks = Racks(tmp_path, third="c")
     racks.led.produce(acks=LEADER)
     assert [racks.preferred("b", offset) for offset in (0, 1)] == [OTHER, OTHER]
@@ -120,7 +120,7 @@ def test_it_has_the_offset(tmp_path: Path) -> None:
     assert racks.told(racks.send("b", 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_it_is_alive_can_be_reached_and_is_in_sync(tmp_path: Path) -> None:
+def test_preferred_replica_is_alive_reachable_and_in_sync(tmp_path: Path) -> None:
     racks = Racks(tmp_path, third="c")
     view = racks.led.harness.broker.view
     assert racks.preferred("b") == OTHER
@@ -138,12 +138,12 @@ def test_it_is_alive_can_be_reached_and_is_in_sync(tmp_path: Path) -> None:
     assert racks.told(racks.send("b")).preferred_read_replica == NOBODY
 
 
-def test_its_leader_epoch_comes_first(tmp_path: Path) -> None:
+def test_leader_epoch_is_checked_first(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     assert racks.told(racks.send("b", epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_who_is_sent_elsewhere_does_not_wait(tmp_path: Path) -> None:
+def test_redirected_fetch_does_not_wait(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     outcome = racks.send("b", 2, wait_ms=WAIT_MS)
     assert not isinstance(outcome, Parked)
@@ -151,7 +151,7 @@ def test_who_is_sent_elsewhere_does_not_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_who_waits_at_the_leader_is_sent_elsewhere_with_the_next_record(tmp_path: Path, is_plain: bool) -> None:
+def test_parked_fetch_is_redirected_with_the_next_record(tmp_path: Path, is_plain: bool) -> None:
     racks = Racks(tmp_path, other="c", third="c")
     if is_plain:
         racks.told(racks.send("b", 2, wait_ms=WAIT_MS))
@@ -164,7 +164,7 @@ def test_who_waits_at_the_leader_is_sent_elsewhere_with_the_next_record(tmp_path
     assert racks.told(waiting).preferred_read_replica == THIRD
 
 
-def test_a_plain_fetch_is_sent_elsewhere_too(tmp_path: Path) -> None:
+def test_templated_fetch_is_redirected(tmp_path: Path) -> None:
     racks = Racks(tmp_path, other="c", third="c")
     first, second = racks.told(racks.send("b")), racks.told(racks.send("b"))
     assert offsets_of(first) == offsets_of(second) == [0, 1]
@@ -173,7 +173,7 @@ def test_a_plain_fetch_is_sent_elsewhere_too(tmp_path: Path) -> None:
     assert racks.preferred("b") == THIRD
 
 
-def test_in_a_session_it_is_told_at_once(tmp_path: Path) -> None:
+def test_session_fetch_is_redirected_immediately(tmp_path: Path) -> None:
     racks = Racks(tmp_path, other="c", third="c")
     part = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1 << 20)
     request = FetchRequest(

@@ -1,4 +1,4 @@
-"""Produce and Fetch without a socket: what is written is read, in every version, and what waits is woken."""
+"""Produce and Fetch without a socket: written records are read in every version, and parked requests complete."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def values(data: PartitionData) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_version_of_produce(harness: Harness, version: int) -> None:
+def test_produce_works_in_every_version(harness: Harness, version: int) -> None:
     first = produce(harness, batch(b"a", b"b"), version=version)
     second = produce(harness, batch(b"c"), acks=LEADER, version=version)
     assert (first.error_code, first.base_offset) == (0, 0)
@@ -116,11 +116,11 @@ def test_every_version_of_produce(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_of_fetch(harness: Harness, version: int) -> None:
+def test_fetch_works_in_every_version(harness: Harness, version: int) -> None:
     produce(harness, batch(b"a", b"b"))
     produce(harness, batch(b"c"))
     data = fetch(harness, 1, version)
-    assert values(data) == [b"a", b"b", b"c"]  # Whole batches: the client skips what it did not ask for.
+    assert values(data) == [b"a", b"b", b"c"]  # Whole batches: the client skips the records below its offset.
     assert data.high_watermark == 3
 
 
@@ -133,7 +133,7 @@ def test_acks_all_waits_for_the_sync_and_is_invisible_before(harness: Harness) -
     assert values(fetch(harness, 0)) == [b"a"]
 
 
-def test_one_sync_answers_everyone_who_waits(harness: Harness) -> None:
+def test_one_sync_completes_all_parked_requests(harness: Harness) -> None:
     waiting = [harness.send(request(harness, batch(b"a")), 9) for _ in range(5)]
     assert len(harness.broker.take_effects()) == 1
     waiting += [harness.send(request(harness, batch(b"b")), 9) for _ in range(2)]
@@ -151,12 +151,12 @@ def test_flush_messages_relaxes_acks_all(tmp_path: Path) -> None:
     assert values(fetch(harness, 0)) == [b"a", b"b", b"c"]
 
 
-def test_acks_none_gets_no_answer(harness: Harness) -> None:
+def test_acks_0_gets_no_response(harness: Harness) -> None:
     assert harness.send(request(harness, batch(b"a"), acks=0), 9) is None
     assert values(fetch(harness, 0)) == [b"a"]
 
 
-def test_a_long_poll_is_woken_by_enough_bytes_only(harness: Harness) -> None:
+def test_parked_fetch_waits_for_min_bytes(harness: Harness) -> None:
     one = batch(b"x" * 100)
     parked = harness.send(fetch_request(harness, 0, min_bytes=2 * len(one)), 12)
     assert isinstance(parked, Parked)
@@ -169,13 +169,13 @@ def test_a_long_poll_is_woken_by_enough_bytes_only(harness: Harness) -> None:
     assert len(values(answer.responses[0].partitions[0])) == 2
 
 
-def test_a_long_poll_ends_at_its_deadline_with_nothing(harness: Harness) -> None:
+def test_parked_fetch_is_empty_at_its_deadline(harness: Harness) -> None:
     before = harness.now.steady
     assert values(fetch(harness, 0, max_wait_ms=300)) == []
     assert 300 <= harness.now.steady - before < 310
 
 
-def test_limits_are_kept_but_the_first_batch_comes_whole(harness: Harness) -> None:
+def test_fetch_limits_apply_after_the_first_batch(harness: Harness) -> None:
     for _ in range(3):
         produce(harness, batch(b"x" * 1000))
     size = len(batch(b"x" * 1000))
@@ -185,12 +185,12 @@ def test_limits_are_kept_but_the_first_batch_comes_whole(harness: Harness) -> No
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_OUT_OF_RANGE)])
-def test_offsets_that_are_not_there(harness: Harness, offset: int, code: ErrorCode) -> None:
+def test_missing_offset_is_out_of_range(harness: Harness, offset: int, code: ErrorCode) -> None:
     produce(harness, batch(b"a"))
     assert fetch(harness, offset).error_code == code
 
 
-def test_unknown_topics_partitions_and_ids(harness: Harness) -> None:
+def test_unknown_topics_partitions_and_ids_are_refused(harness: Harness) -> None:
     asked = FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=1)
     topics = [FetchTopic(topic="t", partitions=[asked]), FetchTopic(topic="nowhere", partitions=[asked])]
     answer = harness.ask(
@@ -222,7 +222,7 @@ def flipped(records: bytearray) -> bytearray:
         (batch(b"a", timestamp=NOW_MS + 2 * 3_600_000), ErrorCode.INVALID_TIMESTAMP),
     ],
 )
-def test_what_may_not_enter(harness: Harness, records: bytes | None, code: ErrorCode) -> None:
+def test_invalid_records_are_refused(harness: Harness, records: bytes | None, code: ErrorCode) -> None:
     answer = produce(harness, records)
     assert (answer.error_code, answer.base_offset) == (code, -1)
     assert answer.error_message
@@ -243,7 +243,7 @@ def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
     assert Batch.verified(stored.view).max_timestamp == NOW_MS
 
 
-def test_a_restart_keeps_everything(harness: Harness) -> None:
+def test_restart_keeps_all_records(harness: Harness) -> None:
     produce(harness, batch(b"a"))
     produce(harness, batch(b"b"), acks=LEADER)
     harness.restart()
@@ -253,7 +253,7 @@ def test_a_restart_keeps_everything(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_of_list_offsets(harness: Harness, version: int) -> None:
+def test_list_offsets_works_in_every_version(harness: Harness, version: int) -> None:
     for number in range(3):
         produce(harness, batch(b"x", b"y", timestamp=NOW_MS + 10 * number))
 
@@ -272,7 +272,7 @@ def test_every_version_of_list_offsets(harness: Harness, version: int) -> None:
     assert (code, offset) == ((0, 4) if version >= 7 else (ErrorCode.UNSUPPORTED_VERSION, -1))
 
 
-def test_an_incremental_session_tells_only_news(harness: Harness) -> None:
+def test_incremental_session_returns_only_changes(harness: Harness) -> None:
     produce(harness, batch(b"a"))
 
     def again(session_id: int, epoch: int, topics: list[FetchTopic]) -> FetchResponse:
@@ -306,7 +306,7 @@ def test_an_incremental_session_tells_only_news(harness: Harness) -> None:
 
 @pytest.mark.parametrize("compression", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("sent", list(Codec))
-def test_compression_type_of_the_topic_counts(tmp_path: Path, compression: str, sent: Codec) -> None:
+def test_records_are_stored_with_the_topics_compression_type(tmp_path: Path, compression: str, sent: Codec) -> None:
     harness = Harness(tmp_path)
     create(harness, compression_type=compression)
     records = encode_batch([(b"k", b"v" * 500, (("h", b"x"),), NOW_MS + n) for n in range(3)], sent)
@@ -319,7 +319,7 @@ def test_compression_type_of_the_topic_counts(tmp_path: Path, compression: str, 
     assert Batch.verified(stored.view).codec is expected
 
 
-def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
+def test_compacted_topic_requires_keys(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     create(harness, cleanup_policy="compact")
     keyless = encode_batch([(b"k", b"v", (), NOW_MS), (None, b"v", (), NOW_MS)])
@@ -327,7 +327,7 @@ def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
     assert produce(harness, batch(b"v")).error_code == ErrorCode.NONE
 
 
-def test_records_may_be_too_old(tmp_path: Path) -> None:
+def test_records_with_too_old_timestamps_are_refused(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     create(harness, message_timestamp_before_max_ms="1000")
     assert produce(harness, batch(b"v", timestamp=NOW_MS - 2000)).error_code == ErrorCode.INVALID_TIMESTAMP

@@ -1,4 +1,4 @@
-"""Produce where the broker looks into the records: by template or read, at once or in a thread, and as of now."""
+"""Produce with validation of records: templated or decoded, inline or on a thread, with the current configuration."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def good(value: bytes = b"v", codec: Codec = Codec.NONE, key: bytes | None = b"k
 
 
 def bad(codec: Codec, size: int = 1) -> bytes:
-    """Two records, of which the header counts three."""
+    """Return a batch of two records whose header counts three."""
     data = bytearray(HEADER_BYTES)
     for delta in range(2):
         encode_record(data, delta, 0, b"k", bytes(size))
@@ -73,8 +73,8 @@ def bad(codec: Codec, size: int = 1) -> bytes:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("size", [1, len(LARGE)], ids=["small", "large"])
-def test_what_the_records_are_not_is_refused(harness: Harness, codec: Codec, size: int) -> None:
-    for round_ in range(3):  # From the second on by template.
+def test_batch_with_a_wrong_record_count_is_refused(harness: Harness, codec: Codec, size: int) -> None:
+    for round_ in range(3):  # The second and third use the template.
         (refused,) = produce(harness, bad(codec, size))
         assert refused.error_code == ErrorCode.INVALID_RECORD
         assert (refused.base_offset, refused.record_errors) == (-1, [])
@@ -84,7 +84,7 @@ def test_what_the_records_are_not_is_refused(harness: Harness, codec: Codec, siz
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
-def test_small_batches_are_plain_from_the_second_on(harness: Harness, codec: Codec) -> None:
+def test_small_batches_use_the_template_from_the_second_on(harness: Harness, codec: Codec) -> None:
     produce(harness, good(codec=codec))
     assert len(harness.peer.produce_templates) == 1
     talk = harness.talk()
@@ -95,7 +95,7 @@ def test_small_batches_are_plain_from_the_second_on(harness: Harness, codec: Cod
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_batch_that_was_sent_before_is_answered_as_it_was(harness: Harness, codec: Codec) -> None:
+def test_repeated_batch_gets_the_response_of_the_first(harness: Harness, codec: Codec) -> None:
     def numbered(sequence: int) -> bytes:
         return bytes(
             encode_batch(
@@ -111,7 +111,7 @@ def test_a_batch_that_was_sent_before_is_answered_as_it_was(harness: Harness, co
     assert offsets == [0, 1, 1, 0, 2]
 
 
-def test_a_wrong_greatest_time_is_mended_in_the_log(harness: Harness) -> None:
+def test_wrong_maximum_timestamp_is_corrected_in_the_log(harness: Harness) -> None:
     one = Batch.checked(bytearray(good()))
     one.stamp_max_timestamp(TimestampMs(NOW_MS + 10**10))
     assert produce(harness, bytes(one.view))[0].error_code == ErrorCode.NONE
@@ -120,7 +120,7 @@ def test_a_wrong_greatest_time_is_mended_in_the_log(harness: Harness) -> None:
     assert stored.max_timestamp == NOW_MS
 
 
-# Of a compacted topic, with and without the option.
+# Batches of a compacted topic, with and without the option.
 
 
 @pytest.fixture(params=["header", "records"])
@@ -131,7 +131,7 @@ def compacted(tmp_path: Path, request: pytest.FixtureRequest) -> Harness:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_records_without_a_key_are_named(compacted: Harness, codec: Codec) -> None:
+def test_records_without_a_key_are_listed_in_the_response(compacted: Harness, codec: Codec) -> None:
     records: list[RecordIn] = [(key, b"v", (), NOW_MS) for key in (b"a", None, b"", None)]
     (refused,) = produce(compacted, encode_batch(records, codec))
     assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
@@ -143,7 +143,7 @@ def test_records_without_a_key_are_named(compacted: Harness, codec: Codec) -> No
     assert "2 record errors in total" in (refused.error_message or "")
 
 
-def test_the_others_of_a_request_are_taken(compacted: Harness) -> None:
+def test_other_batches_of_the_request_are_accepted(compacted: Harness) -> None:
     for _ in range(3):
         taken, refused = produce(compacted, good(), good(key=None))
         assert taken.error_code == ErrorCode.NONE
@@ -151,7 +151,7 @@ def test_the_others_of_a_request_are_taken(compacted: Harness) -> None:
         assert [one.batch_index for one in refused.record_errors] == [0]
 
 
-def test_an_answer_names_no_more_than_it_has_room_for(tmp_path: Path) -> None:
+def test_record_errors_in_a_response_are_limited(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     create(harness, 150, **COMPACT)
     batch = bytes(encode_batch([(None, b"", (), NOW_MS)] * 20))
@@ -166,8 +166,8 @@ def test_an_answer_names_no_more_than_it_has_room_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "first", [{"odradek_record_validation": "records"}, {"compression_type": "lz4"}], ids=["read", "packed"]
 )
-def test_the_configuration_counts_that_the_topic_has_by_then(tmp_path: Path, first: dict[str, str]) -> None:
-    """A batch that a thread has looked into when the topic was not compacted does not get in without a key."""
+def test_configuration_after_the_validation_applies(tmp_path: Path, first: dict[str, str]) -> None:
+    """A keyless batch validated on a thread is refused if the topic has become compacted since."""
     harness = Harness(tmp_path, message_max_bytes="10000000")
     create(harness, **first)
     for key, code in ((None, ErrorCode.INVALID_RECORD), (b"k", ErrorCode.NONE)):
@@ -188,7 +188,7 @@ def test_the_configuration_counts_that_the_topic_has_by_then(tmp_path: Path, fir
 
 
 def _batches() -> Iterator[bytes]:
-    """Of each codec, as small as can be, and with as many records as fit."""
+    """Yield batches of each codec: as small as possible, and with as many records as fit."""
     for codec in Codec:
         yield bytes(encode_batch([(b"", b"", (), NOW_MS)], codec))
         yield bytes(encode_batch([(b"", b"", (), NOW_MS)] * 4_000, codec))
@@ -196,7 +196,7 @@ def _batches() -> Iterator[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", list(_batches()), ids=lambda batch: f"{len(batch)} bytes")
-def test_many_partitions_hold_up_nobody(tmp_path: Path, batch: bytes) -> None:
+def test_validation_of_many_partitions_takes_short_turns(tmp_path: Path, batch: bytes) -> None:
     harness = Harness(tmp_path, odradek_record_validation="records")
     create(harness, 90)
     assert {one.error_code for one in produce(harness, *[batch] * 90)} == {ErrorCode.NONE}

@@ -1,4 +1,4 @@
-"""docs/PROTOCOL.md says what the table does."""
+"""docs/PROTOCOL.md, compared with the table of APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinators whose state has followers: nothing is told, or written for it, that a new leader could not know."""
+"""Coordinators with replicated state: no response and no dependent write precedes the commit of the state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TWO = BrokerId(2)
 BOTH = (US, TWO)
 T, STATE, OFFSETS = name_of("t"), name_of(TRANSACTION_STATE), name_of(CONSUMER_OFFSETS)
 NONE, MOVED, AGAIN = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS
-COMMITS = 5  # A version of TxnOffsetCommit by which partitions join.
+COMMITS = 5  # A version of TxnOffsetCommit that adds partitions to the transaction.
 
 
 class Replicated:
@@ -53,7 +53,7 @@ class Replicated:
         assert self.controller.leads(name.topic, leader=leader, epoch=epoch, replicas=replicas, is_new=True) == {}
 
     def tells(self) -> None:
-        """UpdateMetadata: both live, and this one leads all."""
+        """Send UpdateMetadata: both brokers are alive, and this one leads all partitions."""
         state = LeaderAndIsr(US, LeaderEpoch(0), BOTH, controller_epoch=1)
         told = {name: PartitionMetadata(state, BOTH, ()) for name in self.epochs}
         ids = {name.topic: topic_id(name.topic) for name in self.epochs}
@@ -62,13 +62,13 @@ class Replicated:
         assert self.controller.says(UpdateMetadata(told, ids, (ours, other), False)) == {}
 
     def moves(self, name: TopicPartition, leader: BrokerId) -> None:
-        """Another broker leads a partition, or this one again."""
+        """Let another broker lead a partition, or this one again."""
         self.epochs[name] += 1
         self.leads(name, leader)
         self.wake()
 
     def follows(self, *names: TopicPartition) -> None:
-        """The follower has all of these partitions, and is heard to have it."""
+        """Let the follower fetch all records of these partitions."""
         broker, now = self.harness.broker, self.harness.now
         for name in names or self.followed:
             leading = broker.partitions[name].leader()
@@ -87,7 +87,7 @@ class Replicated:
         return talk
 
     def wake(self) -> None:
-        """Does what the broker asks for, and has the requests go on that something has completed."""
+        """Execute the broker's effects, and continue the completed requests."""
         self.harness.settle()
         while completed := self.harness.broker.lot.take_completed():
             for parked in completed:
@@ -98,13 +98,13 @@ class Replicated:
             self.harness.settle()
 
     def told(self, talk: Conversation) -> bytes:
-        """The frame of a connection's answer; empty if there is none yet."""
+        """Return the frame of a connection's response; empty if there is none yet."""
         return b"".join(bytes(one) for one in talk.data_to_send())[4:]  # type: ignore[arg-type]
 
     def leading(self, name: TopicPartition) -> Leading:
         return self.harness.broker.partitions[name].leader()
 
-    # The producer, as it speaks with its coordinator and with the leader of t.
+    # Requests of the producer to its coordinator and to the leader of t.
 
     def begins(self) -> None:
         talk = self.asks_for_an_id()
@@ -138,7 +138,7 @@ class Replicated:
         return ErrorCode(decode_response(EndTxnResponse, EPOCHS, data)[1].error_code) if data else None
 
     def code(self, talk: Conversation) -> ErrorCode | None:
-        """The error code of a Produce to one partition; None if it waits."""
+        """Return the error code of a Produce to one partition; None while it is parked."""
         data = self.told(talk)
         if not data:
             return None
@@ -146,7 +146,7 @@ class Replicated:
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def commit_code(self, talk: Conversation) -> ErrorCode | None:
-        """That of a TxnOffsetCommit for one partition."""
+        """Return the error code of a TxnOffsetCommit for one partition."""
         data = self.told(talk)
         if not data:
             return None
@@ -159,10 +159,10 @@ def replicated(tmp_path: Path) -> Replicated:
     return Replicated(tmp_path)
 
 
-# What is written because of a join.
+# Writes that depend on a join.
 
 
-def test_a_batch_is_written_once_its_join_is_safe(replicated: Replicated) -> None:
+def test_batch_is_written_once_its_join_is_committed(replicated: Replicated) -> None:
     replicated.begins()
     talk = replicated.produces()
     assert replicated.producer.state.partitions == {T}
@@ -174,7 +174,7 @@ def test_a_batch_is_written_once_its_join_is_safe(replicated: Replicated) -> Non
     assert replicated.code(talk) is NONE
 
 
-def test_a_batch_whose_join_is_lost_is_not_written(replicated: Replicated) -> None:
+def test_batch_with_a_lost_join_is_not_written(replicated: Replicated) -> None:
     replicated.begins()
     talk = replicated.produces()
     replicated.moves(STATE, TWO)
@@ -182,7 +182,7 @@ def test_a_batch_whose_join_is_lost_is_not_written(replicated: Replicated) -> No
     assert replicated.end(T) == 0
 
 
-def test_in_a_partition_that_has_joined_nobody_is_asked(replicated: Replicated) -> None:
+def test_joined_partition_is_written_without_waiting(replicated: Replicated) -> None:
     replicated.begins()
     replicated.writes()
     talk = replicated.produces()
@@ -192,7 +192,7 @@ def test_in_a_partition_that_has_joined_nobody_is_asked(replicated: Replicated) 
 
 
 @pytest.mark.parametrize("followed", [(T,), (STATE,)])
-def test_either_log_may_be_lost_without_the_other(tmp_path: Path, followed: tuple[TopicPartition, ...]) -> None:
+def test_join_and_batch_may_have_different_followers(tmp_path: Path, followed: tuple[TopicPartition, ...]) -> None:
     replicated = Replicated(tmp_path, followed)
     replicated.begins()
     talk = replicated.produces()
@@ -203,14 +203,14 @@ def test_either_log_may_be_lost_without_the_other(tmp_path: Path, followed: tupl
     assert replicated.end(T) == 1
 
 
-def test_without_followers_the_two_are_written_at_once(tmp_path: Path) -> None:
+def test_join_and_batch_are_written_together_without_followers(tmp_path: Path) -> None:
     replicated = Replicated(tmp_path, ())
     replicated.begins()
     assert not replicated.harness.broker.transactions.asks_first(replicated.leading(T), replicated.producer.id)
     replicated.writes()
 
 
-def test_a_commit_in_a_transaction_is_written_once_its_join_is_safe(replicated: Replicated) -> None:
+def test_transactional_commit_is_written_once_its_join_is_committed(replicated: Replicated) -> None:
     replicated.begins()
     request = GroupOffsets(replicated.harness).request_in(replicated.producer, {("t", 0): 1})
     talk = replicated.sends(request, COMMITS)
@@ -221,10 +221,10 @@ def test_a_commit_in_a_transaction_is_written_once_its_join_is_safe(replicated: 
     assert replicated.commit_code(talk) is NONE
 
 
-# Who waits for a coordinator that has gone.
+# Requests parked at a former coordinator.
 
 
-def test_who_waits_for_an_id_is_sent_on(replicated: Replicated) -> None:
+def test_parked_init_producer_id_is_redirected(replicated: Replicated) -> None:
     talk = replicated.asks_for_an_id()
     assert replicated.id_code(talk) is None
     replicated.moves(STATE, TWO)
@@ -233,8 +233,8 @@ def test_who_waits_for_an_id_is_sent_on(replicated: Replicated) -> None:
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-def test_who_waits_for_the_end_of_a_transaction_is_sent_on(replicated: Replicated, *, is_decided: bool) -> None:
-    """The next coordinator ends it if the decision was safe; here it comes back, with what it had."""
+def test_parked_end_of_a_transaction_is_redirected(replicated: Replicated, *, is_decided: bool) -> None:
+    """The next coordinator ends it if the decision was committed; here this broker becomes coordinator again."""
     replicated.begins()
     replicated.writes()
     talk = replicated.commits()

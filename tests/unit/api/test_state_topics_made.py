@@ -1,4 +1,4 @@
-"""State topics are made by whoever asks for a coordinator, once as many brokers live as they have replicas."""
+"""State topics: created by the first coordinator lookup, once enough brokers for their replicas are alive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def finds(harness: Harness, kind: int) -> ErrorCode:
 
 
 @pytest.mark.parametrize(("kind", "topic", "min_isr"), BOTH)
-def test_fewer_brokers_than_replicas_make_none(
+def test_state_topics_are_not_created_with_too_few_brokers(
     tmp_path: Path, kind: int, topic: TopicName, min_isr: str | None
 ) -> None:
     harness = Harness(tmp_path, **CLUSTER)
@@ -52,7 +52,7 @@ def test_fewer_brokers_than_replicas_make_none(
     assert _min_isr(made.configs) == min_isr
 
 
-def test_a_broker_that_is_alone_makes_them_with_one_replica(tmp_path: Path) -> None:
+def test_lone_broker_creates_state_topics_with_one_replica(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     for kind, topic, _ in BOTH:
         assert finds(harness, kind) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""The table of APIs finds by name what belongs together."""
+"""The table of APIs, which finds modules, messages and handlers by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print([name for name in sys.modules if name.startswith("odradek.api.") and name.
 
 
 @pytest.mark.parametrize("api", BY_KEY.values(), ids=lambda api: api.key.title)
-def test_each_api_has_its_message_and_a_handler_for_it(api: Api) -> None:
+def test_each_api_has_a_message_and_handlers(api: Api) -> None:
     request, _ = APIS[api.key]
     assert api.request is request
     assert schema_of(request).api_key == api.key
@@ -35,13 +35,13 @@ def test_each_api_has_its_message_and_a_handler_for_it(api: Api) -> None:
 
 
 def _written(api: Api, name: str) -> ast.FunctionDef:
-    """A function as it stands in the source: a compiled one does not say what it takes."""
+    """Return a function as in the source: a compiled one has no signature."""
     room = ast.parse(source_of(api).read_text())
     return next(one for one in room.body if isinstance(one, ast.FunctionDef) and one.name == name)
 
 
 @pytest.mark.waits
-def test_a_start_loads_what_it_needs_and_no_more() -> None:
+def test_import_loads_only_the_needed_handlers() -> None:
     names = [api.key.name.lower() for api in BY_KEY.values()]
     command = [sys.executable, "-c", WHAT_A_START_LOADS, *names]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout

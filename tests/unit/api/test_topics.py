@@ -1,4 +1,4 @@
-"""Topics and configuration without a socket, in every version: made, grown, described, deleted, and what is refused."""
+"""Topics and configurations without a socket, in every version: creation, growth, description, deletion, refusals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def metadata(harness: Harness, *names: str, version: int = 12, create: bool = Fa
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_of_create_topics(harness: Harness, version: int) -> None:
+def test_create_topics_works_in_every_version(harness: Harness, version: int) -> None:
     (made,) = create(harness, topic("a", 3, retention_ms="1000"), version=version)
     assert made.error_code == ErrorCode.NONE
     assert len(harness.broker.partitions) == 3
@@ -92,14 +92,14 @@ def test_every_version_of_create_topics(harness: Harness, version: int) -> None:
         (topic("a", retention_ms=None), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_topics_that_are_refused(harness: Harness, wanted: CreatableTopic, code: ErrorCode) -> None:
+def test_invalid_topics_are_refused(harness: Harness, wanted: CreatableTopic, code: ErrorCode) -> None:
     create(harness, topic("there"))
     bad, good = create(harness, wanted, topic("good"))
     assert (bad.error_code, good.error_code) == (code, ErrorCode.NONE)
     assert bad.error_message
 
 
-def test_a_name_given_twice_is_refused_once_and_nothing_made(harness: Harness) -> None:
+def test_repeated_topic_name_is_refused_once(harness: Harness) -> None:
     (refused,) = create(harness, topic("a"), topic("a"))
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert harness.broker.partitions == {}
@@ -112,7 +112,7 @@ def test_validate_only_writes_nothing(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_every_version_of_delete_topics(harness: Harness, version: int, tmp_path: Path) -> None:
+def test_delete_topics_works_in_every_version(harness: Harness, version: int, tmp_path: Path) -> None:
     create(harness, topic("a"), topic("b"))
     names = ["a", "nowhere"]
     request = (
@@ -129,7 +129,7 @@ def test_every_version_of_delete_topics(harness: Harness, version: int, tmp_path
     assert next(path.name for path in tmp_path.glob("a-0*")).endswith("-delete")
 
 
-def test_deletion_by_id_and_what_names_nothing(harness: Harness) -> None:
+def test_topics_are_deleted_by_id(harness: Harness) -> None:
     create(harness, topic("a"))
     known = harness.broker.view.topics[TopicName("a")].id
     states = [
@@ -149,7 +149,7 @@ def test_deletion_by_id_and_what_names_nothing(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_of_create_partitions(harness: Harness, version: int) -> None:
+def test_create_partitions_works_in_every_version(harness: Harness, version: int) -> None:
     create(harness, topic("a"))
     wanted = [
         CreatePartitionsTopic(name="a", count=3, assignments=None),
@@ -164,7 +164,7 @@ def test_every_version_of_create_partitions(harness: Harness, version: int) -> N
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_of_metadata(harness: Harness, version: int) -> None:
+def test_metadata_works_in_every_version(harness: Harness, version: int) -> None:
     create(harness, topic("a", 2), topic("b"))
     answer = metadata(harness, "a", version=version)
     assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(1, "127.0.0.1", 9092)]
@@ -176,7 +176,7 @@ def test_every_version_of_metadata(harness: Harness, version: int) -> None:
     ]
 
 
-def test_metadata_of_all_of_none_by_id_and_of_what_is_not_there(harness: Harness) -> None:
+def test_metadata_covers_all_no_named_or_unknown_topics(harness: Harness) -> None:
     create(harness, topic("a"), topic("b"))
 
     def names(topics: list[MetadataRequestTopic] | None, version: int) -> list[str | None]:
@@ -194,7 +194,7 @@ def test_metadata_of_all_of_none_by_id_and_of_what_is_not_there(harness: Harness
     ]
 
 
-def test_a_topic_is_made_on_first_sight_unless_someone_forbids_it(harness: Harness, tmp_path: Path) -> None:
+def test_metadata_creates_topics_if_allowed(harness: Harness, tmp_path: Path) -> None:
     assert metadata(harness, "a").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert metadata(harness, "a", create=True).topics[0].error_code == ErrorCode.NONE
     assert metadata(harness, "a/b", create=True).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -203,7 +203,7 @@ def test_a_topic_is_made_on_first_sight_unless_someone_forbids_it(harness: Harne
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_version_of_describe_configs(harness: Harness, version: int) -> None:
+def test_describe_configs_works_in_every_version(harness: Harness, version: int) -> None:
     create(harness, topic("a", retention_ms="1000"))
     resources = [
         DescribeConfigsResource(resource_type=2, resource_name="a", configuration_keys=["retention.ms", "segment.ms"]),
@@ -228,7 +228,7 @@ def test_every_version_of_describe_configs(harness: Harness, version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_of_describe_cluster(harness: Harness, version: int) -> None:
+def test_describe_cluster_works_in_every_version(harness: Harness, version: int) -> None:
     answer = harness.ask(
         DescribeClusterRequest(include_cluster_authorized_operations=True), version, DescribeClusterResponse
     )
@@ -240,7 +240,7 @@ def test_every_version_of_describe_cluster(harness: Harness, version: int) -> No
         assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-def test_describe_topic_partitions_goes_page_by_page(harness: Harness) -> None:
+def test_describe_topic_partitions_is_paginated(harness: Harness) -> None:
     create(harness, topic("a", 3), topic("b", 2))
     seen: list[tuple[str | None, int]] = []
     cursor: Cursor | None = None
@@ -258,14 +258,14 @@ def test_describe_topic_partitions_goes_page_by_page(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_of_api_versions(harness: Harness, version: int) -> None:
+def test_api_versions_works_in_every_version(harness: Harness, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1.0")
     answer = harness.ask(request, version, ApiVersionsResponse)
     assert answer.error_code == ErrorCode.NONE
     assert {entry.api_key for entry in answer.api_keys} == {key for key, api in BY_KEY.items() if not api.is_own}
 
 
-def test_api_versions_of_a_version_from_the_future(harness: Harness) -> None:
+def test_api_versions_accepts_future_request_versions(harness: Harness) -> None:
     chunks = harness.send_raw(18, 99, b"whatever it may be")
     answer = harness.decoded(chunks, 0, ApiVersionsResponse)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -273,7 +273,9 @@ def test_api_versions_of_a_version_from_the_future(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(("key", "version", "body"), [(999, 0, b""), (3, 99, b""), (0, 2, b""), (3, 12, b"\x00" * 3)])
-def test_what_nobody_can_answer_closes_the_connection(harness: Harness, key: int, version: int, body: bytes) -> None:
+def test_unsupported_or_malformed_request_closes_the_connection(
+    harness: Harness, key: int, version: int, body: bytes
+) -> None:
     with pytest.raises(Malformed):
         harness.send_raw(key, version, body)
 
@@ -285,8 +287,8 @@ def test_software_names_are_checked(harness: Harness, name: str, version: str) -
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_a_broker_that_has_started_tells_of_topics_once_it_has_heard_of_them(harness: Harness, comes: bool) -> None:
-    """Or, without a controller, what it knows after a while."""
+def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, comes: bool) -> None:
+    """Without a controller, the broker responds after a while with its own view."""
     controller, began = Controlling(harness), harness.now
     assert controller.leads("flights") == {}
     harness.broker.view.controller = NO_BROKER

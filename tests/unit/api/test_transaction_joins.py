@@ -1,7 +1,6 @@
-"""What is written to a partition counts with a transaction that knows of the partition.
+"""Joins of partitions: a write to a partition is acknowledged only after the join is durable.
 
-So the join has to be on the disk as well before a write is acknowledged: or else, after a power failure in between, the
-transaction would commit without what it had acknowledged.
+Otherwise, after a power failure in between, the transaction would commit without acknowledged records.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from support.transactional import Transactional, make_topic
 DATA = TopicPartition(TopicName("x"), 0)
 STATE = TopicPartition(TRANSACTION_STATE, 0)
 OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)
-LATEST = 5  # Of TxnOffsetCommit: the first that makes the group's partition part of the transaction.
+LATEST = 5  # The first version of TxnOffsetCommit that adds the group's partition to the transaction.
 
 
 @pytest.fixture
@@ -36,14 +35,14 @@ def harness(tmp_path: Path) -> Harness:
 
 
 class Syncs:
-    """Those that were asked for, ended one by one."""
+    """Requested syncs, which a test ends one by one."""
 
     def __init__(self, harness: Harness) -> None:
         self._harness = harness
         self._waiting = [effect for effect in harness.broker.take_effects() if isinstance(effect, Sync)]
 
     def end(self, name: TopicPartition) -> list[object]:
-        """Who is answered by it."""
+        """End a sync and return the requests that complete."""
         (sync,) = [effect for effect in self._waiting if name in effect.flushes]
         assert list(sync.flushes) == [name]
         self._harness.broker.on_event(sync.run(), self._harness.now)
@@ -51,9 +50,9 @@ class Syncs:
 
 
 def begun(harness: Harness, *, is_plain: bool) -> Transactional:
-    """A producer in a transaction that knows of the other partition.
+    """Return a producer in a transaction that has the other partition.
 
-    `is_plain`: what it sends to ours next is like what it sent before.
+    With `is_plain`, its next request to this partition matches a template.
     """
     producer = Transactional(harness)
     producer.begin()
@@ -71,7 +70,7 @@ def parked(outcome: Encoded | Parked[Encoded]) -> Parked[Encoded]:
 
 @pytest.mark.parametrize("is_plain", [False, True])
 @pytest.mark.parametrize("order", [(DATA, STATE), (STATE, DATA)])
-def test_a_batch_waits_for_both_and_so_does_its_copy(
+def test_batch_and_its_duplicate_wait_for_both_syncs(
     harness: Harness, order: tuple[TopicPartition, TopicPartition], is_plain: bool
 ) -> None:
     producer = begun(harness, is_plain=is_plain)
@@ -85,7 +84,7 @@ def test_a_batch_waits_for_both_and_so_does_its_copy(
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_many_partitions_wait_for_the_one_record_by_which_they_joined(harness: Harness) -> None:
+def test_partitions_of_one_produce_wait_for_their_common_join_record(harness: Harness) -> None:
     producer = Transactional(harness)
     producer.begin()
     waiting = parked(harness.send(producer.produce("x", {0: [b"a"], 1: [b"b"]}), 13))
@@ -94,7 +93,7 @@ def test_many_partitions_wait_for_the_one_record_by_which_they_joined(harness: H
     assert syncs.end(STATE) == [waiting]
 
 
-def test_a_join_that_is_lost_is_told(harness: Harness) -> None:
+def test_lost_join_returns_an_error(harness: Harness) -> None:
     producer = begun(harness, is_plain=False)
     waiting = parked(harness.send(producer.produce("x", {0: [b"a"]}), 13))
     assert Syncs(harness).end(DATA) == []
@@ -104,7 +103,7 @@ def test_a_join_that_is_lost_is_told(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("order", [(OFFSETS, STATE), (STATE, OFFSETS)])
-def test_offsets_wait_for_both(harness: Harness, order: tuple[TopicPartition, TopicPartition]) -> None:
+def test_offset_commit_waits_for_both_syncs(harness: Harness, order: tuple[TopicPartition, TopicPartition]) -> None:
     group = GroupOffsets(harness)
     producer = begun(harness, is_plain=False)
     waiting = parked(harness.send(group.request_in(producer, {("x", 0): 1}), LATEST))
@@ -115,7 +114,7 @@ def test_offsets_wait_for_both(harness: Harness, order: tuple[TopicPartition, To
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-def test_a_large_batch_is_not_written_as_it_comes_while_a_join_is_on_its_way(harness: Harness) -> None:
+def test_large_batch_is_not_streamed_during_a_join(harness: Harness) -> None:
     producer = Transactional(harness)
     producer.begin()
     large = b"a" * 1_000_000
@@ -128,7 +127,7 @@ def test_a_large_batch_is_not_written_as_it_comes_while_a_join_is_on_its_way(har
 
 
 def begins(harness: Harness, producer: Transactional, value: bytes) -> bool:
-    """True if a large batch is written while it is being received."""
+    """Return whether a large batch is written while it is being received."""
     talk = harness.talk()
     talk.receive_data(frame_of(producer.produce("x", {0: [value]}), 13, 1, "tests")[:100_000])
     arrival = talk.begin_large(harness.now)
@@ -137,7 +136,7 @@ def begins(harness: Harness, producer: Transactional, value: bytes) -> bool:
     return arrival is not None
 
 
-def test_a_batch_that_the_coordinator_only_verifies_waits_for_the_join_too(harness: Harness) -> None:
+def test_verified_batch_waits_for_the_join(harness: Harness) -> None:
     producer = Transactional(harness, version=1)
     producer.begin()
     harness.broker.transactions.touch(producer.id, producer.producer, (DATA,), 0, harness.now)

@@ -1,4 +1,4 @@
-"""What tools ask of transactions and producers, and the markers that they write (KIP-664)."""
+"""Queries of tools about transactions and producers, and their markers (KIP-664)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def harness(tmp_path: Path) -> Harness:
 
 @pytest.fixture
 def producer(harness: Harness) -> Transactional:
-    """One with a transaction open, beside one without."""
+    """A producer with an open transaction, next to an idle one."""
     Transactional(harness, "idle").begin()
     producer = Transactional(harness, "open")
     producer.begin()
@@ -52,7 +52,7 @@ def listed(harness: Harness, **filters: object) -> set[str]:
     return {one.transactional_id for one in answer.transaction_states}
 
 
-def test_transactions_are_listed_by_what_is_asked_for(harness: Harness, producer: Transactional) -> None:
+def test_transactions_are_listed_by_filters(harness: Harness, producer: Transactional) -> None:
     assert listed(harness) == {"idle", "open"}
     assert listed(harness, state_filters=["Ongoing", "Ongoing", "Nonsense"]) == {"open"}
     assert listed(harness, state_filters=["Nonsense"]) == set()
@@ -70,7 +70,7 @@ REPEATED = pytest.mark.parametrize(
 
 
 @REPEATED
-def test_a_transaction_may_be_named_again_but_not_without_end(
+def test_describe_limits_repetitions_of_a_transaction(
     harness: Harness, producer: Transactional, count: int, code: ErrorCode
 ) -> None:
     request = DescribeTransactionsRequest(transactional_ids=[producer.id] * count)
@@ -80,7 +80,7 @@ def test_a_transaction_may_be_named_again_but_not_without_end(
 
 @REPEATED
 @pytest.mark.usefixtures("producer")
-def test_a_partition_may_be_named_again_but_not_without_end(harness: Harness, count: int, code: ErrorCode) -> None:
+def test_describe_limits_repetitions_of_a_partition(harness: Harness, count: int, code: ErrorCode) -> None:
     topics = [TopicRequest(name="x", partition_indexes=[0])] * (count - 1)
     topics.append(TopicRequest(name="x", partition_indexes=[0]))
     answers = harness.ask(DescribeProducersRequest(topics=topics), 0, DescribeProducersResponse).topics
@@ -89,9 +89,7 @@ def test_a_partition_may_be_named_again_but_not_without_end(harness: Harness, co
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_partition_that_is_named_twice_gets_one_marker(
-    harness: Harness, producer: Transactional, version: int
-) -> None:
+def test_repeated_partition_gets_one_marker(harness: Harness, producer: Transactional, version: int) -> None:
     marker = WritableTxnMarker(
         producer_id=producer.producer.id,
         producer_epoch=producer.producer.epoch + 1,

@@ -1,4 +1,4 @@
-"""Transactions without a socket: what commits, what aborts, who is fenced, and what a stop in the middle leaves."""
+"""Transactions without a socket: commits, aborts, fencing, and recovery after a stop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def put(producer: Transactional, *values: bytes, partition: int = 0) -> None:
 
 
 @VERSIONS
-def test_a_commit_shows_everything_at_once_and_an_abort_nothing(harness: Harness, version: int) -> None:
+def test_commit_shows_all_records_and_abort_none(harness: Harness, version: int) -> None:
     producer = started(harness, version)
     put(producer, b"a", b"b")
     put(producer, b"c", partition=1)
@@ -55,7 +55,7 @@ def test_a_commit_shows_everything_at_once_and_an_abort_nothing(harness: Harness
 
 
 @VERSIONS
-def test_what_was_decided_is_completed_after_a_stop(harness: Harness, version: int) -> None:
+def test_decided_transaction_is_completed_after_a_stop(harness: Harness, version: int) -> None:
     producer = started(harness, version)
     put(producer, b"a")
     decide_only(harness, producer)
@@ -68,7 +68,7 @@ def test_what_was_decided_is_completed_after_a_stop(harness: Harness, version: i
 
 
 def decide_only(harness: Harness, producer: Transactional) -> None:
-    """The decision is in the log, and the broker has not come to the markers."""
+    """Write the decision to the log, and stop before the markers."""
     from odradek.wire.messages.end_txn import EndTxnRequest
 
     request = EndTxnRequest(
@@ -81,7 +81,7 @@ def decide_only(harness: Harness, producer: Transactional) -> None:
 
 
 @VERSIONS
-def test_a_producer_that_comes_anew_aborts_what_is_open_and_fences_the_old_one(harness: Harness, version: int) -> None:
+def test_new_producer_aborts_the_open_transaction_and_fences_the_old(harness: Harness, version: int) -> None:
     zombie = started(harness, version)
     put(zombie, b"a")
     new = started(harness, version)
@@ -94,7 +94,7 @@ def test_a_producer_that_comes_anew_aborts_what_is_open_and_fences_the_old_one(h
     assert committed(harness, "x") == [b"b"]
 
 
-def test_an_end_that_comes_late_does_not_touch_the_next_transaction(harness: Harness) -> None:
+def test_late_end_does_not_affect_the_next_transaction(harness: Harness) -> None:
     producer = started(harness)
     put(producer, b"a")
     before = producer.producer
@@ -107,7 +107,7 @@ def test_an_end_that_comes_late_does_not_touch_the_next_transaction(harness: Har
     assert committed(harness, "x") == [b"a", b"b"]
 
 
-def test_an_end_that_is_asked_for_again_is_answered_again(harness: Harness) -> None:
+def test_repeated_end_gets_the_same_response(harness: Harness) -> None:
     producer = started(harness)
     put(producer, b"a")
     before = producer.producer
@@ -116,7 +116,7 @@ def test_an_end_that_is_asked_for_again_is_answered_again(harness: Harness) -> N
     assert producer.end(commit=False, as_=before) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_batch_that_comes_late_does_not_touch_the_next_transaction(harness: Harness) -> None:
+def test_late_batch_does_not_affect_the_next_transaction(harness: Harness) -> None:
     producer = started(harness)
     put(producer, b"a")
     before = producer.producer
@@ -127,7 +127,7 @@ def test_a_batch_that_comes_late_does_not_touch_the_next_transaction(harness: Ha
     assert late.write("x", b"late", partition=1, as_=before) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_partition_that_was_not_announced_is_refused(harness: Harness) -> None:
+def test_batch_to_a_partition_outside_the_transaction_is_refused(harness: Harness) -> None:
     producer = started(harness, version=1)
     assert producer.add(("x", 0)) == [ErrorCode.NONE]
     assert producer.write("x", b"a", partition=1) == ErrorCode.INVALID_TXN_STATE
@@ -136,7 +136,7 @@ def test_a_partition_that_was_not_announced_is_refused(harness: Harness) -> None
     assert written(harness, "x") == written(harness, "x", 1) == []
 
 
-def test_partitions_of_one_produce_join_its_transaction_by_one_record(harness: Harness) -> None:
+def test_partitions_of_one_produce_join_by_one_record(harness: Harness) -> None:
     producer = started(harness)
     state = harness.broker.transactions.states.find_transaction("t")[0].log.leading.log
     before = state.end_offset
@@ -149,7 +149,7 @@ def test_partitions_of_one_produce_join_its_transaction_by_one_record(harness: H
     assert (committed(harness, "x"), committed(harness, "x", 1)) == ([b"a", b"d"], [b"b", b"e"])
 
 
-def test_batches_to_many_partitions_that_come_late_are_refused_one_by_one(harness: Harness) -> None:
+def test_late_batches_to_many_partitions_are_refused_individually(harness: Harness) -> None:
     producer = started(harness)
     late = producer.producer
     put(producer, b"a")
@@ -159,7 +159,7 @@ def test_batches_to_many_partitions_that_come_late_are_refused_one_by_one(harnes
     assert producer.state.partitions == frozenset()
 
 
-def test_partitions_that_are_not_there_stop_the_others(harness: Harness) -> None:
+def test_missing_partitions_prevent_the_addition_of_others(harness: Harness) -> None:
     producer = started(harness, version=1)
     codes = producer.add(("x", 0), ("x", 7), ("nothing", 0))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -168,7 +168,7 @@ def test_partitions_that_are_not_there_stop_the_others(harness: Harness) -> None
 
 
 @VERSIONS
-def test_a_transaction_that_lasts_too_long_is_aborted(harness: Harness, version: int) -> None:
+def test_transaction_is_aborted_after_its_timeout(harness: Harness, version: int) -> None:
     producer = Transactional(harness, version=version)
     producer.begin(timeout_ms=5 * SECOND)
     put(producer, b"a")
@@ -183,12 +183,12 @@ def test_a_transaction_that_lasts_too_long_is_aborted(harness: Harness, version:
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
-def test_timeouts_have_bounds(harness: Harness, timeout_ms: int) -> None:
+def test_transaction_timeout_is_bounded(harness: Harness, timeout_ms: int) -> None:
     producer = Transactional(harness)
     assert producer.begin(timeout_ms=timeout_ms).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_ids_that_nobody_uses_are_forgotten(harness: Harness) -> None:
+def test_unused_transactional_ids_expire(harness: Harness) -> None:
     producer = started(harness)
     harness.pass_time(7 * 86_400 * SECOND + SECOND)
     harness.keep_house()
@@ -197,10 +197,10 @@ def test_ids_that_nobody_uses_are_forgotten(harness: Harness) -> None:
     assert producer.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-# Who a producer says it is (KIP-360).
+# Identity sent by the producer (KIP-360).
 
 
-def test_a_producer_goes_on_after_an_error(harness: Harness) -> None:
+def test_producer_recovers_with_a_new_epoch(harness: Harness) -> None:
     producer = started(harness)
     put(producer, b"a")
     first = producer.producer
@@ -211,25 +211,25 @@ def test_a_producer_goes_on_after_an_error(harness: Harness) -> None:
     assert producer.begin(first).error_code == ErrorCode.PRODUCER_FENCED
 
 
-def test_the_same_question_again_has_the_same_answer(harness: Harness) -> None:
+def test_repeated_init_producer_id_gets_the_same_epoch(harness: Harness) -> None:
     producer = started(harness)
     first = producer.producer
     assert producer.begin(first).producer_epoch == first.epoch + 1
     assert producer.begin(first).producer_epoch == first.epoch + 1
 
 
-def test_half_of_a_producer_is_refused(harness: Harness) -> None:
+def test_producer_id_without_an_epoch_is_refused(harness: Harness) -> None:
     producer = started(harness)
     assert producer.begin(ProducerIdAndEpoch(ProducerId(3), ProducerEpoch(-1))).error_code == ErrorCode.INVALID_REQUEST
     assert producer.begin(ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(3))).error_code == ErrorCode.INVALID_REQUEST
     assert producer.begin(ProducerIdAndEpoch(ProducerId(99), ProducerEpoch(0))).error_code == ErrorCode.PRODUCER_FENCED
 
 
-# Epochs run out.
+# Exhausted epochs.
 
 
 @VERSIONS
-def test_a_new_id_where_epochs_have_run_out(harness: Harness, version: int) -> None:
+def test_exhausted_epochs_lead_to_a_new_producer_id(harness: Harness, version: int) -> None:
     producer = started(harness, version)
     use_up(harness, producer)
     put(producer, b"a")
@@ -246,7 +246,7 @@ def test_a_new_id_where_epochs_have_run_out(harness: Harness, version: int) -> N
     assert committed(harness, "x") == [b"a", b"b"]
 
 
-def test_an_abort_that_nobody_asked_for_where_epochs_have_run_out(harness: Harness) -> None:
+def test_fencing_abort_with_exhausted_epochs_leads_to_a_new_producer_id(harness: Harness) -> None:
     producer = started(harness)
     use_up(harness, producer)
     put(producer, b"a")
@@ -268,7 +268,7 @@ def use_up(harness: Harness, producer: Transactional) -> None:
 # Prepared transactions (KIP-939).
 
 
-def test_a_prepared_transaction_is_kept_for_who_comes_anew(harness: Harness) -> None:
+def test_prepared_transaction_is_kept_for_a_new_producer(harness: Harness) -> None:
     old = Transactional(harness)
     old.begin(two_phases=True)
     put(old, b"a")
@@ -302,7 +302,7 @@ def test_a_prepared_transaction_may_be_kept_twice_and_then_aborted(harness: Harn
     assert third.end(commit=True) == ErrorCode.NONE
 
 
-def test_nothing_is_kept_where_nothing_is_open(harness: Harness) -> None:
+def test_keep_without_an_open_transaction_keeps_nothing(harness: Harness) -> None:
     producer = Transactional(harness)
     answer = producer.begin(two_phases=True, keep=True)
     assert answer.error_code == ErrorCode.NONE
@@ -319,7 +319,7 @@ def test_a_prepared_transaction_does_not_time_out(harness: Harness) -> None:
     assert producer.state.state is TransactionState.ONGOING
 
 
-def test_two_phases_have_to_be_allowed(tmp_path: Path) -> None:
+def test_two_phase_commit_requires_configuration(tmp_path: Path) -> None:
     producer = Transactional(Harness(tmp_path))
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert producer.begin(two_phases=True).error_code == refused
@@ -329,7 +329,7 @@ def test_two_phases_have_to_be_allowed(tmp_path: Path) -> None:
 # Producers without transactions.
 
 
-def test_producer_ids_are_never_given_twice(harness: Harness) -> None:
+def test_producer_ids_are_unique(harness: Harness) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     ids = [harness.ask(request, 4, InitProducerIdResponse).producer_id for _ in range(2500)]
     harness.restart()
@@ -337,7 +337,7 @@ def test_producer_ids_are_never_given_twice(harness: Harness) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_a_marker_for_a_topic_that_was_deleted_is_not_waited_for(harness: Harness) -> None:
+def test_end_does_not_wait_for_markers_of_deleted_topics(harness: Harness) -> None:
     from odradek.base.uuids import ZERO_UUID
     from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
@@ -351,7 +351,7 @@ def test_a_marker_for_a_topic_that_was_deleted_is_not_waited_for(harness: Harnes
     assert committed(harness, "x") == [b"a"]
 
 
-def test_a_partition_without_a_disk_holds_up_only_its_transaction(harness: Harness) -> None:
+def test_offline_partition_delays_only_its_transaction(harness: Harness) -> None:
     producer, other = started(harness), started(harness, name="other")
     put(producer, b"a")
     put(producer, b"b", partition=1)
@@ -363,7 +363,7 @@ def test_a_partition_without_a_disk_holds_up_only_its_transaction(harness: Harne
     assert other.end(commit=True) == ErrorCode.NONE
 
 
-def test_a_transaction_that_its_coordinator_has_lost_is_aborted_after_a_crash(harness: Harness) -> None:
+def test_transaction_lost_by_its_coordinator_is_aborted_after_a_crash(harness: Harness) -> None:
     producer, other = started(harness), started(harness, name="other")
     put(producer, b"a")
     put(other, b"b")

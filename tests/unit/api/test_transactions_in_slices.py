@@ -1,4 +1,4 @@
-"""Requests about very many partitions of transactions go on in slices; what others do in between is taken in."""
+"""Requests with many partitions of transactions in slices; changes in between are applied."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def producer(harness: Harness) -> Transactional:
 
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice ends wherever it may."""
+    """Let a slice end at every possible point."""
     monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)
 
 
@@ -96,21 +96,21 @@ def test_all_partitions_join_by_one_record(producer: Transactional) -> None:
     assert producer.state.partitions == {TopicPartition(TopicName(name), index) for name, index in ALL}
 
 
-def test_what_joined_meanwhile_stays_in_it(producer: Transactional) -> None:
+def test_partitions_that_joined_in_between_are_kept(producer: Transactional) -> None:
     begun = Begun(producer.harness, adding(producer), 3)
     assert producer.add(("y", 0)) == [NONE]
     assert codes(begun.finish(AddPartitionsToTxnResponse)) == [NONE] * MANY
     assert len(producer.state.partitions) == MANY + 1
 
 
-def test_a_producer_that_is_fenced_meanwhile_adds_nothing(producer: Transactional) -> None:
+def test_producer_fenced_in_between_adds_nothing(producer: Transactional) -> None:
     begun = Begun(producer.harness, adding(producer), 3)
     producer.begin()
     assert codes(begun.finish(AddPartitionsToTxnResponse)) == [ErrorCode.PRODUCER_FENCED] * MANY
     assert not producer.state.partitions
 
 
-def test_partitions_that_are_not_there_keep_all_from_joining(producer: Transactional) -> None:
+def test_missing_partitions_prevent_all_from_joining(producer: Transactional) -> None:
     request = adding(producer)
     request.v3_and_below_topics[0].partitions.append(MANY)
     found = codes(Begun(producer.harness, request, 3).finish(AddPartitionsToTxnResponse))
@@ -118,7 +118,7 @@ def test_partitions_that_are_not_there_keep_all_from_joining(producer: Transacti
     assert not producer.state.partitions
 
 
-def test_a_transaction_that_ends_meanwhile_has_no_partitions(producer: Transactional) -> None:
+def test_verification_fails_if_the_transaction_ends_in_between(producer: Transactional) -> None:
     producer.add(*ALL)
     one = AddPartitionsToTxnTransaction(
         transactional_id="p",
@@ -127,7 +127,7 @@ def test_a_transaction_that_ends_meanwhile_has_no_partitions(producer: Transacti
         verify_only=True,
         topics=[AddPartitionsToTxnTopic(name="x", partitions=list(range(MANY)))],
     )
-    begun = Begun(producer.harness, AddPartitionsToTxnRequest(transactions=[one]), 4, slices=4)  # Two look at names.
+    begun = Begun(producer.harness, AddPartitionsToTxnRequest(transactions=[one]), 4, slices=4)  # Two check the names.
     assert producer.end(commit=True) == NONE
     (result,) = begun.finish(AddPartitionsToTxnResponse).results_by_transaction
     found = [part.partition_error_code for part in result.topic_results[0].results_by_partition]
@@ -149,7 +149,7 @@ def markers(producer: Transactional) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(markers=[one])
 
 
-def test_each_partition_has_its_marker_once(producer: Transactional) -> None:
+def test_each_partition_gets_one_marker(producer: Transactional) -> None:
     assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
     begun = Begun(producer.harness, markers(producer), 1)
     assert (end(producer.harness, 0), end(producer.harness, MANY - 1)) == (2, 1)
@@ -160,17 +160,17 @@ def test_each_partition_has_its_marker_once(producer: Transactional) -> None:
     assert end(producer.harness, 0) == 2, "a record and a marker"
 
 
-def test_partitions_that_are_deleted_meanwhile_have_none(producer: Transactional) -> None:
+def test_partitions_deleted_in_between_get_no_marker(producer: Transactional) -> None:
     begun = Begun(producer.harness, markers(producer), 1)
     delete_topic(producer.harness, "x")
     (result,) = begun.finish(WriteTxnMarkersResponse).markers
     found = [part.error_code for part in result.topics[0].partitions]
-    # What was written to is gone before it was safe.
+    # The written partition was deleted before its marker was durable.
     assert found[0] == found[-1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert found[MANY - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_long_answer_is_made_in_slices_however_little_was_written(producer: Transactional) -> None:
+def test_long_response_is_built_in_slices(producer: Transactional) -> None:
     again = adding(producer)
     again.v3_and_below_topics[0].partitions = [0] * MANY
     begun = Begun(producer.harness, again, 3)
@@ -181,11 +181,11 @@ def test_a_long_answer_is_made_in_slices_however_little_was_written(producer: Tr
     assert Begun(producer.harness, nowhere, 1).waits_in_slices()
 
 
-# Its end.
+# The end of a transaction.
 
 
 def ended(harness: Harness) -> int:
-    """How many partitions have their record and a marker."""
+    """Return the number of partitions with their record and a marker."""
     return sum(end(harness, index) == 2 for index in range(MANY))
 
 
@@ -206,7 +206,7 @@ def test_a_transaction_of_many_partitions_ends_some_at_a_time(producer: Transact
     assert {tuple(committed(harness, "x", index)) for index in (0, MANY - 1)} == {(b"a",) if commit else ()}
 
 
-def test_a_stop_amid_the_markers_of_a_transaction(producer: Transactional) -> None:
+def test_stop_amid_the_markers_completes_the_transaction_later(producer: Transactional) -> None:
     harness = producer.harness
     assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
     harness.send(producer.end_request(commit=True), 3)
@@ -220,11 +220,11 @@ def test_a_stop_amid_the_markers_of_a_transaction(producer: Transactional) -> No
     assert committed(harness, "x", 0) == committed(harness, "x", MANY - 1) == [b"a"]
 
 
-# What is listed and described.
+# Listed and described transactions.
 
 
 @pytest.mark.usefixtures("short_slices")
-def test_each_transaction_is_told_as_it_is_when_its_turn_comes(harness: Harness) -> None:
+def test_each_transaction_is_described_in_its_state_at_that_time(harness: Harness) -> None:
     names = [f"p{number}" for number in range(20)]
     for name in names:
         Transactional(harness, name).begin()
@@ -242,7 +242,7 @@ def test_each_transaction_is_told_as_it_is_when_its_turn_comes(harness: Harness)
     assert told == names[:-1], "the first had been looked at"
 
 
-def test_producers_of_partitions_that_are_deleted_meanwhile(producer: Transactional) -> None:
+def test_partitions_deleted_in_between_are_described_as_unknown(producer: Transactional) -> None:
     producer.write_all("x", {index: [b"a"] for index in range(MANY)})
     request = DescribeProducersRequest(topics=[TopicRequest(name="x", partition_indexes=list(range(MANY)))])
     begun = Begun(producer.harness, request, 0, slices=2)

@@ -1,4 +1,4 @@
-"""What is answered while a large log of a coordinator is being read."""
+"""Responses of a coordinator during the load of a large log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 @pytest.fixture
 def loading(tmp_path: Path) -> Harness:
-    """A broker that has just begun to load the group "g"."""
+    """A broker that has just started to load the group "g"."""
     harness = Harness(tmp_path)
     make_topic(harness, "t")
     for offset in range(LOADED_AT_ONCE_BYTES // 4000):
@@ -36,7 +36,7 @@ def loading(tmp_path: Path) -> Harness:
     return harness
 
 
-def test_nobody_knows_all_groups(loading: Harness) -> None:
+def test_list_groups_returns_load_in_progress(loading: Harness) -> None:
     answer = loading.ask(ListGroupsRequest(), 5, ListGroupsResponse)
     assert (answer.error_code, answer.groups) == (LOADING, [])
     loading.settle()
@@ -44,8 +44,8 @@ def test_nobody_knows_all_groups(loading: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_any_member_is_taken_to_live(loading: Harness, version: int) -> None:
-    """As in Apache Kafka: clients take this error of a heartbeat for a bug."""
+def test_heartbeat_succeeds_for_any_member(loading: Harness, version: int) -> None:
+    """As in Apache Kafka: clients treat this error of a heartbeat as a bug."""
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     assert loading.ask(request, version, HeartbeatResponse).error_code == ErrorCode.NONE
     loading.settle()
@@ -53,8 +53,8 @@ def test_any_member_is_taken_to_live(loading: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_of_a_transaction(loading: Harness, version: int) -> None:
-    """Producers before 2.0 break at an error that they do not know here (KAFKA-7296)."""
+def test_transactional_commit_error_depends_on_the_version(loading: Harness, version: int) -> None:
+    """Producers before 2.0 fail at an error that they do not expect here (KAFKA-7296)."""
     part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
     request = TxnOffsetCommitRequest(
         transactional_id="p",

@@ -10,7 +10,7 @@ from odradek.record.record_batch import Batch
 
 
 @given(st.integers(1, 20), st.integers(0, 30), st.data())
-def test_the_offset_after_so_many_records(records: int, start: int, data: st.DataObject) -> None:
+def test_offset_after_a_number_of_records(records: int, start: int, data: st.DataObject) -> None:
     batch = Batch.checked(encode_batch([(None, b"x", (), 0)] * records))
     batch.stamp(Offset(10), batch.leader_epoch)
     seen = [offset for offset in range(10, 10 + records) if offset >= start]

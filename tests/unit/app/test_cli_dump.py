@@ -48,7 +48,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, li
     return status, captured.out.splitlines(), captured.err
 
 
-def test_batches_of_a_partition(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_shows_the_batches_of_a_partition(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, lines, _ = run(capsys, partition)
     assert status == 0
     assert lines[0].startswith(f"{partition / STEM}.log  ")
@@ -61,20 +61,22 @@ def test_batches_of_a_partition(partition: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("of", ["file", "partition", "data directory"])
-def test_a_file_a_partition_and_a_data_directory(of: str, partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_accepts_a_file_a_partition_and_a_data_directory(
+    of: str, partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = {"file": partition / f"{STEM}.log", "partition": partition, "data directory": partition.parent}[of]
     status, lines, _ = run(capsys, path)
     assert (status, len(lines)) == (0, 5)
 
 
-def test_records(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_shows_records(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, lines, _ = run(capsys, partition, "--records")
     assert "    5  1970-01-01T00:00:01.000Z  k: v1  h=x" in lines
     assert "    8  1970-01-01T00:00:02.000Z  null: null" in lines
     assert "    9  1970-01-01T00:00:03.000Z  commit" in lines
 
 
-def test_json(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_writes_json(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, lines, _ = run(capsys, partition, "--records", "--json")
     parsed = [json.loads(line) for line in lines]
     assert [each["offset"] for each in parsed if "offset" in each] == [5, 6, 7, 8, 9]
@@ -83,9 +85,7 @@ def test_json(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert parsed[-1]["control"] == "commit"
 
 
-def test_a_flipped_bit_and_a_torn_end_are_marked_and_the_rest_is_shown(
-    partition: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dump_marks_damage_and_shows_the_rest(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = bytearray(log_bytes())
     data[70] ^= 1
     (partition / f"{STEM}.log").write_bytes(data[:-1])
@@ -97,7 +97,7 @@ def test_a_flipped_bit_and_a_torn_end_are_marked_and_the_rest_is_shown(
     assert lines[-1] == "  2 batches, 4 records, 2 faults"
 
 
-def test_preallocated_zeros_are_called_so(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_preallocated_zeros_are_named(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (partition / f"{STEM}.log").write_bytes(log_bytes() + bytes(1000))
     status, lines, _ = run(capsys, partition)
     assert status == 1
@@ -119,7 +119,7 @@ def test_control_characters_never_reach_the_terminal(partition: Path, capsys: py
     assert "(102 bytes)" in lines[2]
 
 
-def test_a_long_text_is_cut_between_characters(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_text_is_cut_between_characters(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for before in range(4):
         text = "x" * before + "€" * 40
         (partition / f"{STEM}.log").write_bytes(encode_batch([(None, text.encode(), (), 0)], base_offset=Offset(5)))
@@ -127,7 +127,7 @@ def test_a_long_text_is_cut_between_characters(partition: Path, capsys: pytest.C
         assert lines[2].endswith(f"null: {text[: before + (60 - before) // 3]}...({len(text.encode())} bytes)")
 
 
-def test_an_offset_index_is_held_against_its_log(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offset_index_is_compared_with_its_log(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     second = len(encode_batch(RECORDS))
     index = partition / f"{STEM}.index"
     index.write_bytes(struct.pack(">iiii", 3, second, 4, second + 1) + bytes(64))
@@ -138,11 +138,11 @@ def test_an_offset_index_is_held_against_its_log(partition: Path, capsys: pytest
     assert lines[3] == "  2 entries, 1 fault"
     index.write_bytes(struct.pack(">ii", 1, second))
     assert "CORRUPT: the batch there starts at offset 7" in run(capsys, index)[1][1]
-    index.write_bytes(struct.pack(">ii", 2, second))  # By its first offset, as Apache Kafka did before 2.0.
+    index.write_bytes(struct.pack(">ii", 2, second))  # With its first offset, as in Apache Kafka before 2.0.
     assert run(capsys, index)[0] == 0
 
 
-def test_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_shows_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     times = partition / f"{STEM}.timeindex"
     times.write_bytes(struct.pack(">qiqi", 2_000, 3, 1_000, 4) + b"torn")
     status, lines, _ = run(capsys, times)
@@ -164,7 +164,7 @@ def test_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFix
         ("server.properties", "name a 00000000000000000000.log"),
     ],
 )
-def test_other_paths(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_paths_are_refused(name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "server.properties").write_text("x=y")
     status, _, errors = run(capsys, tmp_path / name)
     assert status == 1
@@ -174,10 +174,10 @@ def test_other_paths(name: str, words: str, tmp_path: Path, capsys: pytest.Captu
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(at=integers(0, 400), garbage=binary(min_size=1, max_size=80))
-def test_whatever_is_in_a_log_it_is_shown(
+def test_log_with_any_content_is_dumped(
     at: int, garbage: bytes, partition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Any bytes anywhere: lines and an exit status, never an exception."""
+    """Any bytes anywhere give lines and an exit status, never an exception."""
     data = bytearray(log_bytes())
     data[at : at + len(garbage)] = garbage
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):

@@ -13,10 +13,10 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import answer_error
 
-NO_CLUSTER = cast(Cluster, None)  # Nobody is asked.
+NO_CLUSTER = cast(Cluster, None)  # No confirmation is requested.
 
 
-def test_groups_that_are_done_before_one_is_refused_are_named(
+def test_groups_reset_before_a_refusal_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def commit(cluster: Cluster, group: str, offsets: Offsets) -> None:

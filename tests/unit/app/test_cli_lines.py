@@ -16,7 +16,7 @@ from odradek.app.terminal.lines import lines_of
 
 
 def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], int]:
-    """The lines of what comes in such pieces, and how many pauses were told."""
+    """Return the lines of input in these pieces, and the number of reported pauses."""
     reading, writing = os.pipe()
     pauses: list[None] = []
 
@@ -37,7 +37,7 @@ def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], i
 
 @settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
 @given(binary(max_size=300), lists(integers(0, 300), max_size=8))
-def test_lines_do_not_depend_on_how_they_come(data: bytes, cuts: list[int]) -> None:
+def test_lines_do_not_depend_on_the_pieces(data: bytes, cuts: list[int]) -> None:
     data = data.replace(b"\x00", b"\n").replace(b"\x01", b"\r")
     borders = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     pieces = [data[start:end] for start, end in pairwise(borders)]
@@ -47,12 +47,12 @@ def test_lines_do_not_depend_on_how_they_come(data: bytes, cuts: list[int]) -> N
     assert fed(pieces)[0] == expected
 
 
-def test_a_line_that_ends_as_windows_has_it_is_one_line_wherever_it_is_cut() -> None:
+def test_windows_line_ending_is_one_line_wherever_it_is_split() -> None:
     assert fed([b"a\r\nb\r\n"])[0] == [b"a", b"b"]
     assert fed([b"a\r", b"\nb\r", b"c\r", b"\n"], 0.02)[0] == [b"a", b"b", b"c"]
 
 
-def test_pauses_are_told() -> None:
+def test_pauses_are_reported() -> None:
     found, pauses = fed([b"a\nb", b"c\nd"], 0.05)
     assert found == [b"a", b"bc", b"d"]
     assert pauses >= 2

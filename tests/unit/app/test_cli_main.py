@@ -1,4 +1,7 @@
-"""What the command line says and returns where no broker is needed; with one, see tests/interop/test_client_cli.py."""
+"""Output and exit status of the command line without a broker.
+
+With a broker, see tests/interop/test_client_cli.py.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def nobody() -> str:
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["topic", "--version"]])
-def test_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *arguments)
     if arguments[0] == "--version":
         assert (status, out) == (0, f"{version_line()}\n")
@@ -53,7 +56,7 @@ def test_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> No
         ["txn", "abort"],
     ],
 )
-def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *verb, "--help")
     assert status == 0
     assert "Usage: odradek" in out
@@ -65,7 +68,7 @@ def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("arguments", [[], ["topic"], ["log"], ["group"], ["txn"]])
 def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *arguments)
-    assert status in {0, 2}  # 0 where typer, before 0.26, stands on a click before 8.2.
+    assert status in {0, 2}  # 0 if typer, before 0.26, uses a click before 8.2.
     assert "Usage: odradek" in out + err
 
 
@@ -138,7 +141,7 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["topic", "delete", "t", "a/b"], "has characters other than ASCII letters"),
     ],
 )
-def test_what_is_not_understood_is_one_sentence_and_2(
+def test_invalid_arguments_give_one_sentence_and_status_2(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if arguments[0] == "load":
@@ -168,7 +171,9 @@ def test_what_is_not_understood_is_one_sentence_and_2(
         ["txn", "abort", "x"],
     ],
 )
-def test_nobody_answers_is_one_sentence_and_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_broker_gives_one_sentence_and_status_1(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     address = nobody()
     status, out, err = run(capsys, *arguments, "-b", address)
     assert status == 1
@@ -177,7 +182,7 @@ def test_nobody_answers_is_one_sentence_and_1(arguments: list[str], capsys: pyte
     assert err.count("\n") == 1
 
 
-def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_missing_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, _, err = run(capsys, "log", "dump", str(tmp_path / "nix"))
     assert (status, err) == (1, f"odradek: {tmp_path / 'nix'} does not exist\n")
 
@@ -187,10 +192,10 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
     [
         ("ssl.keystor.location", "is no configuration of a Kafka client; did you mean ssl.keystore.location?"),
         ("retry.backof.ms", "has no effect on this client; did you mean retry.backoff.ms?"),
-        ("reconnect.backoff.ms", "has no effect on this client\n"),  # Kafka's own, and right so.
+        ("reconnect.backoff.ms", "has no effect on this client\n"),  # A valid Kafka key.
     ],
 )
-def test_a_misspelt_client_configuration(key: str, words: str, tmp_path: Path) -> None:
+def test_misspelt_client_key_is_refused_with_a_suggestion(key: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text(f"{key}=5\n")
     options = ["--command-config", str(tmp_path / "client.properties"), "-b", nobody()]
     ended = subprocess.run(
@@ -203,7 +208,7 @@ def test_a_misspelt_client_configuration(key: str, words: str, tmp_path: Path) -
     assert f"option {key} {words}" in ended.stderr
 
 
-def test_a_folder_without_logs_is_no_data_directory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_folder_without_logs_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, _, err = run(capsys, "log", "verify", str(tmp_path))
     assert (status, err) == (
         1,
@@ -211,7 +216,7 @@ def test_a_folder_without_logs_is_no_data_directory(capsys: pytest.CaptureFixtur
     )
 
 
-def test_serve_in_its_plain_form() -> None:
+def test_serve_arguments_are_parsed() -> None:
     assert parse([]) == Serve(None, [], False)
     assert parse(["a.properties", "--override", "x=1", "--override=y=a=b", "--insecure"]) == Serve(
         Path("a.properties"), ["x=1", "y=a=b"], True
@@ -220,7 +225,7 @@ def test_serve_in_its_plain_form() -> None:
         assert parse(other) is None
 
 
-def test_serve_with_an_unknown_configuration(tmp_path: Path) -> None:
+def test_serve_refuses_an_unknown_key(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "odradek", "serve", "--override", "num.partitons=3"],
         capture_output=True,
@@ -237,7 +242,7 @@ def test_serve_with_an_unknown_configuration(tmp_path: Path) -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    """The modules that a fresh interpreter has after this code."""
+    """Return the modules loaded in a fresh interpreter by this code."""
     script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True)
     return set(finished.stdout.split())
@@ -246,22 +251,22 @@ def loaded_by(code: str) -> set[str]:
 HEAVY = {"typer", "click", "rich", "pyarrow", "pyspark", "cramjam", "prometheus_client", "inspect", "asyncio", "json"}
 
 
-def test_version_and_serve_load_nothing_they_do_not_need() -> None:
+def test_version_and_serve_load_only_needed_modules() -> None:
     version = loaded_by("from odradek.app.main import main; main(['--version'])")
     assert not version & (HEAVY | {"pathlib", "typing", "re"})
     serve = loaded_by("from odradek.app.commands import serve_command; serve_command.parse(['--override', 'x=1'])")
     assert not serve & HEAVY
 
 
-def test_a_broker_starts_without_the_other_commands() -> None:
+def test_broker_does_not_load_the_other_commands() -> None:
     loaded = loaded_by("import odradek.app.serve.server")
     unwanted = {"typer", "click", "rich", "pyarrow", "pandas", "numpy", "pyspark", "prometheus_client"}
     assert not loaded & unwanted
     assert not any(name.startswith(("odradek.client", "odradek.spark")) for name in loaded)
 
 
-def test_without_a_standard_output(tmp_path: Path) -> None:
-    """A broker needs none: what is closed must not become a socket.  The other verbs would talk to nobody."""
+def test_commands_require_a_standard_output_but_serve_does_not(tmp_path: Path) -> None:
+    """A closed descriptor must not become a socket; other commands would write to nowhere."""
     closed = "import os; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'odradek', *sys.argv[1:]])"
     program = [sys.executable, "-c", f"import sys; {closed}"]
     listing = subprocess.run([*program, "topic", "list"], check=False, capture_output=True, text=True, timeout=60)
@@ -275,15 +280,15 @@ def test_without_a_standard_output(tmp_path: Path) -> None:
     assert broker.returncode == 0, errors
 
 
-def test_python_dash_m_is_the_same() -> None:
+def test_python_dash_m_runs_the_same_program() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "odradek", "--version"], capture_output=True, text=True, timeout=240, check=True
     )
     assert finished.stdout == f"{version_line()}\n"
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    """As `odradek ... | head`: no traceback, and the status that a shell gives for a closed pipe."""
+def test_closed_output_pipe_is_not_an_error(tmp_path: Path) -> None:
+    """As in `odradek ... | head`: no traceback, and the shell's exit status for a closed pipe."""
     reading, writing = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-m", "odradek", "--help"], stdout=writing, stderr=subprocess.PIPE, text=True
@@ -299,7 +304,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     ("size", "expected"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 50, "1024.0 TiB")],
 )
-def test_sizes(size: int, expected: str) -> None:
+def test_size_text(size: int, expected: str) -> None:
     assert size_text(size) == expected
 
 
@@ -307,11 +312,11 @@ def test_sizes(size: int, expected: str) -> None:
     ("timestamp", "expected"),
     [(-1, "-"), (0, "1970-01-01T00:00:00.000Z"), (1795248886782, "2026-11-21T08:14:46.782Z"), (1 << 62, str(1 << 62))],
 )
-def test_times(timestamp: int, expected: str) -> None:
+def test_time_text(timestamp: int, expected: str) -> None:
     assert time_text(timestamp) == expected
 
 
-def test_a_table_shows_names_of_others_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_escapes_control_characters_in_names(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["group", "lag>", "says~"], [("日本", 7, "x"), ("a\nb\x1b[2J", None, "y")])
     assert capsys.readouterr().out.splitlines() == [
         "group         lag   says",
@@ -321,7 +326,7 @@ def test_a_table_shows_names_of_others_in_one_line(capsys: pytest.CaptureFixture
     ]
 
 
-def test_plurals() -> None:
+def test_plural_text() -> None:
     assert plural(1, "record") == "1 record"
     assert plural(1234, "record") == "1,234 records"
     assert plural(2, "batch", "batches") == "2 batches"

@@ -26,12 +26,12 @@ from odradek.base.units import DAY_MS, HOUR_MS, MINUTE_MS
         ("P0DT0H5M0S", 5 * MINUTE_MS),
     ],
 )
-def test_durations(text: str, expected: int) -> None:
+def test_duration_is_parsed(text: str, expected: int) -> None:
     assert duration_ms(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "10", "10 m", "-5m", "P", "PT", "P1H", "P1DT", "PT5", "1.5h", "PT1H2", "P١D"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         duration_ms(text)
 
@@ -51,12 +51,12 @@ def test_a_duration_fits_into_int64(text: str) -> None:
         ("1969-01-01T00:00Z", 0),
     ],
 )
-def test_moments(text: str, expected: int) -> None:
+def test_moment_is_parsed(text: str, expected: int) -> None:
     assert moment_ms(text) == expected
 
 
 @given(st.text(max_size=30))
-def test_anything_else_is_a_value_error(text: str) -> None:
+def test_invalid_moment_is_a_value_error(text: str) -> None:
     for read in (moment_ms, duration_ms):
         with suppress(ValueError):
             assert read(text) >= 0

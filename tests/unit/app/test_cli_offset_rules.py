@@ -1,4 +1,4 @@
-"""Rules for offsets, over partitions that begin and end where the test says; and plans as files."""
+"""Rules for offsets, over partitions with given starts and ends; and plans as files."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from odradek.wire.messages.list_offsets import (
 from support.scripted_broker import ScriptedBroker
 
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
-AT = {EARLIEST: [10, 0], LATEST: [20, 5], 1_000: [15, -1]}  # Offsets of t-0 and t-1 by what is asked.
+AT = {EARLIEST: [10, 0], LATEST: [20, 5], 1_000: [15, -1]}  # Offsets of t-0 and t-1 by timestamp.
 
 
 class Asked:
-    """A scope, and what was said about it."""
+    """A scope, and its recorded warnings."""
 
     def __init__(self, cluster: Cluster, committed: dict[TopicPartition, int]) -> None:
         self.warnings: list[str] = []
@@ -76,14 +76,16 @@ def cluster() -> Iterator[Cluster]:
         (rules.to_planned({T0: 11, T1: 3}), [11, 3], []),
     ],
 )
-def test_rules(cluster: Cluster, rule: rules.Rule, expected: Sequence[int], warnings: Sequence[str]) -> None:
+def test_rule_returns_its_offsets(
+    cluster: Cluster, rule: rules.Rule, expected: Sequence[int], warnings: Sequence[str]
+) -> None:
     asked = Asked(cluster, {T0: 12})
     assert list(rule(asked.scope).values()) == expected
     assert asked.warnings == warnings
 
 
-def test_records_that_come_meanwhile_are_not_passed_over(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
-    """An end that is asked for after the time would lie behind them."""
+def test_records_appended_during_the_lookup_are_not_skipped(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    """An end offset requested after the lookup would be beyond them."""
     asked: list[int] = []
 
     def offsets_at(_cluster: Cluster, partitions: Sequence[TopicPartition], when: int) -> rules.Offsets:
@@ -119,19 +121,21 @@ def test_records_that_come_meanwhile_are_not_passed_over(monkeypatch: pytest.Mon
         ),
     ],
 )
-def test_shifts(cluster: Cluster, distance: int, expected: Sequence[int], warnings: Sequence[str]) -> None:
+def test_shift_is_limited_to_the_partition(
+    cluster: Cluster, distance: int, expected: Sequence[int], warnings: Sequence[str]
+) -> None:
     asked = Asked(cluster, {T0: 12, T1: 1})
     assert list(rules.shifted_by(distance)(asked.scope).values()) == expected
     assert asked.warnings == warnings
 
 
-def test_what_was_never_committed_cannot_be_shifted(cluster: Cluster) -> None:
+def test_uncommitted_partition_cannot_be_shifted(cluster: Cluster) -> None:
     with pytest.raises(CommandFailed, match="cannot shift t-1: group g has no committed offset for it"):
         rules.shifted_by(1)(Asked(cluster, {T0: 12}).scope)
 
 
 @given(st.integers(), st.integers(0, 100), st.integers(0, 100))
-def test_clamping_warns_if_and_only_if_it_does_something(offset: int, start: int, length: int) -> None:
+def test_clamping_warns_only_if_it_changes_the_offset(offset: int, start: int, length: int) -> None:
     warnings: list[str] = []
     taken = clamped(T0, offset, start, start + length, warnings.append)
     assert start <= taken <= start + length
@@ -152,9 +156,7 @@ PLANS = st.dictionaries(
 
 @pytest.mark.slow
 @given(plans=PLANS)
-def test_a_plan_that_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, plans: dict[str, rules.Offsets]
-) -> None:
+def test_written_plan_is_read_back(tmp_path_factory: pytest.TempPathFactory, plans: dict[str, rules.Offsets]) -> None:
     path = tmp_path_factory.mktemp("plans") / "plan.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(plan_lines(plans))
@@ -167,7 +169,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_plans_of_kafkas_tool(tmp_path: Path) -> None:
+def test_plans_of_kafkas_tool_are_read(tmp_path: Path) -> None:
     assert read_plan(written(tmp_path, "t,0,7\r\n\r\nt, 1, 8\r\n"), ["g"]) == {"g": {T0: 7, T1: 8}}
     assert read_plan(written(tmp_path, "\ufefft,0,7\n"), ["g"]) == {"g": {T0: 7}}, "as spreadsheets save it"
     several = written(tmp_path, "g,t,0,7\nh,t,1,8\nother,t,0,9\n")
@@ -176,13 +178,13 @@ def test_plans_of_kafkas_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["t,0", "t,x,7", "t,-1,7", "t,0,-7", "t,0,7.5", "a,b,c,d,e", f"t,0,{2**63}", "g,,0,7"])
-def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
+def test_invalid_line_is_named(tmp_path: Path, line: str) -> None:
     path = written(tmp_path, f"t,0,1\n{line}\n")
     with pytest.raises(CommandFailed, match=r"invalid line 2 of .*plan\.csv: use topic,partition,offset"):
         read_plan(path, ["g"])
 
 
-def test_a_group_that_is_not_in_the_file(tmp_path: Path) -> None:
+def test_group_missing_in_the_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="has no line for group h"):
         read_plan(written(tmp_path, "g,t,0,7\n"), ["g", "h"])
     with pytest.raises(CommandFailed, match="use group,topic,partition,offset"):
@@ -200,7 +202,7 @@ def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, c
     assert all(at.partition >= 0 and offset >= 0 for at, offset in plan["g"].items())
 
 
-def test_plans_go_out_without_the_group_where_there_is_one() -> None:
+def test_plan_of_one_group_omits_the_group() -> None:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(plan_lines({"g": {T0: 7, T1: 8}}))
     assert out.getvalue() == "t,0,7\nt,1,8\n"

@@ -23,7 +23,7 @@ def at(topic: str, *indexes: int) -> list[TopicPartition]:
     return [TopicPartition(TopicName(topic), index) for index in indexes]
 
 
-def test_what_options_name() -> None:
+def test_topic_option_is_parsed() -> None:
     assert parsed("orders") == ("orders", None)
     assert parsed("orders:2") == ("orders", [2])
     assert parsed("orders:0, 2") == ("orders", [0, 2])
@@ -32,14 +32,14 @@ def test_what_options_name() -> None:
 @pytest.mark.parametrize(
     "text", ["", ":1", "orders:", "orders:x", "orders:1,", "orders:-1", "orders:1:2", "orders:²", "orders:2147483648"]
 )
-def test_what_is_no_name(text: str) -> None:
+def test_invalid_topic_option_is_refused(text: str) -> None:
     with pytest.raises(CommandFailed, match="invalid --topic") as refused:
         parsed(text)
     assert refused.value.status == 2
 
 
 @given(st.text(max_size=20))
-def test_anything_is_understood_or_not(text: str) -> None:
+def test_any_topic_option_is_parsed_or_refused(text: str) -> None:
     try:
         topic, numbers = parsed(text)
     except CommandFailed:
@@ -49,7 +49,7 @@ def test_anything_is_understood_or_not(text: str) -> None:
 
 
 @pytest.mark.waits
-def test_partitions_that_are_there() -> None:
+def test_existing_partitions_are_selected() -> None:
     with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as cluster:
         broker.topics = {"t": 3, "u": 1}
         assert existing(cluster, ["u", "t:0,2", "t:2"]) == at("t", 0, 2) + at("u", 0)
@@ -61,7 +61,7 @@ def test_partitions_that_are_there() -> None:
 
 
 @pytest.mark.waits
-def test_ends_of_what_is_left() -> None:
+def test_end_offsets_of_remaining_partitions() -> None:
     def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         parts = [
             ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=0, offset=42)

@@ -1,4 +1,4 @@
-"""Output into a pipe that nobody empties, for a while or for ever."""
+"""Output into a pipe that is not read, for a while or forever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patient_output, "MEANWHILE_EVERY_MS", 5)
 
 
-def test_a_full_pipe_leaves_time_for_other_things() -> None:
+def test_full_pipe_leaves_time_for_other_work() -> None:
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     data = bytes(range(256)) * 400
@@ -48,7 +48,7 @@ def test_a_full_pipe_leaves_time_for_other_things() -> None:
     assert meanwhile >= 10
 
 
-def test_a_terminal_that_is_stopped_leaves_time_for_other_things() -> None:
+def test_stopped_terminal_leaves_time_for_other_work() -> None:
     """Ctrl-S, or a pager that waits for a key."""
     master, terminal = pty.openpty()
     termios.tcflow(terminal, termios.TCOOFF)
@@ -67,7 +67,7 @@ def test_a_terminal_that_is_stopped_leaves_time_for_other_things() -> None:
     os.close(master)
 
 
-def test_nobody_reads_any_more() -> None:
+def test_closed_pipe_raises_broken_pipe() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(BrokenPipeError):

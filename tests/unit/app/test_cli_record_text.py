@@ -41,7 +41,7 @@ def record(key: bytes | None = b"k", value: bytes | None = b"v", *headers: tuple
     lists(tuples(names, none() | binary(max_size=5)), max_size=4),
     integers(0, INT64_MAX),
 )
-def test_json_there_and_back(
+def test_json_round_trip(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamp: int
 ) -> None:
     line = json_line(AT, Record(Offset(7), TimestampMs(timestamp), key, value, tuple(headers)))
@@ -74,7 +74,7 @@ CONTENTS: list[tuple[bytes | None, bytes | None]] = [
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_lines_of_a_batch(codec: Codec) -> None:
+def test_batch_is_printed_as_lines(codec: Codec) -> None:
     records = [(key, value, (("h", b"1"),), 1_000) for key, value in CONTENTS]
     batch = Batch.trusted(encode_batch(records, codec, base_offset=Offset(10)))
     assert value_lines(AT, batch, 0, 99) == [b"v\n", b"\n", b"null\n", b"a\nb\n", b"null\n"]
@@ -101,7 +101,7 @@ def test_a_malformed_batch_is_refused() -> None:
         value_lines(AT, Batch.trusted(batch), 0, 99)
 
 
-def test_plain_lines_to_records() -> None:
+def test_plain_lines_are_parsed_to_records() -> None:
     assert parse_plain(b"a:b", None, False) == LineRecord(b"a:b")
     assert parse_plain(b"a:b:c", b":", False) == LineRecord(b"b:c", b"a")
     assert parse_plain(b"h:1,g:x:y\ta:b", b":", True) == LineRecord(b"b", b"a", [("h", b"1"), ("g", b"x:y")])
@@ -116,12 +116,12 @@ def test_plain_lines_to_records() -> None:
         (b"h\tabc", None, True, "without a colon"),
     ],
 )
-def test_plain_lines_that_are_no_records(line: bytes, separator: bytes | None, has_headers: bool, words: str) -> None:
+def test_invalid_plain_lines_are_refused(line: bytes, separator: bytes | None, has_headers: bool, words: str) -> None:
     with pytest.raises(NotARecord, match=words):
         parse_plain(line, separator, has_headers)
 
 
-def test_json_values_that_are_no_text_are_kept_as_json() -> None:
+def test_non_text_json_values_are_kept_as_json() -> None:
     assert parse_json(b'{"value":{"a":[1,"\xc3\xa4"]},"key":5}') == LineRecord('{"a":[1,"ä"]}'.encode(), b"5", [])
     assert parse_json(b"{}") == LineRecord(None, None, [])
 
@@ -144,15 +144,15 @@ def test_json_values_that_are_no_text_are_kept_as_json() -> None:
         (b'{"partition":2147483648}', "from 0 to 2147483647"),
     ],
 )
-def test_json_lines_that_are_no_records(line: bytes, words: str) -> None:
+def test_invalid_json_lines_are_refused(line: bytes, words: str) -> None:
     with pytest.raises(NotARecord, match=words):
         parse_json(line)
 
 
 @settings(deadline=None)
 @given(binary(max_size=60))
-def test_any_line_is_a_record_or_none(line: bytes) -> None:
-    """Never anything but a record or the one refusal."""
+def test_any_line_is_a_record_or_refused(line: bytes) -> None:
+    """Parsing gives a record or the one exception."""
     for parse in (parse_json, lambda each: parse_plain(each, b":", True)):
         with suppress(NotARecord):
             assert isinstance(parse(line), LineRecord)

@@ -1,4 +1,4 @@
-"""odradek log verify, against logs that were written by one of ours and then spoilt."""
+"""odradek log verify, on logs that were written by a broker and then damaged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def opened(data: Path) -> LogDirectory:
 
 
 def filled(data: Path) -> tuple[LogDirectory, Log]:
-    """Two logs of five segments each; gives the second."""
+    """Create two logs of five segments each, and return the second."""
     directory = opened(data)
     for name in (GOOD, BAD):
         log = directory.create(name, None, CONFIG, T0)
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(data: Path) -> Log:
-    """As a clean stop leaves it."""
+    """A log as left by a clean stop."""
     directory, log = filled(data)
     assert directory.close(T0) == []
     return log
@@ -67,7 +67,7 @@ def contents(data: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
 
 
-def test_whole_logs(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_intact_logs_have_no_faults(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(data)
     assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: no faults"], "")
     assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: no faults"]
@@ -75,8 +75,10 @@ def test_whole_logs(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("what", ["its log", "all of it"])
-def test_a_log_without_its_beginning(data: Path, log: Log, what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The broker does not open it; repaired it begins later, and nothing else of it goes."""
+def test_repair_of_a_log_without_its_first_segment(
+    data: Path, log: Log, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker does not open it; the repaired log starts later, and loses nothing else."""
     first, second = log.segments[:2]
     Path(first.path).unlink()
     if what == "all of it":
@@ -96,7 +98,7 @@ def test_a_log_without_its_beginning(data: Path, log: Log, what: str, capsys: py
     assert run(capsys, data)[0] == 0
 
 
-def test_every_damage_is_told_with_its_place(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_damage_is_reported_with_its_position(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = log.segments[1], log.segments[3]
     one, other = list(first.places(0))[1], next(iter(second.places(0)))
     write(first.path, one.position + 65, b"\xff")
@@ -108,14 +110,14 @@ def test_every_damage_is_told_with_its_place(data: Path, log: Log, capsys: pytes
     assert lines[2:] == ["2 logs, 10 segments, 34 batches, 2.9 KiB: 2 faults"]
 
 
-def test_as_json(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_writes_json(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     write(log.segments[0].path, 65, b"\xff")
     status, (line,), _ = run(capsys, data, "--json")
     said = json.loads(line)
     assert (status, said["topic"], said["partition"], sorted(said)) == (1, "people", 0, ["fault", "partition", "topic"])
 
 
-def test_offsets_that_go_back(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decreasing_offsets_are_a_fault(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     (segment, place) = log.segments[2], list(log.segments[2].places(0))[1]
     write(segment.path, place.position, (place.base_offset - 2).to_bytes(8, "big"))
     status, lines, _ = run(capsys, data)
@@ -125,7 +127,7 @@ def test_offsets_that_go_back(data: Path, log: Log, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("index", [".index", ".timeindex"])
-def test_an_index_that_is_wrong(index: str, data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_index_is_a_fault(index: str, data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(log.segments[2].path).with_suffix(index)
     before = path.read_bytes()
     path.write_bytes(before[: len(before) - 2] + b"\x01\x01" if index == ".index" else before + before[:8] + bytes(4))
@@ -139,7 +141,7 @@ def test_an_index_that_is_wrong(index: str, data: Path, log: Log, capsys: pytest
 
 
 @pytest.mark.parametrize("what", ["its log", "all of it", "its bytes"])
-def test_a_missing_segment(what: str, data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_segment_is_a_fault(what: str, data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     segment, following = log.segments[1], log.segments[2]
     path = Path(segment.path)
     if what == "its bytes":
@@ -164,7 +166,7 @@ def stored_before(log: Log, offset: int) -> list[tuple[int, int]]:
     return [(each.base_offset, each.last_offset) for each in first.places(0) if each.base_offset < offset]
 
 
-def test_repair_cuts_and_sets_aside(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_truncates_and_quarantines(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     expected = stored(log)
     segment = log.segments[1]
     place = list(segment.places(0))[1]
@@ -185,8 +187,8 @@ def test_repair_cuts_and_sets_aside(data: Path, log: Log, capsys: pytest.Capture
     assert stored(directory.logs[GOOD]) == expected
 
 
-def test_a_repair_that_failed_leaves_no_marker(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
-    """The next start checks what is there."""
+def test_failed_repair_leaves_no_marker(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next start checks the log."""
     write(log.segments[1].path, 65, b"\xff")
     (data / "people-0" / "leader-epoch-checkpoint").unlink()
     (data / "people-0" / "leader-epoch-checkpoint.tmp").mkdir()
@@ -195,7 +197,7 @@ def test_a_repair_that_failed_leaves_no_marker(data: Path, log: Log, capsys: pyt
     assert not (data / ".kafka_cleanshutdown").exists()
 
 
-def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_requires_a_stopped_broker(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
     flush_now(log)
     directory.checkpoints.write_now()
@@ -211,7 +213,7 @@ def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixtu
     directory.abandon()
 
 
-def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsynced_data_of_a_running_broker_is_not_a_fault(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
     flush_now(log)
     directory.checkpoints.write_now()
@@ -225,13 +227,13 @@ def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: py
     directory.abandon()
 
 
-def test_what_was_synced_and_is_torn_is_one(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_torn_synced_data_is_a_fault(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     with Path(log.segments[-1].path).open("r+b") as file:
         file.truncate(log.segments[-1].size - 5)
     assert run(capsys, data)[0] == 1
 
 
-def test_a_log_that_ends_too_early(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_that_ends_too_early_is_a_fault(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     last = Path(log.segments[-1].path)
     for path in last.parent.glob(f"{last.stem}.*"):
         path.unlink()
@@ -241,14 +243,14 @@ def test_a_log_that_ends_too_early(data: Path, log: Log, capsys: pytest.CaptureF
     assert lines[0] == f"people-0: the log ends at offset {end}, but was synced up to offset {log.end_offset}"
 
 
-def test_a_directory_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, error = run(capsys, tmp_path / "nowhere")
     assert status == 1
     hint = "name a data directory, or a partition directory in it"
     assert error == f"odradek: {tmp_path / 'nowhere'} is not a directory: {hint}\n"
 
 
-def test_a_checkpoint_that_is_damaged(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_checkpoint_is_a_fault(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "people-0" / "leader-epoch-checkpoint").write_text("0\n9\n")
     status, lines, _ = run(capsys, data)
     assert status == 1
@@ -259,8 +261,8 @@ def test_a_checkpoint_that_is_damaged(data: Path, log: Log, capsys: pytest.Captu
     assert "recovery-point-offset-checkpoint" in error
 
 
-def test_dump_shows_what_was_set_aside(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
-    """It begins with the damage, and goes on behind it."""
+def test_dump_shows_quarantined_data(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file starts with the damage, and continues after it."""
     place, following, *_ = log.segments[1].places(0)
     write(log.segments[1].path, place.position + 8, b"\x7f")
     run(capsys, data, "--repair")

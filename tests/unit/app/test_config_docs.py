@@ -17,35 +17,35 @@ OF_COMPACTION = {"delete.retention.ms", "max.compaction.lag.ms", "min.cleanable.
 PAGE = markdown(EFFECTIVE, DEFAULTS)
 
 
-def test_every_key_has_its_sentence() -> None:
+def test_every_key_is_documented() -> None:
     keys = set(BROKER_KEYS) | set(TOPIC_KEYS)
     assert DOCS.keys() == keys
     odd = {name for name, text in DOCS.items() if not re.fullmatch(r"[A-Z][^\n|]{10,}\.", text)}
     assert not odd
 
 
-def test_what_is_answered_has_its_sentence() -> None:
+def test_every_described_key_is_documented() -> None:
     configs = BrokerConfigs.parse({"controlled.shutdown.max.retries": "1", "ssl.key.password": "x"})
     answered = [*configs.describe(), *configs.for_topic({"internal.segment.bytes": "100"}).describe()]
     assert len(answered) > 300
     assert not [entry.name for entry in answered if not entry.documentation]
 
 
-def test_a_sentence_says_whether_the_key_has_an_effect() -> None:
-    """One that gets an effect moves from docs_unused_*.py to docs.py."""
+def test_documentation_states_whether_a_key_has_an_effect() -> None:
+    """A key that gets an effect moves from docs_unused_*.py to docs.py."""
     unused = {name for name in BROKER_KEYS if DOCS[name].endswith(UNUSED)}
     assert unused == BROKER_KEYS.keys() - EFFECTIVE - REFUSED
     assert all(" Not supported: " in DOCS[name] for name in REFUSED)
 
 
-def test_what_is_about_compaction_has_an_effect() -> None:
+def test_compaction_keys_have_an_effect() -> None:
     for name in {name for name in DOCS if name.startswith("log.cleaner.")} | OF_COMPACTION:
         assert not DOCS[name].endswith(UNUSED)
         assert f"| `{name}` |" in PAGE
     assert "\n## Compaction\n\nWith `compact` in `cleanup.policy`" in PAGE
 
 
-def test_no_row_of_the_page_is_without_its_sentence() -> None:
+def test_every_row_of_the_page_has_a_sentence() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert len(rows) > 130
     assert not [row for row in rows if not row.endswith(". |")]

@@ -1,4 +1,4 @@
-"""Listeners that speak TLS, as a broker's configuration has them."""
+"""TLS listeners in a broker's configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.serving import outcome_of_serve
 LOCAL = {"listeners": "SSL://127.0.0.1:9093"}
 
 
-def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
+def test_listener_uses_its_own_keys_and_the_general_ones() -> None:
     read = settings(
         {
             "listeners": "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2,OUTSIDE://127.0.0.1:3",
@@ -45,7 +45,7 @@ def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
 
 
 @pytest.mark.waits
-def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
+def test_plaintext_broker_loads_no_tls_modules(tmp_path: Path) -> None:
     code = (
         "import sys, odradek.app.serve.server\n"
         "from odradek.app.config.server_config import settings\n"
@@ -57,7 +57,7 @@ def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
     assert done.stdout == "[]\n"
 
 
-def test_what_has_no_effect_is_named() -> None:
+def test_keys_without_effect_are_named() -> None:
     texts = {
         "ssl.provider": "SunJSSE",
         "listener.name.other.ssl.client.auth": "required",
@@ -66,7 +66,7 @@ def test_what_has_no_effect_is_named() -> None:
     assert settings(LOCAL | texts).without_effect == tuple(sorted(texts))
 
 
-def test_who_may_come_from_another_machine() -> None:
+def test_network_listener_requires_client_authentication() -> None:
     def bound(**texts: str) -> Settings:
         return settings({"listeners": "SSL://:9093"} | {name.replace("_", "."): text for name, text in texts.items()})
 
@@ -88,7 +88,7 @@ def test_who_may_come_from_another_machine() -> None:
         ({"ssl.engine.factory.class": "a.B"}, "names a Java class"),
     ],
 )
-def test_what_cannot_be_stops_the_start(texts: dict[str, str], words: str) -> None:
+def test_invalid_tls_configuration_prevents_the_start(texts: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         settings(LOCAL | texts)
 

@@ -1,4 +1,4 @@
-"""What the doctor says of servers that are no broker, and of clusters no healthy broker would tell of."""
+"""Findings of the doctor about other servers, and about clusters in trouble."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ def only_wrong(findings: list[Finding]) -> Finding:
 
 
 def noted(findings: list[Finding]) -> list[Finding]:
-    """The notes, but for those on what scripted brokers know nothing of."""
+    """Return the notes, except those about features that scripted brokers do not have."""
     return [one for one in findings if one.state is State.NOTE and one.check not in ("groups", "idempotence")]
 
 
-# Servers that are no broker.
+# Servers other than Kafka.
 
 
 @contextmanager
 def server(answer: bytes | None) -> Iterator[int]:
-    """Answers every connection's first bytes with these and hangs up; None: never answers."""
+    """Respond to the first bytes of every connection and hang up; with None, never respond."""
     listener = socket.create_server(("127.0.0.1", 0))
     silent: list[socket.socket] = []
 
@@ -120,12 +120,12 @@ def server(answer: bytes | None) -> Iterator[int]:
         (None, "a service that accepts connections and never answers"),
     ],
 )
-def test_who_answers(answer: bytes | None, what: str) -> None:
+def test_other_server_is_identified(answer: bytes | None, what: str) -> None:
     with server(answer) as port:
         assert only_wrong(examined(port)).says == f"127.0.0.1:{port} is {what}"
 
 
-def test_an_http_server() -> None:
+def test_http_server_is_identified() -> None:
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as http:
         http.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
         threading.Thread(target=http.serve_forever, daemon=True).start()
@@ -135,8 +135,8 @@ def test_an_http_server() -> None:
     assert "listeners" in (found.advice or "")
 
 
-def test_a_tls_server() -> None:
-    """It has no certificate, and so no cipher that we would take: it answers with an alert, as TLS servers do."""
+def test_tls_server_is_identified() -> None:
+    """Without a certificate it has no acceptable cipher, and responds with an alert, as TLS servers do."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ADH:@SECLEVEL=0")
@@ -156,7 +156,7 @@ def test_a_tls_server() -> None:
     listener.close()
 
 
-def test_nobody_and_no_such_name() -> None:
+def test_closed_port_and_unknown_host_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     refused = only_wrong(examined(port))
@@ -166,7 +166,7 @@ def test_nobody_and_no_such_name() -> None:
         assert (found.check, name in found.says) == ("address", True)
 
 
-def test_nothing_is_told_by_nothing() -> None:
+def test_empty_or_kafka_response_identifies_no_server() -> None:
     assert told_by(b"") is None
     assert told_by(b"\x00\x00\x00\x06\x0d\xda\xde\x05\x00\x23") is None
 
@@ -183,7 +183,7 @@ def partition(
 
 
 class Patient(ScriptedBroker):
-    """Broker 1, with a cluster as a test wants it; tells its listeners as Kafka does."""
+    """Broker 1, with a cluster defined by the test; it describes its listeners as Kafka does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ def patient() -> Iterator[Patient]:
         yield broker
 
 
-def test_a_healthy_cluster(patient: Patient) -> None:
+def test_healthy_cluster_has_no_problems(patient: Patient) -> None:
     patient.topic(partition(0, 1, [1], [1]))
     findings = examined(patient.port)
     assert works(findings)
@@ -251,7 +251,7 @@ def test_a_healthy_cluster(patient: Patient) -> None:
     assert [one.check for one in findings] == checks
 
 
-def test_a_data_directory_that_is_offline(patient: Patient) -> None:
+def test_offline_data_directory_is_reported(patient: Patient) -> None:
     patient.folders = [
         DescribeLogDirsResult(error_code=0, log_dir="/good", topics=[]),
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/bad", topics=[]),
@@ -261,7 +261,7 @@ def test_a_data_directory_that_is_offline(patient: Patient) -> None:
     assert found.advice.endswith("repair the disk, and restart the broker.")
 
 
-def test_an_advertised_address_that_has_no_host(patient: Patient) -> None:
+def test_unresolvable_advertised_host_is_reported(patient: Patient) -> None:
     patient.advertise("no-such-host.invalid", 9092)
     found = only_wrong(examined(patient.port))
     assert "advertises no-such-host.invalid:9092, but no-such-host.invalid does not resolve here" in found.says
@@ -270,19 +270,19 @@ def test_an_advertised_address_that_has_no_host(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 9092), ("127.0.0.1", 0), ("127.0.0.1", -1), ("0.0.0.0", 9092)])
-def test_an_advertised_address_that_is_none(patient: Patient, host: str, port: int) -> None:
+def test_invalid_advertised_address_is_reported(patient: Patient, host: str, port: int) -> None:
     patient.advertise(host, port)
     assert only_wrong(examined(patient.port)).check == "broker 1"
 
 
-def test_an_advertised_address_where_nobody_is(patient: Patient) -> None:
+def test_unreachable_advertised_address_is_reported(patient: Patient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     patient.advertise("127.0.0.1", port)
     assert "is not reachable from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).says
 
 
-def test_an_advertised_address_where_somebody_else_is(patient: Patient) -> None:
+def test_advertised_address_of_another_cluster_is_reported(patient: Patient) -> None:
     with Patient() as other:
         patient.advertise("127.0.0.1", other.port)
         other.cluster.cluster_id = "d"
@@ -303,13 +303,13 @@ def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
     raise HangUp
 
 
-def test_a_broker_that_does_not_tell_its_cluster(patient: Patient) -> None:
+def test_broker_without_metadata_is_reported(patient: Patient) -> None:
     patient.on(MetadataRequest, hang_up)
     found = only_wrong(examined(patient.port))
     assert (found.check, "did not describe its cluster" in found.says) == ("cluster", True)
 
 
-def test_no_brokers_and_no_controller(patient: Patient) -> None:
+def test_missing_brokers_and_controller_are_reported(patient: Patient) -> None:
     patient.cluster.controller_id = -1
     (found,) = noted(examined(patient.port))
     assert "no controller" in found.says
@@ -317,7 +317,7 @@ def test_no_brokers_and_no_controller(patient: Patient) -> None:
     assert "no broker" in only_wrong(examined(patient.port)).says
 
 
-def test_partitions_without_a_leader(patient: Patient) -> None:
+def test_partitions_without_a_leader_are_reported(patient: Patient) -> None:
     offline = [partition(index, -1, [2], [2], ErrorCode.LEADER_NOT_AVAILABLE) for index in range(8)]
     patient.topic(*offline, partition(8, 1, [1, 3], [1]))
     findings = examined(patient.port)
@@ -330,8 +330,8 @@ def test_partitions_without_a_leader(patient: Patient) -> None:
     assert "log.dirs" in (only_wrong(examined(patient.port)).advice or "")
 
 
-def test_partitions_whose_replicas_are_away() -> None:
-    """Whether acks=all can be written to them says min.insync.replicas, where it is told."""
+def test_under_replicated_partitions_are_reported() -> None:
+    """min.insync.replicas, if known, decides whether acks=all writes are possible."""
 
     def found(*isrs: tuple[int, ...], min_isr: int | None = None, alive: int = 2) -> list[Finding]:
         parts = [Partition(n, isr[0] if isr else -1, replicas=(1, 2, 3), isr=isr) for n, isr in enumerate(isrs)]
@@ -354,8 +354,8 @@ def test_partitions_whose_replicas_are_away() -> None:
     assert tight.says == "1 topic with no more replicas than min.insync.replicas: t"
 
 
-def test_who_may_lead_again() -> None:
-    """One of the last in sync; another one would lose records, of which the advice tells where there is one."""
+def test_advice_names_the_brokers_that_can_lead_again() -> None:
+    """A broker of the last ISR; any other one would lose records, and the advice says so."""
 
     def advice(isr: tuple[int, ...], replicas: tuple[int, ...]) -> str:
         topic = Topic("t", partitions=(Partition(0, -1, replicas=replicas, isr=isr),))
@@ -369,13 +369,13 @@ def test_who_may_lead_again() -> None:
     assert advice((1,), (1,)).startswith("Check the broker's log")
 
 
-def test_a_topic_that_cannot_be_seen(patient: Patient) -> None:
+def test_unauthorized_topic_is_noted(patient: Patient) -> None:
     patient.topic(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     (found,) = noted(examined(patient.port))
     assert found.says == "1 topic cannot be described: t (TOPIC_AUTHORIZATION_FAILED)"
 
 
-def test_what_a_terminal_must_not_be_told(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_not_printed(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
     patient.advertise("\x1b[2J[bold]x", 9092)
     assert main(["doctor", f"127.0.0.1:{patient.port}", "--timeout", "0.3"]) == 1
     out = capsys.readouterr().out
@@ -383,7 +383,7 @@ def test_what_a_terminal_must_not_be_told(patient: Patient, capsys: pytest.Captu
     assert "\\x1b[2J[bold]x" in out
 
 
-def test_json(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_writes_json(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["works"] is True
@@ -449,7 +449,7 @@ def test_certificates_on_both_sides(patient: Patient, authority: Authority) -> N
         assert "the broker's ssl.truststore.location" in (found.advice or "")
 
 
-def test_a_broker_that_is_not_trusted(patient: Patient, authority: Authority) -> None:
+def test_untrusted_broker_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, Authority()))))
         assert found.says == (
@@ -475,7 +475,7 @@ def test_an_advertised_name_that_the_certificate_does_not_have(patient: Patient,
         assert found.advice == f"Set advertised.listeners={setting} on broker 1 and restart it."
 
 
-def test_tls_where_there_is_none(patient: Patient, authority: Authority) -> None:
+def test_tls_to_a_plaintext_listener_is_reported(patient: Patient, authority: Authority) -> None:
     found = only_wrong(examined(patient.port, "localhost", TlsConfig.parse(store(None, authority))))
     assert found.says == f"localhost:{patient.port} is Kafka in plaintext"
     assert "Remove security.protocol=SSL" in (found.advice or "")
@@ -504,7 +504,7 @@ def entrance(ip: str, node: int | None, *brokers: Broker) -> Entrance:
     return Entrance((ip, 9092), ip, Cluster("c", 1, brokers, ()), identity, WAIT_SECONDS)
 
 
-def test_localhost_is_right_only_for_who_came_in_there() -> None:
+def test_advertised_localhost_is_valid_only_for_local_connections() -> None:
     for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"):
         broker = Broker(1, host, 9092)
         assert unusable(broker, entrance("127.0.0.1", 1, broker)) is None
@@ -512,7 +512,7 @@ def test_localhost_is_right_only_for_who_came_in_there() -> None:
         assert "own machine" in (unusable(broker, entrance("192.0.2.7", 1, broker)) or "")
 
 
-def test_advice_names_what_is_known() -> None:
+def test_advice_names_the_known_address() -> None:
     wrong, other = Broker(1, "localhost", 19092), Broker(2, "localhost", 19093)
     alone = entrance("192.0.2.7", None, wrong)
     assert advice_for(wrong, alone) == "Set advertised.listeners=PLAINTEXT://192.0.2.7:9092 on broker 1 and restart it."
@@ -567,7 +567,7 @@ def data_directory(path: Path, cluster_id: str) -> Path:
     return path
 
 
-def test_what_is_damaged(tmp_path: Path) -> None:
+def test_registered_damage_is_reported(tmp_path: Path) -> None:
     whole, bad = (data_directory(tmp_path / name, name[:1]) for name in ("c-whole", "c-bad"))
     (whole / DAMAGES).write_text("0\n0\n")
     known = [
@@ -585,7 +585,7 @@ def test_what_is_damaged(tmp_path: Path) -> None:
     )
 
 
-def test_what_was_set_aside(tmp_path: Path) -> None:
+def test_quarantined_data_is_reported(tmp_path: Path) -> None:
     plain, full, another = (data_directory(tmp_path / name, name[:1]) for name in ("c-plain", "c-full", "other"))
     (full / "flights-0" / f"{7:020d}.log.aside").write_bytes(bytes(1000))
     (full / "flights-0" / f"{7:020d}.log.aside.2").write_bytes(bytes(24))

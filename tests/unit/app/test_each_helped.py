@@ -1,4 +1,4 @@
-"""Many logs are opened by one thread, and by more where it has to wait for the disk."""
+"""Opening of many logs: by one thread, and by several if it waits for the disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from odradek.app.serve.data_dirs import OPENED_AT_ONCE, WORKS_TO_JUDGE_BY, each_helped
 
 
-def test_what_comes_from_memory_is_done_by_who_asks() -> None:
+def test_work_without_waits_runs_on_the_calling_thread() -> None:
     done: list[tuple[int, str]] = []
 
     def compute(number: int) -> None:
@@ -23,8 +23,8 @@ def test_what_comes_from_memory_is_done_by_who_asks() -> None:
     assert {name for _, name in done[:WORKS_TO_JUDGE_BY]} == {threading.current_thread().name}
 
 
-def test_others_help_where_the_disk_is_waited_for() -> None:
-    """All of them: each of the last waits until as many are at work at once."""
+def test_other_threads_help_with_work_that_waits() -> None:
+    """All of them: each of the last items waits until the maximum number runs at once."""
     works, together = 200, threading.Barrier(OPENED_AT_ONCE)
     done: list[int] = []
 

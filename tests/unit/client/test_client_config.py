@@ -18,7 +18,7 @@ from odradek.client.connection.client_errors import ConfigurationError
         ("PLAINTEXT://kafka.example:9092", (("kafka.example", 9092),)),
     ],
 )
-def test_addresses(text: str, expected: tuple[tuple[str, int], ...]) -> None:
+def test_bootstrap_addresses_are_parsed(text: str, expected: tuple[tuple[str, int], ...]) -> None:
     assert addresses(text) == expected
 
 
@@ -28,7 +28,7 @@ def test_bad_addresses_are_refused_when_the_config_is_made(text: str) -> None:
         ClientConfig(text)
 
 
-def test_options_of_kafkas_clients() -> None:
+def test_options_of_kafka_clients_are_accepted() -> None:
     config = ClientConfig.from_options(
         {
             "kafka.bootstrap.servers": "a:1,b:2",
@@ -68,27 +68,27 @@ SSL = {"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": "SSL"}
         ({"kafka.bootstrap.servers": "a:1", "kafka.isolation.level": "serializable"}, "read_committed"),
     ],
 )
-def test_bad_options_say_what_is_wrong(options: dict[str, str], words: str) -> None:
+def test_invalid_option_is_refused_with_the_reason(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         ClientConfig.from_options(options)
 
 
-def test_options_without_meaning_here_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_options_without_effect_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ClientConfig.from_options({"kafka.bootstrap.servers": "a:1", "kafka.session.timeout.ms": "1"})
     assert "kafka.session.timeout.ms" in caplog.text
 
 
-def test_plaintext_may_be_said() -> None:
+def test_plaintext_can_be_configured() -> None:
     assert ClientConfig.from_options({"bootstrap.servers": "a:1", "security.protocol": "plaintext"}, prefix="")
 
 
-def test_a_config_travels_to_an_executor() -> None:
+def test_config_can_be_pickled() -> None:
     config = ClientConfig("a:1", isolation_level=READ_COMMITTED)
     assert pickle.loads(pickle.dumps(config)) == config
 
 
-def test_tls_travels_to_an_executor_and_shows_no_secret() -> None:
+def test_tls_config_can_be_pickled_and_shows_no_secret() -> None:
     texts = {"kafka.ssl.keystore.type": "PKCS12", "kafka.ssl.keystore.location": "/k.p12"}
     config = ClientConfig.from_options(SSL | texts | {"kafka.ssl.keystore.password": "hunter2"})
     copied = pickle.loads(pickle.dumps(config))
@@ -99,7 +99,7 @@ def test_tls_travels_to_an_executor_and_shows_no_secret() -> None:
     assert "hunter2" not in f"{config} {config!r} {copied!r} {config.tls}"
 
 
-def test_what_is_javas_alone_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_java_only_options_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ClientConfig.from_options(SSL | {"kafka.ssl.provider": "SunJSSE"})
     assert "option kafka.ssl.provider has no effect" in caplog.text

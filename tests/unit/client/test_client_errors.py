@@ -29,7 +29,7 @@ from odradek.client.connection.retry import Backoff, Patience, is_retriable
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_travel_from_executor_to_driver(error: ClientError) -> None:
+def test_errors_can_be_pickled(error: ClientError) -> None:
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)
     assert str(back) == str(error)
@@ -46,16 +46,16 @@ def test_every_code_makes_one_sentence_that_names_it(code: ErrorCode) -> None:
     assert error.retriable == (code in RETRIABLE)
 
 
-def test_the_brokers_own_words_are_shown() -> None:
+def test_error_shows_the_brokers_message() -> None:
     error = answer_error(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x")
     assert str(error) == "topic t: Unknown topic config name: x (INVALID_CONFIG)"
 
 
-def test_a_code_of_a_later_protocol_is_an_unknown_server_error() -> None:
+def test_unknown_error_code_is_an_unknown_server_error() -> None:
     assert answer_error(9999, "t-0").code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_what_is_retriable() -> None:
+def test_retriable_errors() -> None:
     assert is_retriable(KafkaUnavailable("x"))
     assert is_retriable(answer_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0"))
     assert not is_retriable(answer_error(ErrorCode.INVALID_CONFIG, "t"))

@@ -42,7 +42,7 @@ def batch(base_offset: int) -> bytes:
 
 
 class Logs:
-    """Partitions full of batches of ten records, served as a broker would; `per_answer` batches at a time."""
+    """Partitions full of batches of ten records, served as by a broker; `per_answer` batches at a time."""
 
     def __init__(self, ends: Mapping[int, int], per_answer: int = 1) -> None:
         self.ends = dict(ends)
@@ -99,7 +99,7 @@ def drain(fetcher: Fetcher) -> list[Fetched]:
     return got
 
 
-def test_reads_to_the_end_it_was_given() -> None:
+def test_fetcher_reads_to_the_given_end() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(FetchRequest, Logs({0: 100}, per_answer=3))
         fetcher = Fetcher(cluster, {T0: 0}, until={T0: 100})
@@ -110,7 +110,7 @@ def test_reads_to_the_end_it_was_given() -> None:
         assert fetcher.poll(0) == []
 
 
-def test_an_offset_inside_a_batch_brings_the_whole_batch() -> None:
+def test_offset_inside_a_batch_returns_the_whole_batch() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(FetchRequest, Logs({0: 30}))
         got = drain(Fetcher(cluster, {T0: 17}, until={T0: 25}))
@@ -118,7 +118,7 @@ def test_an_offset_inside_a_batch_brings_the_whole_batch() -> None:
         assert values(got) == list(range(17, 30))
 
 
-def test_the_next_request_is_on_its_way_before_the_answer_is_handed_over() -> None:
+def test_next_request_is_sent_before_the_response_is_returned() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(FetchRequest, Logs({0: 40}))
         fetcher = Fetcher(cluster, {T0: 0}, until={T0: 20})
@@ -147,14 +147,14 @@ def test_partitions_take_turns() -> None:
         assert orders == [[0, 1], [1, 0], [1, 0]]
 
 
-def test_views_stay_as_they_are_while_more_is_fetched() -> None:
+def test_returned_views_are_not_overwritten() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(FetchRequest, Logs({0: 200}))
         got = drain(Fetcher(cluster, {T0: 0}, until={T0: 200}))
         assert [bytes(each.records) for each in got] == [batch(base) for base in range(0, 200, PER_BATCH)]
 
 
-def test_nothing_new_is_nothing_and_on_time() -> None:
+def test_poll_without_new_records_returns_nothing_in_time() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(FetchRequest, Logs({0: 0}))
         fetcher = Fetcher(cluster, {T0: 0})
@@ -165,7 +165,7 @@ def test_nothing_new_is_nothing_and_on_time() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
-def test_every_generation_of_fetch(version: int) -> None:
+def test_fetcher_supports_all_fetch_versions(version: int) -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.versions[ApiKey.FETCH] = (0, version)
         broker.on(FetchRequest, Logs({0: 30}))
@@ -191,7 +191,7 @@ def test_a_topic_without_id_is_fetched_by_name() -> None:
         ErrorCode.UNKNOWN_TOPIC_ID,
     ],
 )
-def test_a_partition_that_moved_is_looked_up_again(code: ErrorCode) -> None:
+def test_moved_partition_is_looked_up_again(code: ErrorCode) -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         logs = Logs({0: 30})
         logs.errors[0] = [ErrorCode.NONE, code, code]
@@ -200,7 +200,7 @@ def test_a_partition_that_moved_is_looked_up_again(code: ErrorCode) -> None:
         assert broker.metadata_requests == 3
 
 
-def test_a_healthy_partition_goes_on_while_another_fails() -> None:
+def test_healthy_partition_is_read_while_another_fails() -> None:
     with ScriptedBroker() as broker, cluster_of(broker, api_timeout_ms=60_000) as cluster:
         broker.topics["t"] = 2
         logs = Logs({0: 100, 1: 100})
@@ -213,7 +213,7 @@ def test_a_healthy_partition_goes_on_while_another_fails() -> None:
         assert values(got) == list(range(100))
 
 
-def test_what_keeps_failing_is_raised_in_the_end() -> None:
+def test_permanent_error_is_raised_eventually() -> None:
     with ScriptedBroker() as broker, cluster_of(broker, api_timeout_ms=100) as cluster:
         logs = Logs({0: 100})
         logs.errors[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100_000
@@ -223,14 +223,14 @@ def test_what_keeps_failing_is_raised_in_the_end() -> None:
             fetcher.poll(10_000)
 
 
-def test_a_topic_that_is_gone_is_raised_in_the_end() -> None:
+def test_missing_topic_is_raised_eventually() -> None:
     with ScriptedBroker() as broker, cluster_of(broker, api_timeout_ms=100) as cluster:
         fetcher = Fetcher(cluster, {TopicPartition(TopicName("nix"), 0): 0})
         with pytest.raises(UnknownTopic):
             fetcher.poll(10_000)
 
 
-def test_out_of_range_is_told_and_can_be_mended() -> None:
+def test_out_of_range_offset_is_reported_and_can_be_corrected() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topics["t"] = 2
         broker.on(FetchRequest, Logs({0: 20, 1: 20}))
@@ -247,7 +247,7 @@ def test_out_of_range_is_told_and_can_be_mended() -> None:
             fetcher.poll(5_000)
 
 
-def test_what_was_asked_before_a_seek_is_dropped() -> None:
+def test_response_to_a_request_before_a_seek_is_dropped() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(FetchRequest, Logs({0: 100}))
         fetcher = Fetcher(cluster, {T0: 0})
@@ -258,7 +258,7 @@ def test_what_was_asked_before_a_seek_is_dropped() -> None:
         assert fetcher.poll(30) == []
 
 
-def test_a_topic_created_again_is_told_apart() -> None:
+def test_recreated_topic_is_detected() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         logs = Logs({0: 100})
         broker.on(FetchRequest, logs)
@@ -271,14 +271,14 @@ def test_a_topic_created_again_is_told_apart() -> None:
                 fetcher.poll(5_000)
 
 
-def test_an_id_that_was_never_right() -> None:
+def test_wrong_topic_id_is_refused() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         fetcher = Fetcher(cluster, {T0: 0}, topic_ids={"t": Uuid(bytes(range(16)))})
         with pytest.raises(TopicRecreated):
             fetcher.poll(5_000)
 
 
-def test_a_lost_connection_is_made_again_and_no_record_is_lost_or_doubled() -> None:
+def test_reconnect_neither_loses_nor_repeats_records() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         logs = Logs({0: 100})
         answered = 0
@@ -294,7 +294,7 @@ def test_a_lost_connection_is_made_again_and_no_record_is_lost_or_doubled() -> N
         assert values(drain(Fetcher(cluster, {T0: 0}, until={T0: 100}))) == list(range(100))
 
 
-def test_a_broker_that_stays_away_is_raised_in_the_end() -> None:
+def test_unreachable_broker_is_raised_eventually() -> None:
     with ScriptedBroker() as broker, cluster_of(broker, api_timeout_ms=100, connect_timeout_ms=100) as cluster:
         broker.on(FetchRequest, Logs({0: 100}))
         fetcher = Fetcher(cluster, {T0: 0})
@@ -305,7 +305,7 @@ def test_a_broker_that_stays_away_is_raised_in_the_end() -> None:
                 fetcher.poll(1_000)
 
 
-def test_the_beginning_of_a_batch_is_nothing_yet() -> None:
+def test_incomplete_batch_is_not_returned() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         logs = Logs({0: 10})
         logs.cut = 30
@@ -315,7 +315,7 @@ def test_the_beginning_of_a_batch_is_nothing_yet() -> None:
         assert fetcher.position(T0) == 0
 
 
-def test_aborted_transactions_come_along() -> None:
+def test_aborted_transactions_are_returned() -> None:
     def fetch(request: FetchRequest, version: int) -> FetchResponse:
         part = PartitionData(
             partition_index=0,
@@ -335,7 +335,7 @@ def test_aborted_transactions_come_along() -> None:
         assert broker.seen[0].isolation_level == 1
 
 
-def test_a_refused_fetch_as_a_whole() -> None:
+def test_refused_fetch_is_raised() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         refusal = FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[])
         broker.on(FetchRequest, lambda request, version: refusal)

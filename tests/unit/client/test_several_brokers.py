@@ -1,4 +1,4 @@
-"""The client of a cluster of two brokers of which one is away, or says what is not so any more."""
+"""The client of a cluster of two brokers, one of which is unreachable or returns outdated metadata."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ QUICK_MS = 400
 
 @pytest.fixture
 def brokers() -> Iterator[dict[int, ScriptedBroker]]:
-    """Both say that partition 0 is led by broker 1, partition 1 by broker 2 and partition 2 by nobody."""
+    """Two brokers whose metadata names leader 1 for partition 0, leader 2 for 1, and no leader for 2."""
     with ExitStack() as stack:
         started = {node: stack.enter_context(ScriptedBroker()) for node in (1, 2)}
         for broker in started.values():
@@ -110,9 +110,7 @@ def hang_up(request: object, version: int) -> object:
     raise HangUp
 
 
-def test_one_leader_that_is_away_does_not_keep_back_the_others(
-    brokers: dict[int, ScriptedBroker], cluster: Cluster
-) -> None:
+def test_unreachable_leader_does_not_delay_others(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
     brokers[2].on(ListOffsetsRequest, hang_up)
     failures: dict[TopicPartition, ClientError] = {}
     found = list_offsets(cluster, dict.fromkeys(T, EARLIEST), failures=failures)
@@ -123,7 +121,7 @@ def test_one_leader_that_is_away_does_not_keep_back_the_others(
         list_offsets(cluster, dict.fromkeys(T[:2], EARLIEST))
 
 
-def test_nobody_is_waited_for_who_can_not_come(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
+def test_missing_leaders_are_not_awaited(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
     def send(connection: object, partitions: list[TopicPartition]) -> object:
         raise AssertionError("nobody is to be asked")
 
@@ -138,7 +136,7 @@ def test_nobody_is_waited_for_who_can_not_come(brokers: dict[int, ScriptedBroker
     assert isinstance(outcomes[T[2]], ErrorAnswer)
 
 
-def test_what_a_broker_keeps_from_us_is_told(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
+def test_unreachable_broker_of_a_listing_is_reported(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
     def answer(request: ListGroupsRequest, version: int) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=0, groups=[ListedGroup(group_id="g", protocol_type="consumer")])
 
@@ -153,26 +151,28 @@ def test_what_a_broker_keeps_from_us_is_told(brokers: dict[int, ScriptedBroker],
         list_groups(cluster)
 
 
-def test_another_is_asked_when_one_is_behind(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
+def test_metadata_is_requested_from_another_broker_if_outdated(
+    brokers: dict[int, ScriptedBroker], cluster: Cluster
+) -> None:
     tells(brokers[1], brokers, -1, -1, -1)  # It is cut off from its cluster.
     found = list_offsets(cluster, {T[1]: EARLIEST})
     assert found[T[1]].offset == 11
     assert brokers[2].metadata_requests > 0
 
 
-def test_a_fetch_outlives_a_leader_that_is_gone(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
+def test_fetch_raises_unavailable_after_the_loss_of_all_leaders(
+    brokers: dict[int, ScriptedBroker], cluster: Cluster
+) -> None:
     brokers[2].on(FetchRequest, hang_up)
     fetcher = Fetcher(cluster, dict.fromkeys(T[:2], 0))
     cluster.learn(T[:2])
     brokers[1].__exit__(None, None, None)
-    with pytest.raises(KafkaUnavailable):  # Not what became of one leader while the other was asked.
+    with pytest.raises(KafkaUnavailable):  # Not the error of one leader alone.
         while True:
             fetcher.poll(50)
 
 
-def test_a_change_whose_answer_was_lost_is_asked_for_again(
-    brokers: dict[int, ScriptedBroker], cluster: Cluster
-) -> None:
+def test_change_with_a_lost_response_is_retried(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
     lost: set[type] = set()
 
     def once(request: object) -> None:

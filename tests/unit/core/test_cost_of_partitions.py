@@ -1,6 +1,6 @@
-"""What is asked of one partition costs the same however many there are; counted are calls of functions.
+"""Cost of a request to one partition, measured in function calls, however many partitions exist.
 
-Compiled, most calls are not seen; then little is counted, and the same must hold.
+Compiled code hides most calls from the count; the counts that remain must still be equal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 def with_partitions(folder: Path, others: int) -> Harness:
-    """A broker with a topic of two partitions, and one of so many others."""
+    """Return a broker with a topic of two partitions and a topic with the given number of others."""
     harness = Harness(folder)
     for name, partitions in (("t", 2), ("others", others)):
         made = harness.ask(create_request(name, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
@@ -83,10 +83,10 @@ REQUESTS: dict[str, tuple[object, int]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_costs_the_same(brokers: tuple[Harness, Harness], name: str) -> None:
+def test_request_cost_is_independent_of_partition_count(brokers: tuple[Harness, Harness], name: str) -> None:
     def cost(harness: Harness) -> int:
         message, version = REQUESTS[name]
-        for _ in range(3):  # What is made once is made.
+        for _ in range(3):  # Exclude one-time setup from the count.
             harness.send(message, version)
             harness.settle()
         return calls_of(lambda: (harness.send(message, version), harness.settle()))
@@ -95,7 +95,7 @@ def test_a_request_costs_the_same(brokers: tuple[Harness, Harness], name: str) -
     assert cost(many) - cost(few) < CHANCE
 
 
-def test_a_fetch_of_a_session_costs_the_same_however_many_partitions_it_has(brokers: tuple[Harness, Harness]) -> None:
+def test_incremental_fetch_cost_is_independent_of_session_size(brokers: tuple[Harness, Harness]) -> None:
     def cost(harness: Harness, others: int) -> int:
         wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(others)]
         first = fetch(session_epoch=0)
@@ -121,7 +121,7 @@ def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(bro
 
     few, many = brokers
     for harness in brokers:
-        harness.keep_house()  # Whatever is due at first.
+        harness.keep_house()  # Finish the tasks that are due at startup.
     more = sum(steps(many)) - sum(steps(few))
     assert more / (MANY - FEW) < CALLS_EACH_MAX
     assert max(steps(many)) < LOOKED_AT_PER_SLICE * CALLS_EACH_MAX

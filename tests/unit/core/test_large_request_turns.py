@@ -1,4 +1,4 @@
-"""Large requests are in memory a few at a time, and none waits for one that does not go on."""
+"""Turns of large requests: a few are in memory at a time, and a stalled request does not block the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def came(turns: list[Turn]) -> list[bool]:
     return [turn.has_come for turn in turns]
 
 
-def test_one_large_request_after_the_other_in_the_order_they_came() -> None:
+def test_large_requests_take_turns_in_arrival_order() -> None:
     lot = ParkingLot()
     requests = LargeRequests(lot)
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
@@ -35,14 +35,14 @@ def test_one_large_request_after_the_other_in_the_order_they_came() -> None:
     assert came(asked) == [True, True, False], "it ends once"
 
 
-def test_smaller_ones_do_not_wait_behind_it() -> None:
+def test_smaller_requests_do_not_wait_behind_a_large_request() -> None:
     requests = LargeRequests(ParkingLot())
     requests.request_turn(LARGE, at(0))
     smaller = [requests.request_turn(LARGE_REQUEST_BYTES, at(0)) for _ in range(MIDDLING_REQUESTS_AT_ONCE + 1)]
     assert came(smaller) == [True] * MIDDLING_REQUESTS_AT_ONCE + [False]
 
 
-def test_who_leaves_while_it_waits_is_passed_over() -> None:
+def test_abandoned_request_is_skipped_in_the_queue() -> None:
     requests = LargeRequests(ParkingLot())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     asked[1].end_turn()
@@ -50,7 +50,7 @@ def test_who_leaves_while_it_waits_is_passed_over() -> None:
     assert came(asked) == [True, False, True]
 
 
-def test_who_does_not_go_on_keeps_nobody() -> None:
+def test_stalled_request_gives_up_its_turn() -> None:
     requests = LargeRequests(ParkingLot())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     asked[0].steps(at(TURN_STUCK_MS // 2))
@@ -64,7 +64,7 @@ def test_who_does_not_go_on_keeps_nobody() -> None:
     assert came(asked) == [True, True, False], "the next one has just been woken"
 
 
-def test_one_that_a_thread_works_for_goes_on() -> None:
+def test_request_with_work_on_a_thread_keeps_its_turn() -> None:
     requests = LargeRequests(ParkingLot())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(2)]
     asked[0].waits(Work(lambda: None))
@@ -75,7 +75,7 @@ def test_one_that_a_thread_works_for_goes_on() -> None:
     assert came(asked) == [True, False]
 
 
-def test_one_that_waits_for_an_event_goes_on_without() -> None:
+def test_parked_request_gives_up_its_turn() -> None:
     requests = LargeRequests(ParkingLot())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(2)]
     asked[0].waits(None)

@@ -1,4 +1,4 @@
-"""Numbered batches and transactions in one partition: what is staged counts, and what was not written does not."""
+"""Idempotent and transactional batches in one partition: staged batches are checked, failed writes are undone."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def fail_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RealFile, "write_all", full)
 
 
-def test_what_is_staged_counts(case: Case) -> None:
+def test_staged_batches_are_part_of_the_producer_sequence(case: Case) -> None:
     first, second = case.stage(batch(0)), case.stage(batch(1, count=3))
     assert case.producer is None, "nothing is written yet"
     assert refusal(case, batch(6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -114,7 +114,7 @@ def test_the_second_batch_of_a_transaction_may_come_before_the_first_is_written(
     assert case.producer is not None and case.producer.last_sequence == 1
 
 
-def test_a_duplicate_is_answered_with_its_place_and_not_written(case: Case) -> None:
+def test_duplicate_returns_the_first_offsets_and_is_not_written(case: Case) -> None:
     case.put(batch(0, count=2))
     case.put(batch(2))
     again = case.put(batch(0, count=2))
@@ -122,7 +122,7 @@ def test_a_duplicate_is_answered_with_its_place_and_not_written(case: Case) -> N
     assert case.partition.log.end_offset == 3
 
 
-def test_a_duplicate_in_the_same_turn_shares_the_firsts_fate(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicate_in_the_same_turn_gets_the_result_of_the_first(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     first = case.stage(batch(0))
     again = case.stage(batch(0))
     with monkeypatch.context() as patch:
@@ -175,7 +175,7 @@ def test_a_duplicate_waits_until_the_first_is_durable(case: Case) -> None:
     assert not case.stage(batch(0), all_replicas=True).needs_sync
 
 
-def test_a_duplicate_of_what_nobody_synced_is_synced(case: Case) -> None:
+def test_duplicate_of_an_unsynced_batch_requests_a_sync(case: Case) -> None:
     case.put(batch(0))
     again = case.stage(batch(0), all_replicas=True)
     assert again.needs_sync
@@ -183,7 +183,7 @@ def test_a_duplicate_of_what_nobody_synced_is_synced(case: Case) -> None:
     assert case.partition.positions.durable_end == 1
 
 
-def test_a_batch_that_no_longer_fits_is_checked_against_what_was_written(tmp_path: Path) -> None:
+def test_batch_for_the_next_segment_is_checked_against_written_batches(tmp_path: Path) -> None:
     case = Case(tmp_path, segment_bytes=str(1 << 20))
     appends = [case.stage(batch(sequence, size=400_000)) for sequence in range(4)]
     case.commit()
@@ -214,7 +214,7 @@ def test_the_last_stable_offset_is_in_the_log(case: Case) -> None:
     assert case.partition.last_stable_offset == 2
 
 
-def test_markers_are_checked(case: Case) -> None:
+def test_marker_with_an_old_epoch_is_refused(case: Case) -> None:
     case.put(batch(0, epoch=3, transactional=True))
     case.end(epoch=3, coordinator_epoch=5)
     with pytest.raises(Refused, match="INVALID_PRODUCER_EPOCH"):
@@ -229,7 +229,7 @@ def test_markers_are_checked(case: Case) -> None:
 
 
 def test_a_delayed_marker_never_ends_the_next_transaction(case: Case) -> None:
-    """Since ends bump the epoch, the marker of an older transaction has at most the epoch of the open one."""
+    """Since ends bump the epoch, the epoch of an older transaction's marker is at most that of the open one."""
     case.put(batch(0, epoch=4, transactional=True))
     for epoch in (3, 4):
         with pytest.raises(Refused, match="INVALID_PRODUCER_EPOCH"):
@@ -239,7 +239,7 @@ def test_a_delayed_marker_never_ends_the_next_transaction(case: Case) -> None:
     assert case.partition.leader().has_open_transaction(P, 4)
 
 
-def test_coordinators_number_nothing(case: Case) -> None:
+def test_coordinator_batches_have_no_sequence_numbers(case: Case) -> None:
     for _ in range(2):
         case.stage(batch(-1, transactional=True), checks_sequence=False)
     case.commit()
@@ -250,7 +250,7 @@ def test_coordinators_number_nothing(case: Case) -> None:
         case.stage(batch(-1, transactional=True), checks_sequence=False)
 
 
-def test_with_log_append_time_a_marker_has_it_too(tmp_path: Path) -> None:
+def test_marker_gets_the_log_append_time(tmp_path: Path) -> None:
     case = Case(tmp_path, message_timestamp_type="LogAppendTime")
     case.harness.pass_time(500)
     case.put(batch(0, transactional=True))
@@ -261,7 +261,7 @@ def test_with_log_append_time_a_marker_has_it_too(tmp_path: Path) -> None:
     assert case.put(batch(0, transactional=True)).log_append_time == NOW_MS + 500
 
 
-def test_an_arrival_must_be_what_its_producer_sends_next(case: Case) -> None:
+def test_streaming_append_requires_the_next_sequence_of_its_producer(case: Case) -> None:
     now = case.harness.now.wall
     big = batch(0, size=200_000)
     assert case.partition.leader().begin_arrival(big, now) is None, "nothing is known of it"
@@ -279,7 +279,7 @@ def test_an_arrival_must_be_what_its_producer_sends_next(case: Case) -> None:
     assert case.producer is not None and case.producer.last_sequence == 1
 
 
-def test_an_arrival_whose_producer_was_forgotten_meanwhile_is_read_again(case: Case) -> None:
+def test_streaming_append_is_refused_after_its_producer_expired(case: Case) -> None:
     case.put(batch(0))
     one = batch(1)
     arrival = case.partition.leader().begin_arrival(one, case.harness.now.wall)
@@ -291,7 +291,7 @@ def test_an_arrival_whose_producer_was_forgotten_meanwhile_is_read_again(case: C
     assert case.partition.log.end_offset == 1
 
 
-def test_producers_are_forgotten_from_time_to_time(case: Case) -> None:
+def test_idle_producers_expire(case: Case) -> None:
     case.put(batch(0))
     case.harness.keep_house()
     assert case.producer is not None

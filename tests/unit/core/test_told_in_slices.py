@@ -1,4 +1,4 @@
-"""What the controller tells is done bit by bit; clients see a topic when all of it is led, and whole or not at all."""
+"""Controller updates applied in slices: clients see a topic, whole or not at all, once all of it is led."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def planned(harness: Harness, *names: TopicName) -> dict[TopicName, TopicInfo | 
 
 
 def seen(harness: Harness) -> Seen:
-    """How many partitions each topic has for a client that asks in between."""
+    """Return the number of partitions of each topic in the metadata that clients get now."""
     answer = harness.ask(MetadataRequest(topics=None), 12, MetadataResponse)
     return {topic.name: len(topic.partitions) for topic in answer.topics}
 
@@ -45,12 +45,12 @@ def led(harness: Harness) -> int:
 
 
 def told(harness: Harness, telling: Telling) -> Iterator[tuple[Seen, int]]:
-    """What is seen and how much is led after each slice."""
+    """Yield the visible topics and the number of led partitions after each slice."""
     for _ in telling.take_in(harness.broker, harness.now):
         yield seen(harness), led(harness)
 
 
-def test_topics_appear_whole_and_one_after_the_other(harness: Harness) -> None:
+def test_topics_appear_whole_and_one_by_one(harness: Harness) -> None:
     become, update = harness.controller.change(planned(harness, A, B))
     assert isinstance(become.sent.request, BecomeLeaderOrFollower)
     assert isinstance(update.sent.request, UpdateMetadata)
@@ -59,7 +59,7 @@ def test_topics_appear_whole_and_one_after_the_other(harness: Harness) -> None:
     assert list(told(harness, update)) == [({"a": PARTITIONS}, every), ({"a": PARTITIONS, "b": PARTITIONS}, every)]
 
 
-def test_files_that_a_thread_has_made_are_not_seen_before_it_is_told(harness: Harness, tmp_path: Path) -> None:
+def test_files_made_by_a_thread_are_invisible_before_the_update(harness: Harness, tmp_path: Path) -> None:
     become, _ = harness.controller.change(planned(harness, A))
     become.make_files(harness.broker, harness.now.wall)
     assert len(list(tmp_path.glob("a-*"))) == PARTITIONS
@@ -67,7 +67,7 @@ def test_files_that_a_thread_has_made_are_not_seen_before_it_is_told(harness: Ha
     assert [count for _, count in told(harness, become)] == list(range(1, PARTITIONS + 1))
 
 
-def test_topics_go_whole_and_one_after_the_other(harness: Harness, tmp_path: Path) -> None:
+def test_deleted_topics_disappear_whole_and_one_by_one(harness: Harness, tmp_path: Path) -> None:
     harness.learn(Changed(1, planned(harness, A, B)))
     update, stop = harness.controller.change({A: None, B: None})
     assert isinstance(stop.sent.request, StopReplicas)
@@ -87,7 +87,7 @@ def test_topics_go_whole_and_one_after_the_other(harness: Harness, tmp_path: Pat
     assert len(list(tmp_path.glob("*-delete"))) == every
 
 
-def test_a_topic_shows_its_new_partitions_when_all_are_there(harness: Harness) -> None:
+def test_new_partitions_appear_once_all_are_led(harness: Harness) -> None:
     harness.learn(Changed(1, planned(harness, A)))
     topic = harness.broker.view.topics[A]
     grown = topic._replace(partitions=topic.partitions * 2)
@@ -97,8 +97,8 @@ def test_a_topic_shows_its_new_partitions_when_all_are_there(harness: Harness) -
     assert [one for one, _ in told(harness, update)] == [{"a": 2 * PARTITIONS}]
 
 
-def test_coordinators_begin_when_all_else_is_led(tmp_path: Path) -> None:
-    """What a crash interrupted is finished by markers, which go to any partition."""
+def test_coordinators_load_after_all_other_partitions_are_led(tmp_path: Path) -> None:
+    """Markers that finish interrupted transactions may go to any partition."""
     harness = coordinator(tmp_path)
     harness.learn(Changed(1, planned(harness, A)))
     topics = list(harness.broker.view.topics.values())

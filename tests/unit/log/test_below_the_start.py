@@ -1,4 +1,4 @@
-"""What a power failure brings back of segments below the log start: nothing follows from it for what is above."""
+"""Segments below the log start that return after a power failure: they do not affect the log above the start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cut_below(directory: LogDirectory, log: Log, start: Offset) -> None:
 
 
 def is_reaped(directory: LogDirectory, disk: SimDisk, call: int) -> bool:
-    """True if the round gets through before the power fails at that call."""
+    """Return whether the round completes before the power fails at that call."""
     disk.stop_at(call)
     try:
         directory.reaper.reap(T0)
@@ -68,8 +68,8 @@ def known(log: Log) -> dict[int, tuple[object, ...]]:
     return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
 
 
-def test_segments_that_went_in_part_are_no_hole() -> None:
-    """The recovery point is not in a checkpoint yet, so all is looked at: the log was cut where a segment was gone."""
+def test_partly_deleted_segments_are_not_a_hole() -> None:
+    """The recovery point is not in a checkpoint yet, so all is scanned: the log was truncated at a missing segment."""
     for call in count():
         disk, directory, log = begun(DELETES)
         for number in range(24):
@@ -87,8 +87,8 @@ def test_segments_that_went_in_part_are_no_hole() -> None:
 
 
 @pytest.mark.slow
-def test_without_a_checkpoint_of_the_start_the_first_segment_tells_it() -> None:
-    """On a full disk the start can't be noted: what comes back in a power failure has no hole."""
+def test_log_start_is_that_of_the_first_segment_without_a_checkpoint() -> None:
+    """On a full disk the start cannot be written: segments that return after a power failure leave no hole."""
     for call in count():
         disk, directory, log = begun(DELETES)
         for number in range(24):
@@ -108,8 +108,8 @@ def test_without_a_checkpoint_of_the_start_the_first_segment_tells_it() -> None:
 
 
 @pytest.mark.slow
-def test_producers_are_known_by_the_snapshot_that_retention_left() -> None:
-    """Not by the segments below it: of those some may be gone already."""
+def test_producers_are_loaded_from_the_snapshot_kept_by_retention() -> None:
+    """Not from the segments below it, some of which may be deleted already."""
     for call in count():
         disk, directory, log = begun(COMPACTS)
         Writer(log, Random(3)).write(40)
@@ -123,8 +123,8 @@ def test_producers_are_known_by_the_snapshot_that_retention_left() -> None:
             return
 
 
-def test_what_was_not_synced_there_is_not_compacted() -> None:
-    """Other replicas had it, so it was committed and could be deleted; a pass would read what is no batch."""
+def test_unsynced_segments_below_the_start_are_not_compacted() -> None:
+    """Other replicas had the records, so they were committed and deletable; a pass would read invalid batches."""
     for seed in range(10):
         disk, directory, log = begun(COMPACTS)
         writer = Writer(log, Random(seed))
@@ -142,8 +142,8 @@ def test_what_was_not_synced_there_is_not_compacted() -> None:
 
 
 @pytest.mark.slow
-def test_a_start_that_stops_amid_that_leaves_it_to_the_next() -> None:
-    """Also if the snapshot is not there: it is made, and safe before anything goes that it was made from."""
+def test_interrupted_start_is_completed_by_the_next() -> None:
+    """Also without the snapshot: it is created, and durable before the deletion of its sources."""
     for has_snapshot in (True, False):
         for call in count():
             disk, directory, log = begun(COMPACTS)

@@ -1,4 +1,4 @@
-"""What went wrong in Apache Kafka's log cleaner over the years, one scenario a test, and the corners of compaction."""
+"""Past bugs of Apache Kafka's log cleaner, one scenario per test, and corner cases of compaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def put(  # noqa: PLR0917
     codec: Codec = Codec.NONE,
     epoch: int = 0,
 ) -> Batch:
-    """Appends one batch of these keys and values; with a producer, in its transaction."""
+    """Append one batch of these keys and values; with a producer, in its transaction."""
     records = [
         (key.encode(), None if value is None else value.encode(), [("header", b"content")], now)
         for key, value in pairs.items()
@@ -80,7 +80,7 @@ def reopened(disk: SimDisk, log: Log) -> Log:
 
 
 def without_indexes(disk: SimDisk, log: Log) -> Log:
-    """The log as a start makes it that has nothing but the .log files."""
+    """Return the log as opened with only the .log files."""
     bare = SimDisk()
     bare.make_directory(DIRECTORY)
     for name, node in disk.folders[DIRECTORY].live.items():
@@ -90,7 +90,7 @@ def without_indexes(disk: SimDisk, log: Log) -> Log:
 
 
 def test_s1_the_map_fills_inside_a_segment_of_aborted_transactions() -> None:
-    """What is copied unread keeps its aborted transactions in the index (KAFKA-13727)."""
+    """Batches copied without decoding keep their aborted transactions in the index (KAFKA-13727)."""
     _, log = new_log()
     for number in range(40):
         put(log, {f"k{number}": "committed", f"l{number}": "committed"})
@@ -99,7 +99,7 @@ def test_s1_the_map_fills_inside_a_segment_of_aborted_transactions() -> None:
     log.roll(T0)
     expected = values(log)
     for _ in range(10):
-        cleaning = compact(log, T0, memory_bytes=64 * 24)  # Fewer keys than there are.
+        cleaning = compact(log, T0, memory_bytes=64 * 24)  # Fewer slots than keys.
         assert values(log) == expected
         assert cleaning.end > 0
     assert log.compaction.cleaned_to == log.segments[-1].base_offset
@@ -125,7 +125,7 @@ def test_s2_a_transaction_spans_two_groups() -> None:
 
 
 def test_s3_a_producers_last_batch_is_kept_by_its_offset() -> None:
-    """Coordinators write sequence 0 always, and epochs reuse numbers (KAFKA-8335, KAFKA-5490)."""
+    """Coordinators always write sequence 0, and epochs reuse numbers (KAFKA-8335, KAFKA-5490)."""
     disk, log = new_log()
     for epoch in range(3):
         put(log, {"k": str(epoch)}, producer=1, sequence=0, epoch=epoch)
@@ -141,8 +141,8 @@ def test_s3_a_producers_last_batch_is_kept_by_its_offset() -> None:
     assert (again.epoch, again.batches[-1][:2], again.first_offset) == (2, (0, 4), -1)
 
 
-def test_s4_tombstones_and_markers_go_once_their_horizon_has_passed() -> None:
-    """The first pass stamps it into the header, a later one removes; no pass puts it off (KAFKA-8522)."""
+def test_s4_tombstones_and_markers_are_removed_after_their_horizon() -> None:
+    """The first pass writes it into the header, a later one removes them; no pass postpones it (KAFKA-8522)."""
     _, log = new_log(delete_retention_ms=1000)
     put(log, {"k": "value"})
     put(log, {"k": None})
@@ -155,7 +155,7 @@ def test_s4_tombstones_and_markers_go_once_their_horizon_has_passed() -> None:
     compact(log, T0)
     assert [(batch.base_offset, batch.delete_horizon) for batch in batches_of(log)] == [
         (1, T0 + 1000),
-        (3, None),  # Its record was there when the pass came by.
+        (3, None),  # Its record still existed during the pass.
         (4, None),
         (5, None),
         (6, None),
@@ -171,8 +171,8 @@ def test_s4_tombstones_and_markers_go_once_their_horizon_has_passed() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("is_trimmed", [True, False])
-def test_s4_a_marker_stays_while_a_snapshot_says_that_its_transaction_is_open(commit: bool, is_trimmed: bool) -> None:
-    """Who goes on from that snapshot would take it for open for ever, though nothing else is left of it."""
+def test_s4_marker_is_kept_while_a_snapshot_has_its_transaction_open(commit: bool, is_trimmed: bool) -> None:
+    """Otherwise a start from that snapshot would consider the transaction open forever, though it has no records."""
     disk, log = new_log(delete_retention_ms=0, segment_bytes=400)
     put(log, {"a": "in the transaction"}, producer=1)
     put(log, {"large": "x" * 200})
@@ -217,7 +217,7 @@ def test_s5_a_group_becomes_several_segments(limit: int, monkeypatch: pytest.Mon
     assert values(log) == expected == values(reopened(disk, log)) == values(without_indexes(disk, log))
 
 
-def test_s5_offsets_too_far_apart_for_one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s5_distant_offsets_are_split_into_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaned_segments, "INT32_MAX", 10_000)
     _, log = new_log()
     for number in range(3):
@@ -231,7 +231,7 @@ def test_s5_offsets_too_far_apart_for_one_segment(monkeypatch: pytest.MonkeyPatc
 
 
 def put_at(log: Log, offset: int, key: str) -> Batch:
-    """Appends as a follower does, behind a gap."""
+    """Append as a follower does, after a gap."""
     batch = Batch.checked(memoryview(encode_batch([(key.encode(), b"value", (), T0)])))
     batch.stamp(Offset(offset), EPOCH)
     log.append_as_follower([batch], T0)
@@ -239,7 +239,7 @@ def put_at(log: Log, offset: int, key: str) -> Batch:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_s6_whatever_does_not_fit_the_cleaner_goes_on(codec: Codec) -> None:
+def test_s6_cleaner_handles_data_beyond_its_buffers(codec: Codec) -> None:
     """More keys than the map, batches beyond its buffer, whole buffers dropped (KAFKA-3587, 3894, 4019, 6834, 5316)."""
     _, log = new_log(max_message_bytes=1 << 20)
     random = Random(1)
@@ -258,8 +258,8 @@ def test_s6_whatever_does_not_fit_the_cleaner_goes_on(codec: Codec) -> None:
     assert len(committed(log)) == 901
 
 
-def test_s6_a_map_of_hardly_a_key_still_goes_on() -> None:
-    """One step of a pass covers what fits, be it a part of a batch."""
+def test_s6_tiny_map_still_makes_progress() -> None:
+    """One step of a pass covers as much as fits, even a part of a batch."""
     _, log = new_log()
     put(log, {f"k{number}": "first" for number in range(200)})
     put(log, {f"k{number}": "second" for number in range(200)})
@@ -274,7 +274,7 @@ def test_s6_a_map_of_hardly_a_key_still_goes_on() -> None:
 
 
 @pytest.mark.parametrize("cleaned_to", [1_000, 30, 15, 3, 0])
-def test_s7_the_checkpoint_is_anywhere(cleaned_to: int) -> None:
+def test_s7_checkpoint_may_have_any_offset(cleaned_to: int) -> None:
     """Beyond the end, in the active segment, inside one, below the start (KAFKA-8764, 9826, 8724, 9133, 6266, 3330)."""
     disk, log = new_log()
     for number in range(30):
@@ -295,7 +295,7 @@ def test_s7_the_checkpoint_is_anywhere(cleaned_to: int) -> None:
     assert values(reopened(disk, log)).items() >= expected.items()
 
 
-def test_s7_of_a_truncated_log_nothing_is_skipped() -> None:
+def test_s7_records_after_a_truncation_are_cleaned() -> None:
     _, log = new_log()
     for number in range(30):
         put(log, {f"k{number % 5}": str(number)})
@@ -323,7 +323,7 @@ def several(disk: SimDisk) -> Log:
 
 
 @pytest.mark.slow
-def test_s8_a_crash_at_each_call_of_a_pass() -> None:
+def test_s8_crash_at_any_call_of_a_pass_loses_nothing() -> None:
     """In cleaning, splitting, swapping, deleting; by kill and power failure (KAFKA-12520; LogLoaderTest's phases)."""
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
@@ -365,12 +365,12 @@ def test_s10_a_quiet_topic_rolls_for_the_cleaner() -> None:
     assert not must_roll(log, TimestampMs(T0 + DAY)), "nothing asks for it"
 
 
-# The corners.
+# Corner cases.
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("log_append_time", [False, True])
-def test_what_stays_of_a_batch_is_what_it_was(codec: Codec, log_append_time: bool) -> None:
+def test_retained_records_of_a_batch_are_unchanged(codec: Codec, log_append_time: bool) -> None:
     _, log = new_log(log_append_time=log_append_time)
     put(log, {"a": "1", "b": "1", "c": None, "d": "1"}, codec=codec)
     put(log, {"b": "2", "d": None}, codec=codec, now=T0 + 5)
@@ -386,7 +386,7 @@ def test_what_stays_of_a_batch_is_what_it_was(codec: Codec, log_append_time: boo
 
 
 @pytest.mark.parametrize("time", [-1, 0, 1, INT64_MAX, INT64_MAX - DAY, 1 << 41])
-def test_times_of_all_sizes_stay(time: int) -> None:
+def test_timestamps_of_all_sizes_are_kept(time: int) -> None:
     _, log = new_log()
     raw = encode_batch([(b"a", None, (), time), (b"b", b"value", (), 5), (b"a2", None, (), time), (b"b", b"", (), 7)])
     log.append(Batch.checked(memoryview(raw)), EPOCH, T0)
@@ -398,7 +398,7 @@ def test_times_of_all_sizes_stay(time: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_batch_of_a_hundred_thousand_records() -> None:
+def test_batch_of_a_hundred_thousand_records_is_compacted() -> None:
     _, log = new_log(max_message_bytes=1 << 24)
     put(log, {f"k{number}": "x" for number in range(100_000)})
     put(log, {f"k{number}": "y" for number in range(0, 100_000, 2)})
@@ -409,7 +409,7 @@ def test_a_batch_of_a_hundred_thousand_records() -> None:
     assert {one.value for one in seen if int((one.key or b"")[1:]) % 2 == 0} == {b"y"}
 
 
-def test_records_without_a_key_go_once_the_topic_is_compacted() -> None:
+def test_records_without_a_key_are_removed_by_compaction() -> None:
     _, log = new_log()
     raw = encode_batch([(None, b"nothing", (), T0), (b"k", b"value", (), T0), (None, b"nothing", (), T0)])
     log.append(Batch.checked(memoryview(raw)), EPOCH, T0)
@@ -449,8 +449,8 @@ def test_lookups_by_time_are_right_after_compaction() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_log_with_a_flipped_bit_is_left_as_it_is(seed: int) -> None:
-    """Wherever under a checksum it is: the pass ends, and nothing of the log is lost to it."""
+def test_log_with_a_flipped_bit_is_not_changed(seed: int) -> None:
+    """At any place under a checksum: the pass ends, and the log loses nothing by it."""
     random = Random(seed)
     disk, log = new_log()
     for number in range(30):

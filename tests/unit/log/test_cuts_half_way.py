@@ -1,4 +1,4 @@
-"""A roll, a cut, or a retention that the disk, the process or the power stops half-way: what was synced stays."""
+"""Rolls, truncations and retention that are interrupted by the disk, the process or the power: synced data is kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def opened(disk: SimDisk, config: LogConfig = CONFIG) -> LogDirectory:
 
 
 def made(disk: SimDisk) -> LogDirectory:
-    """A log of several segments, all of it synced, with its checkpoint."""
+    """Return a fully synced log of several segments, with its checkpoint."""
     directory = opened(disk)
     log = directory.create(NAME, None, CONFIG, T0)
     for number in range(12):
@@ -48,13 +48,13 @@ def made(disk: SimDisk) -> LogDirectory:
 
 
 def power_failures(disk: SimDisk) -> list[Log]:
-    """Returns the log as it may be after a power failure, several times."""
+    """Return the log in several possible states after a power failure."""
     return [opened(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
 
 
 @pytest.mark.parametrize("reorders", [False, True])
-def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bool) -> None:
-    """It would be taken for the last one, and hide what was appended to the segment before it."""
+def test_failed_roll_leaves_no_segment_behind(reorders: bool) -> None:
+    """It would be taken for the last one, and hide records appended to the segment before it."""
     for call in count():
         disk = SimDisk()
         disk.reorders = reorders
@@ -80,8 +80,8 @@ def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bo
 
 
 @pytest.mark.slow
-def test_what_follows_a_start_over_that_was_stopped_half_way_is_checked() -> None:
-    """The log may end anywhere then: the checkpoint no longer says that what is written there is safe."""
+def test_records_after_an_interrupted_reset_are_checked() -> None:
+    """The log may then end anywhere: the checkpoint no longer guarantees the data there."""
     for call in count():
         disk = SimDisk()
         log = made(disk).logs[NAME]
@@ -104,8 +104,8 @@ def test_what_follows_a_start_over_that_was_stopped_half_way_is_checked() -> Non
             return
 
 
-def test_a_cut_whose_sync_fails_is_not_forgotten() -> None:
-    """The kernel may have dropped what was appended before; the next sync would say that it is safe."""
+def test_failed_sync_of_a_truncation_is_remembered() -> None:
+    """The kernel may have dropped earlier appends, and the next sync would report them as durable."""
     disk = SimDisk()
     disk.drops_unsynced = True
     log = made(disk).logs[NAME]
@@ -121,7 +121,7 @@ def test_a_cut_whose_sync_fails_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("cut", [truncate_to, truncate_fully])
-def test_a_cut_whose_sync_failed_is_owed_no_more_once_the_segment_is_cut_off(cut: Callable[..., object]) -> None:
+def test_failed_sync_is_resolved_when_its_segment_is_removed(cut: Callable[..., object]) -> None:
     disk = SimDisk()
     disk.drops_unsynced = True
     log = made(disk).logs[NAME]
@@ -137,7 +137,7 @@ def test_a_cut_whose_sync_failed_is_owed_no_more_once_the_segment_is_cut_off(cut
         assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
 
 
-def test_a_cut_for_which_no_file_could_be_opened_is_made_again() -> None:
+def test_truncation_without_a_free_descriptor_is_retried() -> None:
     for call in count():
         disk = SimDisk()
         log = made(disk).logs[NAME]
@@ -156,8 +156,8 @@ def test_a_cut_for_which_no_file_could_be_opened_is_made_again() -> None:
             return
 
 
-def test_an_append_that_fails_leaves_nothing_in_the_indexes() -> None:
-    """The first one after a start looks at files; the next is counted where the failed one would have been."""
+def test_failed_append_leaves_no_index_entries() -> None:
+    """The first append after a start reads files; the next one has the position of the failed one."""
     for call in count():
         disk, config = SimDisk(), LogConfig(index_interval_bytes=0)
         directory = opened(disk, config)
@@ -177,8 +177,8 @@ def test_an_append_that_fails_leaves_nothing_in_the_indexes() -> None:
             return
 
 
-def test_no_checkpoint_of_a_deleted_log_counts_for_the_next_of_its_name() -> None:
-    """Though the disk had no room for another one at first: what the new log has would not be checked."""
+def test_new_log_ignores_the_checkpoint_of_a_deleted_log() -> None:
+    """Even if the disk had no room for a new checkpoint at first: otherwise the new log's data is not checked."""
     for call in count():
         disk = SimDisk()
         directory = made(disk)
@@ -202,8 +202,8 @@ def test_no_checkpoint_of_a_deleted_log_counts_for_the_next_of_its_name() -> Non
             return
 
 
-def test_no_pass_begins_while_segments_that_retention_took_may_come_back() -> None:
-    """It would leave away what their records need, as that they were aborted."""
+def test_no_pass_starts_while_deleted_segments_may_return() -> None:
+    """It would omit information that their records need, such as aborts."""
     disk = SimDisk()
     directory = made(disk)
     log = directory.logs[NAME]

@@ -1,8 +1,7 @@
-"""Every operation on several files, with each of its calls to the disk failing once, in turn.
+"""Every operation on several files, with each of its disk calls failing once, in turn.
 
-Afterwards a log that is there is all there: its files, and the records that it says it has.  When the disk works again
-the next rounds finish what is unfinished, and nothing is left over.  A restart at any of these moments finds the same
-records.
+Afterwards an existing log is complete: its files, and its records. When the disk works again, the next rounds finish
+the rest and leave nothing over. A restart at any of these moments finds the same records.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def opened(disk: SimDisk) -> LogDirectory:
 
 
 def append(log: Log, value: bytes, epoch: int = 1) -> None:
-    """By one of three producers, or by nobody in particular."""
+    """Append a record of one of three producers, or without a producer."""
     number = log.end_offset
     producer = number % 4 - 1
     raw = encode_batch(
@@ -75,7 +74,7 @@ def append(log: Log, value: bytes, epoch: int = 1) -> None:
 
 
 def made() -> World:
-    """Two logs of several segments each, all of it safe."""
+    """Return two fully durable logs of several segments each."""
     disk = SimDisk()
     directory = opened(disk)
     for name in (T, U):
@@ -136,7 +135,7 @@ def move_the_start(world: World) -> None:
 
 
 def write_anew_and_cut_off(world: World) -> None:
-    """As a coordinator does with its log."""
+    """Rewrite and trim the log, as a coordinator does."""
     world.log.roll(T0)
     start = world.log.end_offset
     append(world.log, b"all there is")
@@ -158,7 +157,7 @@ def start_over(world: World) -> None:
 
 
 def start_over_where_it_began(world: World) -> None:
-    """With names that retention still has to rename."""
+    """Reset the log to its start, with files that retention still has to rename."""
     delete_old_segments(world.log, T0, world.log.end_offset)
     truncate_fully(world.log, Offset(0), T0)
 
@@ -238,7 +237,7 @@ def calls_of(operation: Callable[[World], None]) -> int:
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-def test_each_call_fails_once(operation: Callable[[World], None]) -> None:
+def test_operation_survives_one_failure_of_each_call(operation: Callable[[World], None]) -> None:
     calls = calls_of(operation)
     for number in range(calls):
         error = ERRORS[number % len(ERRORS)]
@@ -274,7 +273,7 @@ def check_restarts(
     before: dict[TopicPartition, Records],
     after: dict[TopicPartition, Records],
 ) -> None:
-    """The process or the machine ends in the middle: what the log says it has is there, and nothing that never was."""
+    """Stop the process or the machine midway: the log's records are present, and no others."""
     for seed in range(3):
         copy = deepcopy(world.disk)
         again = opened(copy.crash(Random(seed)) if seed else copy.kill())
@@ -293,7 +292,7 @@ def check_restarts(
 
 
 def begun_again(world: World) -> World:
-    """A log of which the sync of a cut has failed does nothing any more, until a start has looked at it."""
+    """Restart a log whose truncation sync failed: it is unusable until a start has checked it."""
     log = world.directory.logs.get(T)
     if log is None or not log.segments[-1].sync_failed:
         return world
@@ -304,7 +303,7 @@ def begun_again(world: World) -> World:
 
 
 def later_rounds(world: World) -> None:
-    """As housekeeping has them."""
+    """Run later rounds of housekeeping."""
     for now in range(LATER, LATER + 60_000, 5_000):
         for log in world.directory.logs.values():
             log.settle()
@@ -312,7 +311,7 @@ def later_rounds(world: World) -> None:
 
 
 def once_more(world: World, operation: Callable[[World], None], *, gives_up: bool) -> None:
-    """A log that could not be made is asked for again, or its topic is deleted meanwhile."""
+    """Request a log again that could not be created, or delete its topic in between."""
     name = {make: NEW, delete_and_make_again: T}.get(operation)
     if name is None or name in world.directory.logs:
         return
@@ -329,17 +328,17 @@ def go_on(world: World, after: dict[TopicPartition, Records]) -> None:
             append(log, b"y" * 100 + b"%d" % number, epoch=9)
         assert {**after[name], **contents(log)} == contents(log)
         flush_now(log)
-    world.directory.checkpoints.write_now()  # With it the names in the directory are safe.
+    world.directory.checkpoints.write_now()  # This makes the names in the directory durable.
 
 
 def check_leftovers(world: World) -> None:
-    """Every file is that of a segment that counts."""
+    """Check that every file belongs to a current segment."""
     folders = {entry.name for entry in world.disk.entries("/data") if entry.size < 0}
     assert {name for name in folders if not name.endswith("-stray")} == {str(name) for name in world.directory.logs}
     for log in world.directory.logs.values():
         names = {entry.name for entry in world.disk.entries(log.directory)}
         bases = {segment.base_offset for segment in log.segments}
-        # A temporary file that could not even be unlinked is taken away by the next start.
+        # The next start removes a temporary file that could not be unlinked.
         for name in {name for name in names if not name.endswith(".snapshot.tmp")} - WITHOUT_OFFSET:
             parsed = parse_segment_file(name)
             assert parsed is not None and not parsed[2] and parsed[0] in bases, name
@@ -369,7 +368,7 @@ def ids(log: Log) -> list[int]:
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-def test_a_disk_that_fails_for_a_while(operation: Callable[[World], None]) -> None:
+def test_operation_survives_a_disk_that_fails_for_a_while(operation: Callable[[World], None]) -> None:
     """From some call on everything fails, and nothing can be undone either."""
     for number in count(step=2):
         world = made()

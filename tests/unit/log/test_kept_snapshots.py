@@ -1,4 +1,4 @@
-"""The snapshot by which producers are known once the batches before it are gone: it is safe before any of them goes."""
+"""Producer snapshots that replace deleted batches: durable before any of the batches is deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opened(disk: SimDisk, path: str = "/data") -> LogDirectory:
 
 
 def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
-    """A log of producers that are known by what its start was moved over; the files are the next round's."""
+    """Return a log with producers known only below its new start; the next round deletes the files."""
     directory = opened(disk)
     log = directory.create(NAME, None, CONFIG, T0)
     writer = Writer(log, Random(1))
@@ -42,7 +42,7 @@ def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
         log.roll(T0)
         flush_now(log)
     start = log.segments[-1].base_offset
-    log.snapshots.delete([start])  # As if the disk had refused it, when the segment was rolled.
+    log.snapshots.delete([start])  # As if the disk had refused it at the roll of the segment.
     flush_now(log)
     move_start(directory, log, start)
     assert delete_below_start(log, T0) > 1
@@ -51,7 +51,7 @@ def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
 
 
 def move_start(directory: LogDirectory, log: Log, start: Offset) -> None:
-    """As core/partition/log_starts."""
+    """Move the log start, as core/partition/log_starts."""
     write = directory.checkpoints.begin_starts({NAME: start})
     write.run()
     directory.checkpoints.end_starts(write)
@@ -68,8 +68,8 @@ def after_power_failures(disk: SimDisk) -> list[Log]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reorders", [False, True])
-def test_it_is_safe_before_the_batches_go(reorders: bool) -> None:
-    """Its bytes and its name: a directory's changes need not get to the disk in their order."""
+def test_snapshot_is_durable_before_batches_are_deleted(reorders: bool) -> None:
+    """Its content and its name: changes of a directory may reach the disk in another order."""
     for call in count():
         disk = SimDisk()
         disk.reorders = reorders
@@ -84,8 +84,8 @@ def test_it_is_safe_before_the_batches_go(reorders: bool) -> None:
             return
 
 
-def test_a_sync_of_it_that_failed_is_not_followed_by_one_that_does_nothing() -> None:
-    """The kernel has dropped what that was to write, and has nothing to say in the next round."""
+def test_failed_sync_of_a_snapshot_is_not_followed_by_an_empty_one() -> None:
+    """The kernel has dropped the data, and reports no error in the next round."""
     disk = SimDisk()
     disk.drops_unsynced = True
     directory, log = trimmed(disk)
@@ -101,8 +101,8 @@ def test_a_sync_of_it_that_failed_is_not_followed_by_one_that_does_nothing() -> 
 
 
 @pytest.mark.parametrize("caches_dropped", [True, False])
-def test_nor_in_the_next_process(caches_dropped: bool) -> None:
-    """That one reads what is not on the disk, and makes it safe before it deletes the batches."""
+def test_next_process_syncs_a_snapshot_again(caches_dropped: bool) -> None:
+    """It reads data that is not on the disk, and makes it durable before it deletes the batches."""
     disk = SimDisk()
     disk.drops_unsynced, disk.caches_dropped = True, caches_dropped
     directory, log = trimmed(disk)
@@ -116,8 +116,8 @@ def test_nor_in_the_next_process(caches_dropped: bool) -> None:
         assert known(again) == known(log)
 
 
-def test_one_that_is_not_what_was_written_any_more_keeps_the_batches() -> None:
-    """As after a sync that failed, when the memory was needed for something else: the next start makes it again."""
+def test_corrupt_snapshot_keeps_the_batches() -> None:
+    """As after a failed sync and memory pressure: the next start writes the snapshot again."""
     disk = SimDisk()
     directory, log = trimmed(disk)
     file = disk.open(f"{log.directory}/{segment_stem(Offset(log.start_offset))}{SNAPSHOT}")
@@ -129,8 +129,8 @@ def test_one_that_is_not_what_was_written_any_more_keeps_the_batches() -> None:
 
 
 @pytest.mark.parametrize("reorders", [False, True])
-def test_of_a_log_that_begins_anew_none_comes_back(reorders: bool) -> None:
-    """Transactions that were open in the old log would be open in the new one, and nothing ends them."""
+def test_reset_log_has_no_old_snapshots(reorders: bool) -> None:
+    """Open transactions of the old log would be open in the new one, and would never end."""
     begun_anew = 0
     for seed in range(12):
         disk = SimDisk()
@@ -141,7 +141,7 @@ def test_of_a_log_that_begins_anew_none_comes_back(reorders: bool) -> None:
         writer.write(20)
         log.roll(T0)
         flush_now(log)
-        writer.write(10)  # Other replicas have this, so it may be deleted; here it is lost.
+        writer.write(10)  # Other replicas have this record, so it may be deleted; here it is lost.
         move_start(directory, log, log.end_offset)
         disk = disk.crash(Random(seed))
         if opened(disk).logs[NAME].size == 0:
@@ -151,8 +151,8 @@ def test_of_a_log_that_begins_anew_none_comes_back(reorders: bool) -> None:
     assert begun_anew > 3
 
 
-def test_it_is_safe_before_a_log_goes_on_elsewhere() -> None:
-    """The copy begins where the original's first segment does: of what lies below there is nothing else."""
+def test_snapshot_is_durable_before_a_log_moves_to_another_directory() -> None:
+    """The copy starts with the original's first segment, and has nothing else of the data below it."""
     for seed in range(12):
         disk = SimDisk()
         directory, log = trimmed(disk)

@@ -1,4 +1,4 @@
-"""Appends: offsets, rolls, limits, failures, and what a leader and a follower may do."""
+"""Appends: offsets, rolls, limits, failures, and rules for leaders and followers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_offsets_and_epoch_are_stamped() -> None:
     assert log.epochs.entries == [(4, 0), (5, 2)]
 
 
-def test_several_batches_are_one_append() -> None:
+def test_several_batches_are_appended_together() -> None:
     log = new_log()
     log.append([batch(b"a", b"b"), batch(b"c"), batch(b"d")], LeaderEpoch(0), T0)
     assert log.end_offset == 4
     assert stored(log) == [(0, 1), (2, 2), (3, 3)]
 
 
-def test_log_append_time() -> None:
+def test_log_append_time_replaces_record_timestamps() -> None:
     log = new_log(replace(CONFIG, log_append_time=True))
     now = TimestampMs(T0 + 5000)
     log.append(batch(b"a", b"b"), LeaderEpoch(0), now)
@@ -62,7 +62,7 @@ def test_log_append_time() -> None:
     assert [record.timestamp for record in decode(found)] == [now, now]
 
 
-def test_too_large_is_refused_and_nothing_is_written() -> None:
+def test_too_large_batch_is_refused_and_not_written() -> None:
     log = new_log(LogConfig(segment_bytes=1000, max_message_bytes=500))
     with pytest.raises(Refused) as refused:
         put(log, b"x" * 500)
@@ -78,7 +78,7 @@ def test_too_large_is_refused_and_nothing_is_written() -> None:
 # ---------------------------------------------------------------- rolls
 
 
-def test_rolls_by_size() -> None:
+def test_log_rolls_by_size() -> None:
     log = new_log(LogConfig(segment_bytes=300))
     for _ in range(5):
         put(log, b"x" * 50)
@@ -87,25 +87,25 @@ def test_rolls_by_size() -> None:
     assert stored(log) == [(n, n) for n in range(5)]
 
 
-def test_rolls_by_record_time_not_by_the_clock() -> None:
+def test_log_rolls_by_record_time_not_by_the_clock() -> None:
     log = new_log(LogConfig(segment_ms=1000))
     put(log, b"a", at=T0)
     put(log, b"b", at=T0 + 1000)
     put(log, b"c", at=T0 + 1001)
-    put(log, b"d", at=T0 - 50_000)  # Late, but not later than the first of its segment.
+    put(log, b"d", at=T0 - 50_000)  # Late, but not later than the first record of its segment.
     assert bases(log) == [0, 2]
     log.append(batch(b"e", at=T0 + 1500), LeaderEpoch(0), TimestampMs(T0 + 10_000_000))
     assert bases(log) == [0, 2]
 
 
-def test_rolls_by_the_clock_where_records_have_no_time() -> None:
+def test_log_rolls_by_the_clock_if_records_have_no_timestamp() -> None:
     log = new_log(LogConfig(segment_ms=1000))
     for now in (0, 1000, 1001):
         log.append(batch(b"a", at=-1, step=0), LeaderEpoch(0), TimestampMs(T0 + now))
     assert bases(log) == [0, 2]
 
 
-def test_jitter_shortens_the_time_and_is_the_partitions_own() -> None:
+def test_roll_jitter_is_constant_per_partition() -> None:
     disk = SimDisk()
     waits = set()
     for number in range(8):
@@ -122,15 +122,15 @@ def test_jitter_shortens_the_time_and_is_the_partitions_own() -> None:
 
 
 @pytest.mark.parametrize(("index_bytes", "expected"), [(16, [0, 1, 2, 3, 4]), (24, [0, 2, 4]), (36, [0, 3])])
-def test_rolls_when_an_index_is_full(index_bytes: int, expected: list[int]) -> None:
-    """Of one, two and three time entries the last is for the end; the first batch of a segment makes none."""
+def test_log_rolls_when_an_index_is_full(index_bytes: int, expected: list[int]) -> None:
+    """The last time entry is reserved for the end; the first batch of a segment makes no entry."""
     log = new_log(LogConfig(index_interval_bytes=0, segment_index_bytes=index_bytes))
     for number in range(5):
         put(log, b"x", at=T0 + number)
     assert bases(log) == expected
 
 
-def test_rolls_before_an_offset_too_far_for_the_index() -> None:
+def test_log_rolls_before_an_offset_too_far_for_the_index() -> None:
     log = new_log()
     near, far = batch(b"a"), batch(b"b")
     near.stamp(Offset(INT32_MAX - 1), LeaderEpoch(0))
@@ -141,7 +141,7 @@ def test_rolls_before_an_offset_too_far_for_the_index() -> None:
     assert log.end_offset == INT32_MAX + 2
 
 
-def test_a_gap_that_no_index_could_bridge() -> None:
+def test_log_rolls_at_a_gap_too_large_for_an_index() -> None:
     log = new_log(LogConfig(index_interval_bytes=0))
     far = Offset(3_000_000_000)
     for offset in (far, far + 1, far + 2):
@@ -194,7 +194,7 @@ def test_preallocated_files_are_trimmed() -> None:
 # ---------------------------------------------------------------- failures
 
 
-def test_a_full_disk_leaves_nothing_half_written() -> None:
+def test_append_on_a_full_disk_is_undone() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
@@ -210,7 +210,7 @@ def test_a_full_disk_leaves_nothing_half_written() -> None:
     assert stored(log) == [(0, 0), (1, 2)]
 
 
-def test_the_same_on_real_files(tmp_path: Path) -> None:
+def test_append_on_a_full_disk_is_undone_on_real_files(tmp_path: Path) -> None:
     log = Log.open(RealDisk(), str(tmp_path), CONFIG, T0)
     put(log, b"a")
     size = log.size
@@ -228,7 +228,7 @@ def test_the_same_on_real_files(tmp_path: Path) -> None:
     assert stored(log) == [(0, 0), (1, 1)]
 
 
-def test_a_roll_that_finds_no_room_can_be_tried_again() -> None:
+def test_roll_on_a_full_disk_can_be_retried() -> None:
     disk = SimDisk()
     log = new_log(LogConfig(segment_bytes=300, index_interval_bytes=0), disk)
     put(log, b"x" * 50)
@@ -252,7 +252,7 @@ def stamped(offset: int, epoch: int, *values: bytes) -> Batch:
     return made
 
 
-def test_a_follower_keeps_what_the_leader_stamped() -> None:
+def test_follower_keeps_the_leaders_offsets_and_epochs() -> None:
     log = new_log()
     log.append_as_follower([stamped(0, 3, b"a"), stamped(7, 3, b"b", b"c"), stamped(9, 5, b"d")], T0)
     assert log.end_offset == 10
@@ -263,7 +263,7 @@ def test_a_follower_keeps_what_the_leader_stamped() -> None:
         assert first.base_offset == (0 if offset == 0 else 7 if offset < 9 else 9)
 
 
-def test_a_follower_does_not_go_back() -> None:
+def test_follower_refuses_decreasing_offsets() -> None:
     log = new_log()
     log.append_as_follower([stamped(5, 0, b"a", b"b")], T0)
     for offset in (0, 5, 6):
@@ -276,8 +276,8 @@ def test_a_follower_does_not_go_back() -> None:
     assert log.end_offset == 7
 
 
-def test_what_a_follower_could_not_write_leaves_no_epoch_beyond_the_end() -> None:
-    """Behind a gap it would begin there: a follower of this one would be told of offsets that it has not."""
+def test_failed_follower_append_leaves_no_epoch_beyond_the_end() -> None:
+    """After a gap the epoch would start there, and be reported to followers with offsets that this log lacks."""
     disk = SimDisk()
     log = new_log(disk=disk)
     log.append_as_follower([stamped(0, 3, b"a")], T0)

@@ -1,4 +1,4 @@
-"""Checkpoints that run in threads, beside those that the loop can't wait with, and files whose time goes back."""
+"""Checkpoints on threads next to those on the loop, and file times that go back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def opened(path: Path, turns: AbstractContextManager[object]) -> LogDirectory:
 
 
 def test_checkpoints_take_turns(tmp_path: Path) -> None:
-    """Both write the same files; the newer one is what stays."""
+    """Both write the same files; the newer one remains."""
     directory = opened(tmp_path, threading.Lock())
     failures: list[BaseException] = []
     for number in range(300):

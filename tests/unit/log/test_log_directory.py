@@ -1,4 +1,4 @@
-"""A data directory: what is found, kept, refused and left behind."""
+"""A data directory: found, kept, refused and leftover files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def names(disk: SimDisk, path: str = PATH) -> set[str]:
     return {entry.name for entry in disk.entries(path)}
 
 
-def test_created_closed_and_opened_again() -> None:
+def test_directory_opens_again_after_a_clean_close() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     assert not directory.clean_shutdown
@@ -66,7 +66,7 @@ def test_created_closed_and_opened_again() -> None:
     assert ".kafka_cleanshutdown" not in names(disk)
 
 
-def test_one_broker_at_a_time() -> None:
+def test_directory_is_locked_for_one_broker() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     with pytest.raises(DirectoryInUse):
@@ -84,7 +84,7 @@ def test_a_refused_directory_is_not_left_locked() -> None:
     assert open_directory(disk, cluster_id=None).cluster_id == "cluster"
 
 
-def test_one_bad_partition_does_not_keep_the_others() -> None:
+def test_bad_partition_does_not_affect_others() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     for topic in ("bad", "good"):
@@ -106,7 +106,7 @@ def test_one_bad_partition_does_not_keep_the_others() -> None:
     assert ".kafka_cleanshutdown" not in names(disk), "what is in the bad one is not known"
 
 
-def test_what_the_start_had_no_room_for_is_opened_later() -> None:
+def test_log_without_room_at_the_start_is_opened_later() -> None:
     disk, name = SimDisk(), at("t")
     directory = open_directory(disk)
     put(directory.create(name, TOPIC_ID, CONFIG, T0), b"x")
@@ -131,10 +131,10 @@ def test_what_the_start_had_no_room_for_is_opened_later() -> None:
     assert directory.offline == {}
     assert directory.logs[name].end_offset == 1
     assert directory.logs[name].config is other
-    directory.open_again(name, other, T0)  # It is there.
+    directory.open_again(name, other, T0)  # The file exists again.
 
 
-def test_damaged_checkpoints_cost_time_only() -> None:
+def test_damaged_checkpoints_lose_no_records() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     put(directory.create(at("t"), TOPIC_ID, CONFIG, T0), b"x")
@@ -147,7 +147,7 @@ def test_damaged_checkpoints_cost_time_only() -> None:
     assert len(again.problems) == 3
 
 
-def test_what_recovery_cut_is_reported() -> None:
+def test_truncation_by_recovery_is_reported() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
@@ -160,7 +160,7 @@ def test_what_recovery_cut_is_reported() -> None:
 # ---------------------------------------------------------------- delete
 
 
-def test_deleted_is_renamed_then_gone() -> None:
+def test_deleted_log_is_renamed_and_removed_later() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     long = at("t" * 249, 12)
@@ -180,7 +180,7 @@ def test_deleted_is_renamed_then_gone() -> None:
     assert b"still read" in piece.read()
 
 
-def test_created_again_while_the_old_one_waits() -> None:
+def test_log_can_be_recreated_before_the_old_one_is_removed() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     for topic_id in (TOPIC_ID, OTHER_ID):
@@ -191,7 +191,7 @@ def test_created_again_while_the_old_one_waits() -> None:
     assert sum(name.endswith("-delete") for name in names(disk)) == 2
 
 
-def test_a_deletion_interrupted_goes_on_at_the_next_start() -> None:
+def test_interrupted_deletion_continues_at_the_next_start() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     directory.create(at("t"), TOPIC_ID, CONFIG, T0)
@@ -203,7 +203,7 @@ def test_a_deletion_interrupted_goes_on_at_the_next_start() -> None:
 
 
 def test_a_new_log_does_not_inherit_the_offsets_of_its_name() -> None:
-    """Topic deleted and made again: with the old checkpoints a crash would begin the new log at the old start."""
+    """With the checkpoints of the deleted topic, a crash would move the new log to the old start."""
     disk = SimDisk()
     directory = open_directory(disk)
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
@@ -221,7 +221,7 @@ def test_a_new_log_does_not_inherit_the_offsets_of_its_name() -> None:
     assert stored(again.logs[at("t")]) == [(0, 0)]
 
 
-def test_others_directories_are_left_alone() -> None:
+def test_foreign_directories_are_not_touched() -> None:
     disk = SimDisk()
     kept = ["__cluster_metadata-0", "lost+found", "t-0.0123456789abcdef0123456789abcdef-future", "notes"]
     for name in kept:
@@ -246,7 +246,7 @@ def test_a_log_without_an_id_gets_one() -> None:
     assert open_directory(disk).logs[at("t")].topic_id == TOPIC_ID
 
 
-def test_a_checkpoint_is_written_when_something_changed() -> None:
+def test_checkpoint_is_written_only_after_a_change() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
@@ -268,7 +268,7 @@ def test_a_checkpoint_is_written_when_something_changed() -> None:
     assert text(disk, "replication-offset-checkpoint") == "0\n1\nt 0 1\n"
 
 
-def test_a_truncation_is_checkpointed_before_and_outruns_a_waiting_checkpoint() -> None:
+def test_truncation_is_checkpointed_first_and_before_pending_ones() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
@@ -296,7 +296,7 @@ def test_a_failed_sync_leaves_no_marker() -> None:
     assert ".kafka_cleanshutdown" not in names(disk)
 
 
-def test_made_before_it_is_created() -> None:
+def test_log_files_can_be_made_before_the_log_is_created() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     directory.make(at("t"), TOPIC_ID, CONFIG, T0)
@@ -313,7 +313,7 @@ def test_made_before_it_is_created() -> None:
     assert open_directory(disk).logs[at("t")].end_offset == 1
 
 
-def test_made_for_another_topic_of_the_name() -> None:
+def test_files_made_for_another_topic_id_are_not_used() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     directory.make(at("t"), OTHER_ID, CONFIG, T0)
@@ -323,8 +323,8 @@ def test_made_for_another_topic_of_the_name() -> None:
     assert open_directory(disk).logs[at("t")].topic_id == TOPIC_ID
 
 
-def test_not_made_where_a_checkpoint_knows_the_name() -> None:
-    """Until the checkpoint is written anew, the offsets in it are those of an earlier log."""
+def test_files_are_not_made_while_a_checkpoint_has_the_name() -> None:
+    """Until the next checkpoint, its offsets are those of an earlier log."""
     disk = SimDisk()
     directory = open_directory(disk)
     put(directory.create(at("t"), TOPIC_ID, CONFIG, T0), b"x", b"y")
@@ -335,7 +335,7 @@ def test_not_made_where_a_checkpoint_knows_the_name() -> None:
     assert directory.create(at("t"), OTHER_ID, CONFIG, T0).end_offset == 0
 
 
-def test_made_and_never_created() -> None:
+def test_files_of_a_log_that_was_never_created_open_as_empty() -> None:
     """The broker stopped in between: the next start finds an empty log."""
     disk = SimDisk()
     directory = open_directory(disk)
@@ -345,7 +345,7 @@ def test_made_and_never_created() -> None:
     assert (again.offline, again.logs[at("t")].end_offset) == ({}, 0)
 
 
-def test_logs_closed_in_threads(tmp_path: Path) -> None:
+def test_logs_can_be_closed_on_threads(tmp_path: Path) -> None:
     def opened() -> LogDirectory:
         path, broker = str(tmp_path), BrokerId(1)
         return open_log_directory(RealDisk(), path, T0, broker_id=broker, cluster_id="c", config_of=lambda _: CONFIG)
@@ -353,7 +353,7 @@ def test_logs_closed_in_threads(tmp_path: Path) -> None:
     directory = opened()
     for number in range(40):
         log = directory.create(at("t", number), TOPIC_ID, CONFIG, T0)
-        for _ in range(number):  # Several segments in the later ones.
+        for _ in range(number):  # The later ones have several segments.
             put(log, b"x" * 100)
     closings = directory.begin_close(T0)
     with ThreadPoolExecutor(8) as threads:
@@ -365,7 +365,7 @@ def test_logs_closed_in_threads(tmp_path: Path) -> None:
     again.close(T0)
 
 
-def test_a_close_that_failed_in_a_thread_leaves_no_marker() -> None:
+def test_failed_close_on_a_thread_leaves_no_marker() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     for number in range(3):
@@ -382,8 +382,8 @@ def test_a_close_that_failed_in_a_thread_leaves_no_marker() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_flushed_survives_a_power_failure(seed: int) -> None:
-    """With its directory, its id and its epochs, though nothing of that was synced when the log was made."""
+def test_flushed_records_survive_a_power_failure(seed: int) -> None:
+    """With directory, id and epochs, though none of these was synced at the creation of the log."""
     disk = SimDisk()
     directory = open_directory(disk)
     disk.sync_directory("")
@@ -406,7 +406,7 @@ def test_what_was_flushed_survives_a_power_failure(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_directory_that_was_made_stays(seed: int) -> None:
+def test_created_directory_survives_a_power_failure(seed: int) -> None:
     disk = SimDisk()
     log = open_directory(disk).create(at("t"), TOPIC_ID, CONFIG, T0)
     put(log, b"x")
@@ -414,7 +414,7 @@ def test_a_directory_that_was_made_stays(seed: int) -> None:
     assert stored(open_directory(disk.crash(Random(seed))).logs[at("t")]) == [(0, 0)]
 
 
-def test_the_parents_that_were_made_are_told(tmp_path: Path) -> None:
+def test_created_parent_directories_are_returned(tmp_path: Path) -> None:
     disk = RealDisk()
     assert disk.make_directory(str(tmp_path / "a" / "b")) == [str(tmp_path / "a"), str(tmp_path)]
     assert disk.make_directory(str(tmp_path / "a" / "c")) == [str(tmp_path / "a")]

@@ -1,4 +1,4 @@
-"""Real files on a real file system: what is promised of them, and how they fail."""
+"""Real files on a real file system: guarantees and failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ sys.stdin.read()
 """
 
 
-def test_writes_go_where_they_say(tmp_path: Path) -> None:
+def test_writes_go_to_their_positions(tmp_path: Path) -> None:
     file = DISK.create(f"{tmp_path}/f")
     file.write(0, b"abcdef")
     file.write_all(3, [b"DE", bytearray(b"F"), memoryview(b"gh")])
@@ -49,7 +49,7 @@ def test_writes_go_where_they_say(tmp_path: Path) -> None:
     assert DISK.open(f"{tmp_path}/f").pread(0, 100) == b"ab"
 
 
-def test_many_buffers_are_one_after_the_other(tmp_path: Path) -> None:
+def test_many_buffers_are_written_consecutively(tmp_path: Path) -> None:
     file = DISK.create(f"{tmp_path}/f")
     buffers = [b"%05d" % number for number in range(3000)]
     file.write_all(10, buffers)
@@ -57,7 +57,7 @@ def test_many_buffers_are_one_after_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[700_000], [16_000] * 50, [100_000, 300_000, 5, 0, 131_072, 131_073], [0], []])
-def test_large_writes_are_cut_into_pieces(tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_writes_are_split(tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     buffers = [random.randbytes(size) for size in sizes]
     written: list[int] = []
     for name in ("pwrite", "pwritev"):
@@ -79,7 +79,7 @@ def noting(write: Callable[..., int], written: list[int]) -> Callable[..., int]:
     return noted
 
 
-def test_a_write_cut_short_fails_with_the_reason(tmp_path: Path) -> None:
+def test_short_write_fails_with_the_reason(tmp_path: Path) -> None:
     file = DISK.create(f"{tmp_path}/f")
     with file_size_limit(10_000):
         for buffers in ([b"x" * 20_000], [b"x" * 7000] * 3):
@@ -93,7 +93,7 @@ def test_a_write_cut_short_fails_with_the_reason(tmp_path: Path) -> None:
     assert file.size() == 10_000
 
 
-def test_a_full_device_says_so() -> None:
+def test_full_device_is_reported_as_full() -> None:
     with pytest.raises(DiskFailed, match="No space left") as failed:
         DISK.open("/dev/full").write(0, b"x")
     assert failed.value.is_full
@@ -116,7 +116,7 @@ def test_failures_name_the_path(tmp_path: Path) -> None:
         assert not failed.value.is_full
 
 
-def test_directories(tmp_path: Path) -> None:
+def test_directory_operations(tmp_path: Path) -> None:
     DISK.make_directory(f"{tmp_path}/a/b")
     DISK.make_directory(f"{tmp_path}/a/b")
     DISK.create(f"{tmp_path}/a/f").write(0, b"123")
@@ -129,7 +129,7 @@ def test_directories(tmp_path: Path) -> None:
     assert DISK.entries(f"{tmp_path}/a") == []
 
 
-def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
+def test_small_files_are_replaced_atomically(tmp_path: Path) -> None:
     path = f"{tmp_path}/f"
     assert read_file(DISK, path, 10) is None
     replace_file(DISK, path, b"one")
@@ -151,7 +151,7 @@ def test_a_slice_outlives_its_file(tmp_path: Path) -> None:
     assert piece.part(6, 1).size == 0
 
 
-def test_a_slice_of_a_file_that_was_cut_fails(tmp_path: Path) -> None:
+def test_slice_of_a_truncated_file_fails(tmp_path: Path) -> None:
     file = DISK.create(f"{tmp_path}/f")
     file.write(0, b"0123456789")
     piece = FileSlice(file, 2, 6)
@@ -169,8 +169,8 @@ def test_files_close_with_their_last_reference(tmp_path: Path) -> None:
         os.fstat(number)
 
 
-def test_a_disk_that_fails_is_named_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever hears of it takes the log offline; without a name it would be a failure of the socket."""
+def test_disk_failure_has_the_path_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller takes the log offline; without a path it would look like a socket failure."""
     file = DISK.create(f"{tmp_path}/f")
     file.write(0, b"abcdefgh")
     piece = FileSlice(file, 2, 6)
@@ -210,7 +210,7 @@ def test_a_directory_is_locked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.waits
-def test_another_process_holds_the_lock(tmp_path: Path) -> None:
+def test_lock_of_another_process_is_respected(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD_THE_LOCK, f"{tmp_path}/.lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
@@ -221,7 +221,7 @@ def test_another_process_holds_the_lock(tmp_path: Path) -> None:
     DISK.lock(f"{tmp_path}/.lock").release()
 
 
-def test_files_and_folders_are_not_for_others(tmp_path: Path) -> None:
+def test_files_and_folders_are_private(tmp_path: Path) -> None:
     disk = RealDisk()
     before = os.umask(0o002)
     try:

@@ -1,4 +1,4 @@
-"""The leader-epoch cache against KIP-101's rules."""
+"""The leader-epoch cache, compared with KIP-101's rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     return cache
 
 
-def test_only_a_new_epoch_is_an_entry() -> None:
+def test_only_a_new_epoch_adds_an_entry() -> None:
     cache = epochs((0, 0), (0, 5), (2, 10), (-1, 20))
     assert cache.entries == [(0, 0), (2, 10)]
     assert (cache.earliest, cache.latest) == (0, 2)
@@ -31,14 +31,14 @@ def test_only_a_new_epoch_is_an_entry() -> None:
     ("assigned", "expected"),
     [
         ((3, 20), [(1, 0), (2, 10), (3, 20)]),
-        ((3, 10), [(1, 0), (3, 10)]),  # Epoch 2 wrote nothing.
+        ((3, 10), [(1, 0), (3, 10)]),  # Epoch 2 has no records.
         ((3, 5), [(1, 0), (3, 5)]),
         ((3, 0), [(3, 0)]),
-        ((1, 30), [(1, 30)]),  # Back to an old epoch: what contradicts it goes.
+        ((1, 30), [(1, 30)]),  # Return to an old epoch: contradicting entries are removed.
         ((0, 30), [(0, 30)]),
     ],
 )
-def test_contradictions_are_forgotten(assigned: tuple[int, int], expected: list[tuple[int, int]]) -> None:
+def test_contradicting_epochs_are_removed(assigned: tuple[int, int], expected: list[tuple[int, int]]) -> None:
     cache = epochs((1, 0), (2, 10))
     cache.assign(LeaderEpoch(assigned[0]), Offset(assigned[1]))
     assert cache.entries == expected
@@ -58,23 +58,23 @@ def test_contradictions_are_forgotten(assigned: tuple[int, int], expected: list[
         (7, (-1, -1)),
     ],
 )
-def test_end_offset_for(asked: int, expected: tuple[int, int]) -> None:
+def test_end_offset_of_an_epoch(asked: int, expected: tuple[int, int]) -> None:
     cache = epochs((1, 5), (3, 10), (6, 30))
     assert cache.end_offset_for(LeaderEpoch(asked), Offset(99)) == expected
 
 
-def test_nothing_known_is_undefined() -> None:
+def test_empty_cache_returns_undefined() -> None:
     for asked in (-2, -1, 0):
         assert epochs().end_offset_for(LeaderEpoch(asked), Offset(9)) == (-1, -1)
     assert epochs().earliest == epochs().latest == -1
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(4, -1), (5, 1), (9, 1), (10, 3), (1000, 6)])
-def test_epoch_of(offset: int, epoch: int) -> None:
+def test_epoch_of_an_offset(offset: int, epoch: int) -> None:
     assert epochs((1, 5), (3, 10), (6, 30)).epoch_of(Offset(offset)) == epoch
 
 
-def test_truncation_at_both_ends() -> None:
+def test_cache_is_truncated_at_both_ends() -> None:
     cache = epochs((1, 5), (3, 10), (6, 30))
     cache.truncate_from_end(Offset(30))
     assert cache.entries == [(1, 5), (3, 10)]
@@ -99,7 +99,7 @@ def test_the_file_follows_every_change() -> None:
     assert read_epochs(disk, "") == [(1, 0)]
 
 
-def test_what_can_not_be_written_did_not_happen() -> None:
+def test_change_with_a_failed_write_is_undone() -> None:
     disk = SimDisk()
     cache = LeaderEpochs(disk, "", [])
     cache.assign(LeaderEpoch(1), Offset(0))

@@ -1,4 +1,4 @@
-"""Flushes as values, truncation, retention, and deletion that waits."""
+"""Flushes as values, truncation, retention, and delayed deletion."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def later(milliseconds: int) -> TimestampMs:
 # ---------------------------------------------------------------- flush
 
 
-def test_a_flush_covers_what_was_there_when_it_began() -> None:
+def test_flush_covers_records_before_its_start() -> None:
     log = new_log()
     put(log, b"a")
     flush = begin_flush(log)
@@ -55,7 +55,7 @@ def test_a_flush_covers_what_was_there_when_it_began() -> None:
     assert begin_flush(log).is_empty
 
 
-def test_a_rolled_segment_stays_to_be_flushed() -> None:
+def test_rolled_segment_still_needs_a_flush() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
@@ -72,7 +72,7 @@ def test_a_rolled_segment_stays_to_be_flushed() -> None:
     assert not needs_flush(log, T0)
 
 
-def test_a_segment_that_is_rolled_when_all_is_synced_has_indexes_to_be_flushed() -> None:
+def test_segment_rolled_after_a_sync_needs_a_flush_of_its_indexes() -> None:
     log = new_log()
     put(log, b"a")
     flush_now(log)
@@ -84,8 +84,8 @@ def test_a_segment_that_is_rolled_when_all_is_synced_has_indexes_to_be_flushed()
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_segment_that_is_sealed_during_a_flush_is_synced_by_the_next(seed: int) -> None:
-    """The flush covers all of its batches, and neither its indexes nor the snapshot at its end."""
+def test_segment_sealed_during_a_flush_is_synced_by_the_next(seed: int) -> None:
+    """The flush covers all its batches, but neither its indexes nor the snapshot at its end."""
     disk = SimDisk()
     log = new_log(LogConfig(index_interval_bytes=0), disk)
     producer, epoch = ProducerId(7), ProducerEpoch(0)
@@ -113,7 +113,7 @@ def test_a_segment_that_is_sealed_during_a_flush_is_synced_by_the_next(seed: int
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_segment_that_is_cut_and_sealed_again_during_a_flush_is_synced_by_the_next(seed: int) -> None:
+def test_segment_truncated_and_sealed_during_a_flush_is_synced_next(seed: int) -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
@@ -156,7 +156,7 @@ def test_needs_flush_by_messages_and_time() -> None:
     assert needs_flush(log, T0)
 
 
-def test_a_truncation_takes_back_what_a_flush_promised() -> None:
+def test_truncation_lowers_the_result_of_a_running_flush() -> None:
     log = new_log()
     put(log, b"a")
     put(log, b"b")
@@ -168,7 +168,7 @@ def test_a_truncation_takes_back_what_a_flush_promised() -> None:
     assert (log.recovery_point, log.end_offset) == (1, 2)
 
 
-def test_a_failed_sync_is_not_forgotten() -> None:
+def test_failed_sync_is_remembered() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
@@ -181,7 +181,7 @@ def test_a_failed_sync_is_not_forgotten() -> None:
         log.close(T0)
 
 
-def test_a_flush_of_a_deleted_segment_is_no_failure() -> None:
+def test_flush_of_a_deleted_segment_succeeds() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
@@ -198,7 +198,7 @@ def test_a_flush_of_a_deleted_segment_is_no_failure() -> None:
 # ---------------------------------------------------------------- truncation
 
 
-def test_truncation_is_to_a_batch_border() -> None:
+def test_truncation_ends_at_a_batch_boundary() -> None:
     log = new_log()
     put(log, b"a")
     put(log, b"b", b"c", b"d")
@@ -210,7 +210,7 @@ def test_truncation_is_to_a_batch_border() -> None:
     assert log.epochs.entries == [(0, 0), (1, 1)]
 
 
-def test_truncation_takes_whole_segments_and_indexes_along() -> None:
+def test_truncation_removes_whole_segments_and_index_entries() -> None:
     disk = SimDisk()
     log = new_log(LogConfig(segment_bytes=500, index_interval_bytes=0), disk)
     for number in range(20):
@@ -227,7 +227,7 @@ def test_truncation_takes_whole_segments_and_indexes_along() -> None:
     assert stored(log)[-1] == (8, 8)
 
 
-def test_truncation_before_the_first_segment_starts_over() -> None:
+def test_truncation_below_the_first_segment_resets_the_log() -> None:
     log = new_log()
     truncate_fully(log, Offset(100), T0)
     put(log, b"a", epoch=3)
@@ -238,7 +238,7 @@ def test_truncation_before_the_first_segment_starts_over() -> None:
     assert stored(log) == [(50, 50)]
 
 
-def test_a_lowered_recovery_point_is_told_before_anything_is_cut() -> None:
+def test_lowered_recovery_point_is_reported_before_the_truncation() -> None:
     log = new_log()
     for _ in range(3):
         put(log, b"a", b"b")
@@ -266,7 +266,7 @@ def test_retention_by_size_keeps_at_least_the_limit() -> None:
     assert log.start_offset == bases(log)[0] > 0
 
 
-def test_retention_by_age_takes_even_the_open_segment() -> None:
+def test_retention_by_age_deletes_even_the_active_segment() -> None:
     log = new_log(LogConfig(retention_ms=1000))
     put(log, b"a", at=T0)
     log.roll(T0)
@@ -281,7 +281,7 @@ def test_retention_by_age_takes_even_the_open_segment() -> None:
     assert stored(log) == [(2, 2)]
 
 
-def test_age_without_timestamps_is_the_files() -> None:
+def test_age_without_timestamps_is_that_of_the_file() -> None:
     disk = SimDisk()
     disk.now_ms = T0
     log = new_log(LogConfig(retention_ms=1000), disk)
@@ -290,7 +290,7 @@ def test_age_without_timestamps_is_the_files() -> None:
     assert delete_old_segments(log, later(1001), Offset(1)) == 1
 
 
-def test_nothing_goes_that_is_not_committed() -> None:
+def test_retention_keeps_uncommitted_segments() -> None:
     log = new_log(LogConfig(retention_ms=0))
     for _ in range(3):
         put(log, b"a")
@@ -299,7 +299,7 @@ def test_nothing_goes_that_is_not_committed() -> None:
     assert log.start_offset == 1
 
 
-def test_a_compacted_log_is_shortened_only_by_its_start() -> None:
+def test_compacted_log_is_trimmed_only_below_its_start() -> None:
     log = new_log(LogConfig(retention_ms=0, retention_bytes=0, cleanup_delete=False, cleanup_compact=True))
     for _ in range(3):
         put(log, b"a")
@@ -341,7 +341,7 @@ def test_deleted_files_wait_and_readers_finish(tmp_path: Path) -> None:
     assert log.reaper.reap(later(DELAY * 2)) == 0
 
 
-def test_size_is_that_of_all_batches() -> None:
+def test_log_size_is_that_of_all_batches() -> None:
     log = new_log()
     expected = 0
     for number in range(4):
@@ -352,8 +352,10 @@ def test_size_is_that_of_all_batches() -> None:
 
 
 @pytest.mark.parametrize(("cut", "expected"), [("start", [0, 1, 2]), ("end", [4, 3, 2])])
-def test_segments_go_from_the_outside_in(cut: str, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a stop half-way leaves no hole."""
+def test_segments_are_deleted_from_the_outside_in(
+    cut: str, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop midway leaves no hole."""
     disk = SimDisk()
     log = new_log(LogConfig(retention_ms=-1), disk)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka 4.4.0 wrote (tests/interop/capture_golden_logs.py) opens here, byte for byte."""
+"""A data directory of Apache Kafka 4.4.0, opened byte for byte (tests/interop/capture_golden_logs.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4.0"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NOW = TimestampMs(1_700_000_100_000)
 INTERNAL = {"__consumer_offsets", "__transaction_state"}
-# As the topics were made; the indexes depend on it.
+# The configuration of the topics; the indexes depend on it.
 CONFIGS = {"rolled": LogConfig(index_interval_bytes=100, segment_index_bytes=1024)}
 
 
@@ -95,7 +95,7 @@ def index_bytes(data: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_every_record_is_there(data: Path, clean: bool) -> None:
+def test_every_record_is_read(data: Path, clean: bool) -> None:
     if not clean:
         (data / ".kafka_cleanshutdown").unlink()
     directory = open_directory(data)
@@ -108,7 +108,7 @@ def test_every_record_is_there(data: Path, clean: bool) -> None:
     assert not directory.close(NOW)
 
 
-def test_identity_offsets_and_epochs(data: Path) -> None:
+def test_identity_offsets_and_epochs_match_kafka(data: Path) -> None:
     directory = open_directory(data)
     logs = {str(name.topic): log for name, log in directory.logs.items()}
     assert directory.cluster_id == CLUSTER_ID
@@ -125,13 +125,13 @@ def test_identity_offsets_and_epochs(data: Path) -> None:
     directory.close(NOW)
 
 
-def test_times(data: Path) -> None:
+def test_timestamp_lookups_match_kafka(data: Path) -> None:
     directory = open_directory(data)
     for name, log in directory.logs.items():
         records = EXPECTED[name.topic]
         for wanted in {record.timestamp + delta for record in records for delta in (-1, 0, 1)}:
             found = lookup_timestamp(log, TimestampMs(wanted))
-            if name.topic == "control":  # The markers have times too, and are not among the records.
+            if name.topic == "control":  # Markers have timestamps too, and are not in the list of records.
                 assert found is not None
                 continue
             first = next((r for r in records if r.timestamp >= wanted), None)
@@ -139,7 +139,7 @@ def test_times(data: Path) -> None:
     directory.close(NOW)
 
 
-def test_rebuilt_indexes_are_the_same_bytes(data: Path) -> None:
+def test_rebuilt_indexes_have_the_same_bytes(data: Path) -> None:
     before = index_bytes(data)
     assert any(before[name] for name in before if name.startswith("rolled-0"))
     for path in data.glob("*/*index"):
@@ -149,17 +149,17 @@ def test_rebuilt_indexes_are_the_same_bytes(data: Path) -> None:
     assert index_bytes(data) == before
 
 
-def test_recovery_makes_the_same_indexes(data: Path) -> None:
+def test_recovery_writes_the_same_indexes(data: Path) -> None:
     before = index_bytes(data)
     (data / ".kafka_cleanshutdown").unlink()
     (data / "recovery-point-offset-checkpoint").unlink()
     open_directory(data).close(NOW)
-    below_the_start = tuple(f"cut-0/{base:020d}." for base in (0, 2))  # The next retention takes them in Kafka.
+    below_the_start = tuple(f"cut-0/{base:020d}." for base in (0, 2))  # Kafka deletes them at the next retention.
     assert index_bytes(data) == {name: raw for name, raw in before.items() if not name.startswith(below_the_start)}
 
 
 @pytest.mark.parametrize("lost", ["nothing", "the marker", "snapshots too"])
-def test_producers_are_those_that_kafka_knew(data: Path, lost: str) -> None:
+def test_producers_match_kafkas(data: Path, lost: str) -> None:
     snapshots = {path: path.read_bytes() for path in sorted(data.glob("*/*.snapshot"))}
     newest = {path.parent.name: decode_snapshot(raw) for path, raw in snapshots.items()}
     if lost != "nothing":
@@ -187,8 +187,8 @@ def test_producers_are_those_that_kafka_knew(data: Path, lost: str) -> None:
     }
 
 
-def test_what_is_not_ours_is_kept(data: Path) -> None:
-    """Opened and closed, only the checkpoints and the marker may have been written again, to the same effect."""
+def test_foreign_files_are_kept(data: Path) -> None:
+    """An open and a close may rewrite only the checkpoints and the marker, with the same content."""
     kept = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and "checkpoint" not in path.name}
     del kept[data / ".kafka_cleanshutdown"]
     (data / "__cluster_metadata-0").mkdir()

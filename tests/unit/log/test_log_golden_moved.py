@@ -1,4 +1,4 @@
-"""Whole data directories of Apache Kafka 3.9.1 and 0.11.0.3 (tests/interop/capture_golden_moved.py) open here."""
+"""Data directories of Apache Kafka 3.9.1 and 0.11.0.3, opened as a whole (tests/interop/capture_golden_moved.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.golden import Record, found_in, unpack
 OLD, NEWER = "0.11.0.3", "3.9.1"
 VERSIONS = (OLD, NEWER)
 NOW = TimestampMs(1_800_000_000_000)
-CREATE_TIME, LOG_APPEND_TIME = 1, 2  # As clients call it.
+CREATE_TIME, LOG_APPEND_TIME = 1, 2  # Timestamp types, as named by clients.
 COMPACTED = {"compacted", "compacted_transactions", "both"}
 STATE = {"__consumer_offsets", "__transaction_state"}
 
@@ -32,7 +32,7 @@ STATE = {"__consumer_offsets", "__transaction_state"}
 def config_of(topic: TopicName) -> LogConfig:
     if topic in COMPACTED | STATE:
         return LogConfig(cleanup_compact=True, cleanup_delete=False)
-    # As the topic was made; its indexes depend on it.
+    # The configuration of the topic; its indexes depend on it.
     return LogConfig(index_interval_bytes=200) if topic == "segments" else LogConfig()
 
 
@@ -65,7 +65,7 @@ def records_from(log: Log, offset: Offset) -> Iterator[Record]:
 
 @pytest.mark.parametrize("lost", ["nothing", "the marker", "checkpoints too", "indexes and snapshots too"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_record_is_there(tmp_path: Path, version: str, lost: str) -> None:
+def test_every_record_is_read(tmp_path: Path, version: str, lost: str) -> None:
     data, found = unpack(version, tmp_path), found_in(version)
     if lost != "nothing":
         (data / ".kafka_cleanshutdown").unlink()
@@ -83,8 +83,8 @@ def test_every_record_is_there(tmp_path: Path, version: str, lost: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_offset_leads_to_the_record_at_or_behind_it(tmp_path: Path, version: str) -> None:
-    """With Kafka's own indexes, through the gaps that compaction left."""
+def test_every_offset_is_read_from_its_next_record(tmp_path: Path, version: str) -> None:
+    """With Kafka's own indexes, through the gaps of compaction."""
     directory, found = opened(unpack(version, tmp_path)), found_in(version)
     for topic in (*COMPACTED, "segments", "cut"):
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
@@ -95,7 +95,7 @@ def test_every_offset_leads_to_the_record_at_or_behind_it(tmp_path: Path, versio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_times_are_found(tmp_path: Path, version: str) -> None:
+def test_timestamp_lookups_match_kafka(tmp_path: Path, version: str) -> None:
     directory, found = opened(unpack(version, tmp_path)), found_in(version)
     for topic in ("segments", "cut", "every.codec", "stamped"):
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
@@ -108,8 +108,8 @@ def test_times_are_found(tmp_path: Path, version: str) -> None:
 
 @pytest.mark.parametrize("has_snapshots", [True, False])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_producers_and_transactions(tmp_path: Path, version: str, has_snapshots: bool) -> None:
-    """As Kafka knew them: who numbers batches, who aborts, and who has a transaction open."""
+def test_producers_and_transactions_match_kafkas(tmp_path: Path, version: str, has_snapshots: bool) -> None:
+    """Idempotent producers, aborted and open transactions."""
     data = unpack(version, tmp_path)
     newest = {path.parent.name: decode_snapshot(path.read_bytes()) for path in sorted(data.glob("*/*.snapshot"))}
     if not has_snapshots:
@@ -133,7 +133,7 @@ def states(producers: Iterable[ProducerStateEntry]) -> list[tuple[int, int, int,
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_epochs_and_identity(tmp_path: Path, version: str) -> None:
+def test_epochs_and_identity_match_kafka(tmp_path: Path, version: str) -> None:
     data = unpack(version, tmp_path)
     directory = opened(data)
     assert log_of(directory, "segments").epochs.entries == [(LeaderEpoch(0), 0)]
@@ -144,7 +144,7 @@ def test_epochs_and_identity(tmp_path: Path, version: str) -> None:
     directory.close(NOW)
 
 
-def test_rebuilt_indexes_are_the_same_bytes(tmp_path: Path) -> None:
+def test_rebuilt_indexes_have_the_same_bytes(tmp_path: Path) -> None:
     """Not those of 0.11, which names a batch by its first offset; not of what is compacted, where Kafka counts anew."""
     data = unpack(NEWER, tmp_path)
     paths = [path for path in sorted(data.glob("*/*index")) if not path.parent.name.startswith((*COMPACTED, *STATE))]

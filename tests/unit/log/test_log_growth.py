@@ -1,4 +1,4 @@
-"""What is asked of a log costs the same whatever its size: counted are calls of the disk, and segments looked into."""
+"""Cost of log operations, independent of the log's size: disk calls and visited segments are counted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from odradek.record.record_batch import Batch
 from support.logs import T0, put
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
-FEW, MANY = 2 * UNKNOWN_MAX, 300  # Segments.
+FEW, MANY = 2 * UNKNOWN_MAX, 300  # Number of segments.
 
 
 def log_of(segments: int) -> tuple[SimDisk, Log]:
-    """A log whose last segment has just begun; each batch has one record, 10 ms behind the one before."""
+    """Return a log whose last segment has just started; each batch has one record, 10 ms after the one before."""
     disk = SimDisk()
     disk.make_directory("/d/t-0")
     log = Log.open(disk, "/d/t-0", CONFIG, T0)
@@ -46,7 +46,7 @@ def calls_of(disk: SimDisk, work: Callable[[], object]) -> int:
     return disk.calls - before
 
 
-def test_an_append_costs_the_same_whether_it_begins_a_segment_or_not() -> None:
+def test_append_cost_is_independent_of_the_number_of_segments() -> None:
     def costs(segments: int) -> list[int]:
         disk, log = log_of(segments)
         found = [calls_of(disk, lambda: put(log, b"some value", at=T0)) for _ in range(40)]
@@ -56,7 +56,7 @@ def test_an_append_costs_the_same_whether_it_begins_a_segment_or_not() -> None:
     assert costs(FEW) == costs(MANY)
 
 
-def test_a_read_costs_the_same_wherever_it_begins() -> None:
+def test_read_cost_is_independent_of_the_position() -> None:
     def worst(segments: int) -> int:
         disk, log = log_of(segments)
         draw = Random(1)
@@ -68,7 +68,7 @@ def test_a_read_costs_the_same_wherever_it_begins() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_a_start_looks_at_the_last_segment_alone(cleanly: bool) -> None:
+def test_start_reads_only_the_last_segment(cleanly: bool) -> None:
     def cost(segments: int) -> int:
         disk, log = log_of(segments)
         return calls_of(disk, lambda: reopened(disk, log, cleanly=cleanly))
@@ -76,7 +76,7 @@ def test_a_start_looks_at_the_last_segment_alone(cleanly: bool) -> None:
     assert cost(MANY) <= cost(FEW) < 60
 
 
-def test_a_lookup_by_time_costs_the_same_once_each_segment_was_looked_at() -> None:
+def test_timestamp_lookup_cost_is_constant_after_the_first_lookup() -> None:
     def worst(segments: int) -> int:
         disk, log = log_of(segments)
         log = reopened(disk, log, cleanly=True)
@@ -93,7 +93,7 @@ def test_a_lookup_by_time_costs_the_same_once_each_segment_was_looked_at() -> No
     assert worst(MANY) <= worst(FEW)
 
 
-def test_a_lookup_looks_at_few_segments_of_which_nothing_is_known() -> None:
+def test_lookup_searches_few_unknown_segments() -> None:
     disk, log = log_of(MANY)
     log = reopened(disk, log, cleanly=True)
     for time in (T0, TimestampMs(T0 + log.end_offset * 5), TimestampMs(T0 + log.end_offset * 20)):
@@ -102,8 +102,8 @@ def test_a_lookup_looks_at_few_segments_of_which_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize("change", ["append", "truncate", "delete"])
-def test_what_a_search_found_is_noted_of_what_it_was_found_in(change: str) -> None:
-    """A log may be appended to, cut and deleted from while a thread searches it."""
+def test_search_result_is_recorded_for_its_own_segment(change: str) -> None:
+    """A log may be appended to, truncated and trimmed while a thread searches it."""
     disk, log = log_of(FEW)
     while log.segments[-1].size < log.segments[0].size:
         put(log, b"some value", at=T0 + log.end_offset * 10)
@@ -127,7 +127,7 @@ def test_what_a_search_found_is_noted_of_what_it_was_found_in(change: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
-def test_a_lookup_finds_the_first_in_time_whatever_is_known(seed: int) -> None:
+def test_lookup_finds_the_first_record_whatever_is_known(seed: int) -> None:
     draw = Random(seed)
     disk, log = log_of(1)
     times: list[int] = []
@@ -148,7 +148,7 @@ def test_a_lookup_finds_the_first_in_time_whatever_is_known(seed: int) -> None:
 
 
 def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> int | None:
-    """The offset that is found below `end`, with what searches found noted as a broker does."""
+    """Return the offset found below `end`, and record search results as a broker does."""
     start = Offset(0)
     while (search := begin_search(log, timestamp, start, end)) is not None:
         found = search.run()
@@ -160,7 +160,7 @@ def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> int | None
     return None
 
 
-def test_of_segments_that_were_read_nothing_is_kept() -> None:
+def test_read_segments_keep_no_cache() -> None:
     _, log = log_of(MANY)
     for segment in log.segments[:-1]:
         log.read(Offset(segment.base_offset + 5), 1, log.end_offset)

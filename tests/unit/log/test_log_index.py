@@ -1,4 +1,4 @@
-"""Index files against a plain list."""
+"""Index files, compared with a plain list."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def offset_index(disk: SimDisk, entries: list[tuple[int, int]], *, written: int 
     return index
 
 
-# Enough for several blocks of the file, with a rest that still waits in memory.
+# Enough for several blocks of the file, and a rest in memory.
 SIZES = st.one_of(st.integers(0, 10), st.integers(100, 140), st.integers(500, 900))
 GAPS = st.integers(1, 5)
 
@@ -62,10 +62,10 @@ def test_time_index_agrees_with_scan(timestamps: list[int], wanted: int) -> None
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600))
-def test_truncation_keeps_what_is_before(size: int, written: int, cut: int) -> None:
+def test_truncation_keeps_earlier_entries(size: int, written: int, cut: int) -> None:
     entries = [(BASE + number, number * 10) for number in range(1, size + 1)]
     index = offset_index(SimDisk(), entries, written=min(written, size))
-    index.at_or_before(Offset(BASE + cut))  # A block is remembered, and must not outlive the cut.
+    index.at_or_before(Offset(BASE + cut))  # A block is cached, and must not outlive the truncation.
     index.keep(index.count_before(cut * 10))
     index.cut()
     assert [index.entry(number) for number in range(len(index))] == [(o - BASE, p) for o, p in entries if p < cut * 10]
@@ -74,7 +74,7 @@ def test_truncation_keeps_what_is_before(size: int, written: int, cut: int) -> N
 
 
 class CountedDisk(RealDisk):
-    """How often something was read."""
+    """A disk that counts its reads."""
 
     reads = 0
 
@@ -94,7 +94,7 @@ class CountedFile(RealFile):
         return super().pread(position, size)
 
 
-def test_who_reads_on_does_not_search_again(tmp_path: Path) -> None:
+def test_sequential_lookups_do_not_search_again(tmp_path: Path) -> None:
     disk, blocks = CountedDisk(), 40
     index = OffsetIndex(disk, f"{tmp_path}/i", BASE, 0)
     index.clear()
@@ -108,7 +108,7 @@ def test_who_reads_on_does_not_search_again(tmp_path: Path) -> None:
     assert disk.reads < 3 * (2 * 16 + 10), "again at its border, and some to find the first"
 
 
-def test_a_block_that_has_grown_since_is_read_again(tmp_path: Path) -> None:
+def test_grown_block_is_read_again(tmp_path: Path) -> None:
     index = OffsetIndex(RealDisk(), f"{tmp_path}/i", BASE, 0)
     index.clear()
     for number in range(1, 2 * BLOCK_ENTRIES + 1):
@@ -121,7 +121,7 @@ def test_a_block_that_has_grown_since_is_read_again(tmp_path: Path) -> None:
         assert index.border_at_or_below(number * 100 + 7) == number * 100
 
 
-def test_the_file_is_kafkas(tmp_path: Path) -> None:
+def test_file_format_is_kafkas(tmp_path: Path) -> None:
     index = OffsetIndex(RealDisk(), f"{tmp_path}/i", BASE, 0)
     index.clear()
     index.add(Offset(BASE + 7), 4096)
@@ -135,7 +135,7 @@ def test_the_file_is_kafkas(tmp_path: Path) -> None:
     assert (tmp_path / "t").read_bytes().hex() == "0000018bcfe5680000000007"
 
 
-def test_reopened_it_is_the_same() -> None:
+def test_reopened_index_is_the_same() -> None:
     disk = SimDisk()
     index = offset_index(disk, [(BASE + 1, 50), (BASE + 9, 70)])
     index.write()
@@ -144,7 +144,7 @@ def test_reopened_it_is_the_same() -> None:
     assert again.at_or_before(Offset(BASE + 8))[1] == 50
 
 
-def test_only_greater_timestamps_enter() -> None:
+def test_only_greater_timestamps_add_entries() -> None:
     index = TimeIndex(SimDisk(), "/t", BASE, 0)
     index.clear()
     for timestamp in (-1, 5, 5, 3, 6):
@@ -167,7 +167,7 @@ def test_fullness_counts_whole_entries_and_keeps_a_slot_for_the_last_timestamp()
     assert times.is_full(24)
 
 
-def test_entries_wait_when_there_is_no_room() -> None:
+def test_entries_stay_in_memory_on_a_full_disk() -> None:
     disk = SimDisk()
     index = offset_index(disk, [])
     disk.room = 3

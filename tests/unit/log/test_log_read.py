@@ -1,4 +1,4 @@
-"""Reads: whole batches from any offset, within bounds, from memory, index or a walk; and by time."""
+"""Reads: whole batches from any offset, within limits, from memory, index or a walk; and by timestamp."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def new_log(config: LogConfig = CONFIG, disk: SimDisk | None = None) -> Log:
 
 
 def filled(batches: int = 1500, disk: SimDisk | None = None) -> Log:
-    """Several segments, more batches in the last one than are remembered; odd batches have two records."""
+    """Return a log of several segments, the last with more batches than are cached; odd batches have two records."""
     log = new_log(disk=disk)
     for number in range(batches):
         put(log, *[b"%d" % number * (number % 7)] * (1 + number % 2), at=T0 + number * 10)
@@ -55,7 +55,7 @@ def read(log: Log, offset: int, max_bytes: int, upto: int) -> list[tuple[int, in
     return [(each.base_offset, each.last_offset) for each in found]
 
 
-def test_every_offset_from_every_state() -> None:
+def test_every_offset_is_read_in_every_state() -> None:
     disk = SimDisk()
     log = filled(disk=disk)
     assert len(log.segments) > 2
@@ -74,7 +74,7 @@ def test_sequential_reads_see_everything_once() -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 99, 100, 1000, 5000, 30_000, 1 << 30])
-def test_bounds(max_bytes: int) -> None:
+def test_read_limits_are_kept(max_bytes: int) -> None:
     disk = SimDisk()
     log = filled(700, disk)
     expected = stored(log)
@@ -91,7 +91,7 @@ def test_bounds(max_bytes: int) -> None:
             assert piece.size <= max_bytes or len(got) == 1
 
 
-def test_as_much_as_fits_is_not_much_less() -> None:
+def test_read_returns_nearly_as_much_as_fits() -> None:
     log = filled(700)
     for offset in range(0, 300, 7):
         piece = log.read(Offset(offset), 5000, log.end_offset)
@@ -99,7 +99,7 @@ def test_as_much_as_fits_is_not_much_less() -> None:
 
 
 class TellingDisk(SimDisk):
-    """Tells where reads of .log files ended."""
+    """A disk that records the ends of reads of .log files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,8 +117,8 @@ class TellingFile(SimFile):
 
 
 @pytest.mark.parametrize("max_bytes", [2_000, 5_000, 30_000])
-def test_who_reads_on_reads_no_further_than_where_he_is(max_bytes: int) -> None:
-    """Of an old segment Linux would begin with what follows, for whoever is told no more than where a slice ends."""
+def test_sequential_reads_look_no_further_than_their_end(max_bytes: int) -> None:
+    """In an old segment Linux would otherwise start read-ahead for a reader that needs only the end of a slice."""
     disk = TellingDisk()
     log = reopened(filled(disk=disk), disk)
     offset, slices = log.start_offset, 0
@@ -131,7 +131,7 @@ def test_who_reads_on_reads_no_further_than_where_he_is(max_bytes: int) -> None:
     assert slices > 2 * len(log.segments)
 
 
-def test_at_the_end_there_is_nothing_and_beyond_it_a_refusal() -> None:
+def test_read_at_the_end_is_empty_and_beyond_it_is_refused() -> None:
     log = new_log()
     assert log.read(Offset(0), 100, Offset(0)).size == 0
     put(log, b"a", b"b")
@@ -144,7 +144,7 @@ def test_at_the_end_there_is_nothing_and_beyond_it_a_refusal() -> None:
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_gap_between_segments_is_stepped_over() -> None:
+def test_gap_between_segments_is_skipped() -> None:
     log = new_log()
     first, second = batch(b"a"), batch(b"b")
     second.stamp(Offset(50), LeaderEpoch(0))
@@ -167,7 +167,7 @@ def test_few_sealed_segments_stay_open() -> None:
 # ---------------------------------------------------------------- damage
 
 
-def test_a_damaged_index_is_made_again() -> None:
+def test_damaged_index_is_rebuilt() -> None:
     disk = SimDisk()
     log = filled(300, disk)
     expected = stored(log)
@@ -183,7 +183,7 @@ def test_a_damaged_index_is_made_again() -> None:
 
 
 def exchanged(log: Log, disk: SimDisk, *suffixes: str) -> Log:
-    """The log after a stop and a start, its first two segments' indexes exchanged meanwhile."""
+    """Return the reopened log with the indexes of its first two segments exchanged."""
     log.close(T0)
     first, second = (segment.path.removesuffix(".log") for segment in log.segments[:2])
     for suffix in suffixes:
@@ -195,10 +195,10 @@ def exchanged(log: Log, disk: SimDisk, *suffixes: str) -> Log:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffixes", [(".index",), (".timeindex",), (".index", ".timeindex")])
-def test_indexes_of_another_segment(suffixes: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
-    """Their entries ascend and lead to batches, but not to those that they name: they are made again, and it is said.
+def test_indexes_of_another_segment_are_rebuilt(suffixes: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """Their entries ascend and point to batches, but to wrong ones: they are rebuilt, with a log line.
 
-    Sizes and numbers of records differ from segment to segment, and so do the places.
+    Sizes and numbers of records, and thus positions, differ between segments.
     """
     disk = SimDisk()
     log = new_log(disk=disk)
@@ -223,7 +223,7 @@ def test_indexes_of_another_segment(suffixes: tuple[str, ...], caplog: pytest.Lo
 
 
 def shifted(by: int, numbers: range = range(100)) -> Log:
-    """A log of 20 batches of one record, each with an entry; of some the position is `by` bytes wrong."""
+    """Return a log of 20 single-record batches with one index entry each, some with positions wrong by `by` bytes."""
     disk = SimDisk()
     log = new_log(disk=disk)
     for _ in range(20):
@@ -238,26 +238,26 @@ def shifted(by: int, numbers: range = range(100)) -> Log:
     return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=True)
 
 
-def test_an_entry_amid_a_batch_stops_no_reader() -> None:
-    """He would get a part of the first batch, again and again."""
+def test_index_entry_amid_a_batch_does_not_stop_readers() -> None:
+    """Otherwise a reader gets a part of the first batch repeatedly."""
     log = shifted(-100, range(15))
     assert read(log, 0, 900, log.end_offset) == [(0, 0)]
     assert read(log, 1, 900, log.end_offset) == [(1, 1)]
 
 
-def test_a_cut_goes_by_no_wrong_entry() -> None:
+def test_truncation_ignores_wrong_index_entries() -> None:
     log = shifted(7, range(5, 6))
     truncate_to(log, Offset(7), T0)
     assert stored(log) == [(number, number) for number in range(7)]
 
 
-def test_retention_goes_by_no_other_segments_times() -> None:
+def test_retention_ignores_timestamps_of_another_segment() -> None:
     disk = SimDisk()
     log = exchanged(filled(disk=disk), disk, ".timeindex")
     assert log.segments[0].largest()[0] < log.segments[1].largest()[0]
 
 
-def test_a_damaged_log_is_a_failed_disk() -> None:
+def test_damaged_log_is_reported_as_a_disk_failure() -> None:
     disk = SimDisk()
     log = reopened(filled(300, disk), disk)
     disk.open(STEM + ".log").write(5000, b"\xee" * 5000)
@@ -270,7 +270,7 @@ def test_a_damaged_log_is_a_failed_disk() -> None:
 # ---------------------------------------------------------------- times
 
 
-def test_the_first_record_at_or_after_a_time() -> None:
+def test_lookup_finds_the_first_record_at_or_after_a_timestamp() -> None:
     disk = SimDisk()
     log = filled(800, disk)
     for state in (log, reopened(log, disk)):
@@ -283,7 +283,7 @@ def test_the_first_record_at_or_after_a_time() -> None:
         assert lookup_timestamp(state, TimestampMs(T0 + 8000)) is None
 
 
-def test_times_need_not_ascend() -> None:
+def test_timestamps_need_not_ascend() -> None:
     log = new_log()
     for at in (50, 10, 90, 20, 90):
         put(log, b"x", at=T0 + at)
@@ -297,7 +297,7 @@ def test_times_need_not_ascend() -> None:
     assert newest[:2] == (T0 + 90, 2)
 
 
-def test_inside_a_batch() -> None:
+def test_lookup_finds_records_inside_a_batch() -> None:
     log = new_log()
     put(log, b"a", b"b", b"c", at=T0)
     found = lookup_timestamp(log, TimestampMs(T0 + 1))
@@ -312,7 +312,7 @@ def test_inside_a_batch() -> None:
     assert found.offset == 2
 
 
-def test_no_records_no_times() -> None:
+def test_lookup_without_timestamps_finds_nothing() -> None:
     log = new_log()
     assert lookup_timestamp(log, None) is None
     assert lookup_timestamp(log, TimestampMs(0)) is None
@@ -320,10 +320,10 @@ def test_no_records_no_times() -> None:
     assert lookup_timestamp(log, None) is None
 
 
-def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
+def test_undecodable_batch_is_refused() -> None:
     log = new_log()
     raw = encode_batch([(None, b"abc", (), T0)])
-    raw[61] = 0x7F  # A record length that is not true, under a checksum that is.
+    raw[61] = 0x7F  # A wrong record length, under a correct checksum.
     broken = Batch.trusted(memoryview(raw))
     broken.stamp_log_append_time(T0)
     broken.stamp_create_time()
@@ -334,8 +334,8 @@ def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_no_time_is_found_in_a_record_that_unpacks_to_more_than_it_may(codec: Codec) -> None:
-    """max.decompressed.message.bytes, as it is when the lookup begins; without a codec it says nothing (#23429)."""
+def test_lookup_refuses_records_beyond_the_decompressed_limit(codec: Codec) -> None:
+    """The max.decompressed.message.bytes at the start of the lookup applies; not to uncompressed batches (#23429)."""
     log = new_log()
     records: list[RecordIn] = [(None, bytes(size), (), TimestampMs(T0 + size)) for size in (10, 1_000)]
     log.append(Batch.checked(encode_batch(records, codec)), LeaderEpoch(0), T0)
@@ -352,7 +352,7 @@ def test_no_time_is_found_in_a_record_that_unpacks_to_more_than_it_may(codec: Co
 
 
 def damaged(*, header: bool) -> tuple[SimDisk, Log, int]:
-    """A log of one segment in which one batch is damaged, and which one."""
+    """Return a log of one segment with one damaged batch, and its position."""
     log = new_log()
     positions = []
     for number in range(40):
@@ -361,7 +361,7 @@ def damaged(*, header: bool) -> tuple[SimDisk, Log, int]:
     disk = log.disk
     assert isinstance(disk, SimDisk)
     file = disk.open(log.segments[0].path)
-    at = positions[20] + (8 if header else 61)  # Its length, or that of its record.
+    at = positions[20] + (8 if header else 61)  # The length of the batch, or of its record.
     file.write(at, bytes([file.pread(at, 1)[0] ^ 0x7F]))
     log.segments[0].release()
     return disk, log, positions[20]
@@ -372,7 +372,7 @@ def read_from(log: Log, offset: int) -> list[int]:
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_what_is_before_and_behind_a_damage_is_served(header: bool) -> None:
+def test_records_before_and_after_a_damage_are_served(header: bool) -> None:
     _, log, position = damaged(header=header)
     assert log.note_damage(LogDamaged(log.segments[0].path, position, "found"))
     assert not log.note_damage(LogDamaged(log.segments[0].path, position, "found again"))
@@ -389,7 +389,7 @@ def test_what_is_before_and_behind_a_damage_is_served(header: bool) -> None:
     assert read_from(log, 39) == [39, 40]
 
 
-def test_an_index_that_is_made_again_forgets_no_damage() -> None:
+def test_rebuilt_index_keeps_the_damage() -> None:
     disk, log, position = damaged(header=False)
     segment = log.segments[0]
     log.note_damage(LogDamaged(segment.path, position, "found"))
@@ -402,8 +402,8 @@ def test_an_index_that_is_made_again_forgets_no_damage() -> None:
     assert read_from(log, 0) == list(range(20))
 
 
-def test_who_walks_into_a_damage_finds_it() -> None:
-    """An index is made anew once, and not for each reader that comes."""
+def test_walk_into_a_damage_records_it() -> None:
+    """The index is rebuilt once, and not for each reader."""
     disk, log, _ = damaged(header=True)
     assert read_from(log, 17) == [17, 18, 19] + [21] * 0 or log.damaged_places == 0
     for offset in (20, 20, 20):

@@ -1,4 +1,4 @@
-"""Opening after a stop of any kind: what is cut, what is made again, what is put in order."""
+"""Opening a log after any kind of stop: truncation, rebuilt files and cleanup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def new_disk() -> SimDisk:
 
 
 def filled(disk: SimDisk, batches: int = 9, config: LogConfig = CONFIG) -> Log:
-    """Epochs change every third batch; batches of one and two records by turns."""
+    """Return a log with a new epoch every third batch; batches have one and two records in turn."""
     log = Log.open(disk, DIRECTORY, config, T0)
     for number in range(batches):
         put(log, *[b"value %d" % number] * (1 + number % 2), at=T0 + number * 10, epoch=number // 3)
@@ -69,8 +69,8 @@ def files(disk: SimDisk) -> dict[str, int]:
     return {entry.name: entry.size for entry in disk.entries(DIRECTORY)}
 
 
-def test_killed_at_any_byte() -> None:
-    """A whole log of three segments, cut short at every byte in turn."""
+def test_log_killed_at_any_byte_recovers_whole_batches() -> None:
+    """A log of three segments, truncated at every byte in turn."""
     disk = new_disk()
     log = filled(disk)
     expected = stored(log)
@@ -91,7 +91,7 @@ def test_killed_at_any_byte() -> None:
             assert again.end_offset == (expected[whole - 1][1] + 1 if whole else 0)
 
 
-def test_killed_at_any_byte_on_real_files(tmp_path: Path) -> None:
+def test_log_killed_at_any_byte_recovers_on_real_files(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     log = Log.open(RealDisk(), str(source), LogConfig(index_interval_bytes=100), T0)
@@ -127,7 +127,7 @@ while True:
 
 
 @pytest.mark.waits
-def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+def test_killed_process_loses_no_acknowledged_records(tmp_path: Path) -> None:
     command = [sys.executable, "-c", APPEND_FOR_EVER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -146,7 +146,7 @@ def test_any_flipped_byte_ends_the_log_there() -> None:
     expected = stored(log)
     places = list(log.segments[0].places(0))
     for place in places:
-        # Base offset and leader epoch are under no checksum, and the upper bytes of a size make it too large.
+        # Base offset and leader epoch have no checksum, and the upper bytes of a size make it too large.
         for position in [8, 9, 16, *range(17, place.size)]:
             survivor = new_disk()
             data = bytearray(disk.open(stem(0) + ".log").pread(0, 10_000))
@@ -157,7 +157,7 @@ def test_any_flipped_byte_ends_the_log_there() -> None:
             assert again.lost_bytes == log.size - place.position
 
 
-def test_what_follows_a_damage_goes_too() -> None:
+def test_records_after_a_damage_are_truncated() -> None:
     disk = new_disk()
     log = filled(disk)
     before = stored(log)
@@ -175,7 +175,7 @@ def test_what_follows_a_damage_goes_too() -> None:
     assert stored(again)[-1] == (again.end_offset - 1, again.end_offset - 1)
 
 
-def test_a_lost_end_at_a_border_is_a_hole_and_ends_the_log() -> None:
+def test_lost_end_of_a_segment_is_a_hole_that_ends_the_log() -> None:
     disk = new_disk()
     log = filled(disk)
     (*_, last) = log.segments[0].places(0)
@@ -184,7 +184,7 @@ def test_a_lost_end_at_a_border_is_a_hole_and_ends_the_log() -> None:
 
 
 @pytest.mark.parametrize("by", ["its policy", "what its broker noted"])
-def test_holes_of_a_compacted_log_are_its_right(by: str) -> None:
+def test_holes_of_a_compacted_log_are_accepted(by: str) -> None:
     disk = new_disk()
     log = filled(disk)
     before = stored(log)
@@ -197,7 +197,7 @@ def test_holes_of_a_compacted_log_are_its_right(by: str) -> None:
     assert stored(again) == [each for each in before if each[0] != last.base_offset]
 
 
-def test_only_what_was_not_synced_is_checked() -> None:
+def test_only_unsynced_data_is_checked() -> None:
     disk = new_disk()
     log = filled(disk)
     flush_now(log)
@@ -221,7 +221,7 @@ def test_the_segment_sealed_after_the_last_flush_is_checked_too() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", ["missing", "odd size", "junk"])
-def test_indexes_are_made_again(clean: bool, damage: str) -> None:
+def test_indexes_are_rebuilt(clean: bool, damage: str) -> None:
     disk = new_disk()
     log = filled(disk, 20)
     log.close(T0)
@@ -239,7 +239,7 @@ def test_indexes_are_made_again(clean: bool, damage: str) -> None:
         assert {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 9999) for name in before} == before
 
 
-def test_a_clean_stop_that_is_contradicted_is_not_believed() -> None:
+def test_contradicted_clean_shutdown_marker_is_ignored() -> None:
     disk = new_disk()
     log = filled(disk)
     before = stored(log)
@@ -272,7 +272,7 @@ def test_start_offset_comes_from_the_checkpoint() -> None:
     assert again.epochs.entries == [(1, 5), (2, 9)]
 
 
-def test_an_end_before_the_start_begins_anew_at_the_start() -> None:
+def test_log_that_ends_before_its_start_is_reset_to_the_start() -> None:
     disk = new_disk()
     filled(disk)
     disk.open(stem(6) + ".log").truncate(100)
@@ -282,7 +282,7 @@ def test_an_end_before_the_start_begins_anew_at_the_start() -> None:
     assert stored(again) == [(8, 8)]
 
 
-def test_a_damage_below_the_first_segment_with_records_costs_nothing() -> None:
+def test_damage_below_the_start_loses_nothing() -> None:
     disk = new_disk()
     log = filled(disk)
     disk.open(stem(0) + ".log").truncate(100)
@@ -291,7 +291,7 @@ def test_a_damage_below_the_first_segment_with_records_costs_nothing() -> None:
     assert stem(0).removeprefix(f"{DIRECTORY}/") + ".log" not in files(disk)
 
 
-def test_epochs_come_from_the_batches_that_were_scanned() -> None:
+def test_epochs_are_restored_from_scanned_batches() -> None:
     disk = new_disk()
     log = filled(disk)
     expected = log.epochs.entries
@@ -304,7 +304,7 @@ def test_epochs_come_from_the_batches_that_were_scanned() -> None:
         assert read_epochs(disk, DIRECTORY) == expected
 
 
-def test_a_damaged_epoch_file_is_made_again_even_after_a_clean_stop() -> None:
+def test_damaged_epoch_file_is_rebuilt_after_a_clean_stop() -> None:
     disk = new_disk()
     log = filled(disk)
     log.close(T0)
@@ -329,7 +329,7 @@ def copy(disk: SimDisk, old: str, new: str) -> None:
     disk.create(new).write(0, disk.open(old).pread(0, 10_000))
 
 
-def test_deleted_cleaned_and_orphaned_files_go() -> None:
+def test_deleted_cleaned_and_orphaned_files_are_removed() -> None:
     disk = new_disk()
     log = filled(disk)
     log.close(T0)
@@ -351,7 +351,7 @@ def test_deleted_cleaned_and_orphaned_files_go() -> None:
 
 
 def test_a_complete_compaction_is_finished() -> None:
-    """Two segments become one .swap; the stop came after that rename, before or amid the deletion of the two."""
+    """Two segments become one .swap; the stop happened after that rename, before or amid their deletion."""
     for sources_deleted in (0, 1):
         disk = new_disk()
         log = filled(disk)
@@ -371,7 +371,7 @@ def test_a_complete_compaction_is_finished() -> None:
 
 
 def test_an_incomplete_compaction_is_undone() -> None:
-    """A .cleaned beside a .swap at or beyond it: not every output was complete, so the sources count."""
+    """A .cleaned file at or below a .swap: not every output was complete, so the sources are used."""
     disk = new_disk()
     log = filled(disk)
     log.close(T0)
@@ -383,7 +383,7 @@ def test_an_incomplete_compaction_is_undone() -> None:
     assert not any(name.endswith((".swap", ".cleaned")) for name in files(disk))
 
 
-def test_an_index_swap_alone_goes() -> None:
+def test_lone_index_swap_file_is_removed() -> None:
     disk = new_disk()
     log = filled(disk)
     log.close(T0)
@@ -403,7 +403,7 @@ def old_message(offset: int, magic: int, value: bytes, timestamp: int) -> bytes:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_logs_of_old_brokers_open_and_go_on(clean: bool) -> None:
+def test_logs_of_old_brokers_open_and_accept_appends(clean: bool) -> None:
     disk = new_disk()
     old = [old_message(0, 0, b"a" * 40, 0), old_message(1, 1, b"b", T0), old_message(2, 1, b"", T0 + 5)]
     file = disk.create(stem(0) + ".log")

@@ -1,4 +1,4 @@
-"""Checkpoints, partition.metadata, meta.properties and file names: Kafka's text, and what is said when it is not."""
+"""Checkpoints, partition.metadata, meta.properties and file names: Kafka's formats, and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def partition(topic: str, number: int) -> TopicPartition:
     return TopicPartition(TopicName(topic), number)
 
 
-def test_offset_checkpoint(tmp_path: Path) -> None:
+def test_offset_checkpoint_has_kafkas_format(tmp_path: Path) -> None:
     path = tmp_path / "recovery-point-offset-checkpoint"
     offsets = {partition("b", 10): Offset(7), partition("b", 2): Offset(1 << 40), partition("a-b", 0): Offset(0)}
     write_offsets(DISK, str(path), offsets)
@@ -48,24 +48,24 @@ def test_offset_checkpoint(tmp_path: Path) -> None:
         ("0\n1\na 0\n", "line 3"),
         ("0\n1\na 0 -1\n", "line 3"),
         ("0\n1\na 0 99999999999999999999\n", "line 3"),
-        ("0\n1\na 0 \xc2\xb2\n", "line 3"),  # A digit that is no number.
-        ("0\n1\na 0 12", "begins"),  # Cut off: the offset may have had more digits.
+        ("0\n1\na 0 \xc2\xb2\n", "line 3"),  # A digit that is not a number.
+        ("0\n1\na 0 12", "begins"),  # Truncated: the offset may have had more digits.
         ("0\n1\na\xff 0 1\n", r"c: byte 5 is no text in UTF-8"),
     ],
 )
-def test_bad_offset_checkpoints(tmp_path: Path, text: str, why: str) -> None:
+def test_bad_offset_checkpoint_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "c").write_bytes(text.encode("latin-1"))
     with pytest.raises(BadCheckpoint, match=why):
         read_offsets(DISK, f"{tmp_path}/c")
 
 
-def test_no_checkpoint_or_an_empty_one_is_none(tmp_path: Path) -> None:
+def test_missing_or_empty_checkpoint_has_no_offsets(tmp_path: Path) -> None:
     assert read_offsets(DISK, f"{tmp_path}/c") == {}
     (tmp_path / "c").touch()
     assert read_offsets(DISK, f"{tmp_path}/c") == {}
 
 
-def test_leader_epochs(tmp_path: Path) -> None:
+def test_leader_epochs_have_kafkas_format(tmp_path: Path) -> None:
     epochs = [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(5), Offset(1200))]
     write_epochs(DISK, str(tmp_path), epochs, durable=True)
     assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n5 1200\n"
@@ -73,13 +73,13 @@ def test_leader_epochs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0\n2\n5 0\n5 1\n", "0\n2\n5 8\n6 7\n", "0\n1\n-1 0\n", "0\n1\n1 2 3\n"])
-def test_bad_leader_epochs(tmp_path: Path, text: str) -> None:
+def test_bad_leader_epochs_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     with pytest.raises(BadCheckpoint):
         read_epochs(DISK, str(tmp_path))
 
 
-def test_partition_metadata(tmp_path: Path) -> None:
+def test_partition_metadata_has_kafkas_format(tmp_path: Path) -> None:
     topic_id = from_text("a67ft7QwQvaXgreHgpGCEA")
     assert read_topic_id(DISK, str(tmp_path)) is None
     write_topic_id(DISK, str(tmp_path), topic_id)
@@ -92,7 +92,7 @@ def test_partition_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["version: 1\ntopic_id: a67ft7QwQvaXgreHgpGCEA", "version: 0", "version: 0\ntopic_id: x"]
 )
-def test_bad_partition_metadata(tmp_path: Path, text: str) -> None:
+def test_bad_partition_metadata_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)
     with pytest.raises(BadCheckpoint, match=r"partition\.metadata"):
         read_topic_id(DISK, str(tmp_path))
@@ -108,7 +108,7 @@ def test_a_new_directory_is_claimed(tmp_path: Path) -> None:
     assert claim(DISK, str(tmp_path), NOW, BrokerId(3), None) == "abc"
 
 
-def test_a_kraft_directory_keeps_its_form(tmp_path: Path) -> None:
+def test_kraft_directory_keeps_its_format(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     text = "#\n#Sat Nov 21 08:55:55 UTC 2026\nnode.id=1\ndirectory.id=iYgAtLg\nversion=1\ncluster.id=abc\n"
     path.write_text(text)
@@ -116,7 +116,7 @@ def test_a_kraft_directory_keeps_its_form(tmp_path: Path) -> None:
     assert path.read_text() == text
 
 
-def test_an_old_directory_learns_its_cluster(tmp_path: Path) -> None:
+def test_old_directory_gets_the_cluster_id(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\nkept=x\n")
     assert claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc") == "abc"
     properties = parse((tmp_path / "meta.properties").read_bytes())
@@ -132,14 +132,14 @@ def test_an_old_directory_learns_its_cluster(tmp_path: Path) -> None:
         ("version=7\n", "version 7"),
     ],
 )
-def test_a_directory_of_others_is_not_touched(tmp_path: Path, text: str, why: str) -> None:
+def test_directory_of_another_broker_is_refused_unchanged(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(WrongDirectory, match=why):
         claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc")
     assert (tmp_path / "meta.properties").read_text() == text
 
 
-def test_java_properties() -> None:
+def test_java_properties_are_parsed_and_rendered() -> None:
     text = "# c\n! c\n a = b \nk\\:1=v\\=\\u00e9\\t\nempty=\nspaced value\ncolon:x\n"
     expected = {"a": "b", "k:1": "v=é\t", "empty": "", "spaced": "value", "colon": "x"}
     assert parse(text.encode()) == expected
@@ -147,7 +147,7 @@ def test_java_properties() -> None:
     assert parse(b"one=\xff\x0b\r\ntwo=x\r") == {"one": "\xff", "two": "x"}
 
 
-# As Kafka wrote them on Java 17 and before: 0.9 to 2.3; with ZooKeeper from 2.4 on; KRaft, also with a directory's id.
+# Written by Kafka on Java 17 and older: 0.9 to 2.3; with ZooKeeper from 2.4 on; KRaft, also with a directory id.
 KAFKAS_FILES = [
     "broker.id=1001\nversion=0\n",
     "version=0\nbroker.id=1001\n",
@@ -162,8 +162,8 @@ CLUSTER = "k1n2O3p4QRST5u6v7w8x9y"
 
 @pytest.mark.parametrize("text", KAFKAS_FILES)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_meta_properties_that_were_cut(tmp_path: Path, text: str, line_end: str) -> None:
-    """The whole one counts, and of what may be left of it nothing."""
+def test_only_complete_meta_properties_are_used(tmp_path: Path, text: str, line_end: str) -> None:
+    """A truncated file contributes nothing."""
     path = tmp_path / "meta.properties"
     if "cluster.id" in text:
         (tmp_path / "t-0").mkdir()
@@ -182,8 +182,8 @@ def test_meta_properties_that_were_cut(tmp_path: Path, text: str, line_end: str)
 
 
 @pytest.mark.parametrize("text", [None, *KAFKAS_FILES])
-def test_meta_properties_of_a_used_directory(tmp_path: Path, text: str | None) -> None:
-    """Cut or with a bit flipped they never make another broker of the one that had the directory."""
+def test_damaged_meta_properties_never_change_the_broker_id(tmp_path: Path, text: str | None) -> None:
+    """Truncated or with a flipped bit, they never name another broker than that of the directory."""
     path = tmp_path / "meta.properties"
     if text is not None:
         path.write_text(DATE + text)
@@ -207,8 +207,8 @@ def identity_or_none(path: Path) -> tuple[BrokerId | None, str | None] | None:
         return None
 
 
-def test_meta_properties_in_our_former_order(tmp_path: Path) -> None:
-    """Cut behind the broker's id they look as those of Kafka before 2.4; something else says who had the directory."""
+def test_truncated_meta_properties_in_the_former_order_are_detected(tmp_path: Path) -> None:
+    """After the broker's id they look like those of Kafka before 2.4; another file identifies the directory's owner."""
     (tmp_path / "meta.properties").write_text(DATE + "version=0\nbroker.id=1001\n")
     (tmp_path / "odradek-boot").touch()
     with pytest.raises(WrongDirectory, match=r"has no cluster\.id"):
@@ -221,8 +221,8 @@ def test_meta_properties_in_our_former_order(tmp_path: Path) -> None:
         identity(DISK, str(tmp_path))
 
 
-def test_the_note_of_an_identity(tmp_path: Path) -> None:
-    """It contradicts another id; one that is not whole says nothing, and the next claim writes it again."""
+def test_identity_note_refuses_another_id(tmp_path: Path) -> None:
+    """An incomplete note is ignored, and the next claim rewrites it."""
     claim(DISK, str(tmp_path), NOW, BrokerId(1001), "abc")
     note, path = tmp_path / "odradek-identity", tmp_path / "meta.properties"
     assert note.read_text() == "broker.id=1001\ncluster.id=abc\n"
@@ -236,7 +236,7 @@ def test_the_note_of_an_identity(tmp_path: Path) -> None:
     assert note.read_text() == "broker.id=1\ncluster.id=abc\n"
 
 
-def test_segment_names() -> None:
+def test_segment_names_are_parsed() -> None:
     assert names.segment_stem(Offset(42)) == "00000000000000000042"
     parsed = names.parse_segment_file
     assert parsed("00000000000000000042.log") == (42, ".log", "")
@@ -262,11 +262,11 @@ def test_segment_names() -> None:
         ("lost+found", None),
     ],
 )
-def test_partition_names(name: str, expected: tuple[str, int] | None) -> None:
+def test_partition_names_are_parsed(name: str, expected: tuple[str, int] | None) -> None:
     assert names.parse_partition(name) == expected
 
 
-def test_deleted_names_fit() -> None:
+def test_names_of_deleted_partitions_fit_the_limit() -> None:
     name = names.marked_partition(partition("t" * 249, 12345), names.DELETE, "unique")
     assert len(name) == 255
     assert names.mark(name) == "delete"

@@ -1,4 +1,4 @@
-"""What went wrong in Apache Kafka's recovery over the years, and what a start costs."""
+"""Past bugs of Apache Kafka's recovery, and the cost of a start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCHES = 60
 
 
 class WatchedDisk(SimDisk):
-    """Notes which files are read from."""
+    """A disk that records which files are read."""
 
     def __init__(self, folders: SimDisk) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def test_epoch_0_is_recovered_as_any_other() -> None:
 
 @pytest.mark.parametrize("point", [0, 1, 30, BATCHES, BATCHES + 1000])
 @pytest.mark.parametrize("start", [0, 1, 30])
-def test_checkpoints_from_another_time(point: int, start: int) -> None:
+def test_outdated_checkpoints_lose_nothing(point: int, start: int) -> None:
     """S7, S15, KAFKA-10101: below the log, inside a segment, beyond the end.  A scan alone makes nothing safe."""
     disk = SimDisk()
     filled(disk).abandon()
@@ -86,8 +86,8 @@ def test_checkpoints_from_another_time(point: int, start: int) -> None:
     assert opened(disk.kill()).logs[T].recovery_point == BATCHES
 
 
-def test_a_start_beyond_the_end_begins_anew_there() -> None:
-    """S7: the log was cut after its start had moved."""
+def test_log_with_a_start_beyond_its_end_is_reset_there() -> None:
+    """S7: the log was truncated after its start had moved."""
     disk = SimDisk()
     filled(disk).abandon()
     write_offsets(disk, f"/data/{LOG_STARTS}", {T: Offset(BATCHES + 5)})
@@ -99,7 +99,7 @@ def test_a_start_beyond_the_end_begins_anew_there() -> None:
 
 @pytest.mark.parametrize("size", [1, 80, 100, 150, 333, 999, 1000, 1001, 5000])
 def test_a_read_ends_with_its_segment(size: int) -> None:
-    """S17: what fits behind it comes with the next read, and nothing is left out in between."""
+    """S17: the following data comes with the next read, and nothing is left out in between."""
     log = filled(SimDisk()).logs[T]
     found: list[int] = []
     while len(found) < BATCHES:
@@ -111,7 +111,7 @@ def test_a_read_ends_with_its_segment(size: int) -> None:
 
 
 def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
-    """And after a clean stop the end of the last segment alone."""
+    """After a clean stop it reads only the end of the last segment."""
     disk = SimDisk()
     directory = filled(disk)
     log = directory.logs[T]
@@ -133,8 +133,8 @@ def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
     assert {name for name in watched.read_from if name.endswith(".log")} == {segments[-1]}
 
 
-def test_what_a_failed_sync_left_in_memory_is_written_again() -> None:
-    """The next process sees it, serves it, and says that it is safe: then it has to be on the disk."""
+def test_data_of_a_failed_sync_is_written_again() -> None:
+    """The next process reads and serves it and considers it durable: it must be on the disk by then."""
     disk = SimDisk()
     directory = filled(disk)
     flush_now(directory.logs[T])

@@ -1,4 +1,4 @@
-"""What recovery cuts off and does not delete, and logs amid which a segment is missing."""
+"""Data that recovery truncates and quarantines, and logs with a missing segment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def opened(disk: Disk, path: str, config: LogConfig = CONFIG) -> LogDirectory:
 
 
 def filled(disk: Disk, path: str, batches: int = 18) -> tuple[LogDirectory, Log]:
-    """Three segments and more, of batches with one and two records by turns."""
+    """Return a log of at least three segments, whose batches have one and two records in turn."""
     directory = opened(disk, path)
     log = directory.create(T, TOPIC_ID, CONFIG, T0)
     for number in range(batches):
@@ -69,7 +69,7 @@ def rename(disk: Disk, path: str, offset: int, suffix: str = ".log") -> None:
 
 
 def remove(disk: Disk, path: str, offset: int) -> None:
-    """Everything of one segment."""
+    """Delete all files of one segment."""
     for entry in disk.entries(f"{path}/t-0"):
         if (parsed := parse_segment_file(entry.name)) and parsed[0] == offset:
             disk.unlink(f"{path}/t-0/{entry.name}")
@@ -78,7 +78,7 @@ def remove(disk: Disk, path: str, offset: int) -> None:
 # ---------------------------------------------------------------- set aside
 
 
-def test_what_is_behind_a_damage_is_set_aside_and_counted(place: tuple[Disk, str]) -> None:
+def test_data_after_a_damage_is_quarantined_and_counted(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     _, second, *later = log.segments
@@ -117,8 +117,8 @@ def flipped(tail: bytes) -> bytes:
     return tail[:65] + bytes([tail[65] ^ 1]) + tail[66:]
 
 
-def test_a_batch_whose_length_is_lost_hides_nothing(place: tuple[Disk, str]) -> None:
-    """What follows begins somewhere, and is found."""
+def test_batch_with_a_lost_length_hides_no_later_batches(place: tuple[Disk, str]) -> None:
+    """The start of the following data is searched and found."""
     disk, path = place
     directory, log = filled(disk, path)
     damaged = list(log.segments[0].places(0))[1]
@@ -128,7 +128,7 @@ def test_a_batch_whose_length_is_lost_hides_nothing(place: tuple[Disk, str]) -> 
     assert f"; at least {log.end_offset - damaged.last_offset - 1} records in " in problem
 
 
-def test_a_torn_tail_is_dropped_without_a_word_too_many(place: tuple[Disk, str]) -> None:
+def test_torn_tail_is_truncated_with_a_short_log_line(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     directory.abandon()
@@ -139,7 +139,7 @@ def test_a_torn_tail_is_dropped_without_a_word_too_many(place: tuple[Disk, str])
     assert asides(disk, path) == []
 
 
-def test_room_that_was_preallocated_is_not_set_aside(place: tuple[Disk, str]) -> None:
+def test_preallocated_space_is_not_quarantined(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
@@ -152,7 +152,7 @@ def test_room_that_was_preallocated_is_not_set_aside(place: tuple[Disk, str]) ->
 
 
 def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
-    """The last of a log: nothing can be read behind it, and yet it was there."""
+    """For the last batch of a log: nothing can be read after it, but it was durable."""
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
@@ -165,7 +165,7 @@ def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
     assert asides(disk, path) == [f"{last.base_offset:020d}.log.aside"]
 
 
-def test_it_is_told_when_a_log_ends_before_what_was_synced(place: tuple[Disk, str]) -> None:
+def test_log_that_ends_before_its_synced_end_is_reported(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -176,8 +176,8 @@ def test_it_is_told_when_a_log_ends_before_what_was_synced(place: tuple[Disk, st
     ]
 
 
-def test_nothing_is_lost_when_it_happens_again(place: tuple[Disk, str]) -> None:
-    """Two damages at one offset, one after the other: two files."""
+def test_repeated_quarantine_loses_nothing(place: tuple[Disk, str]) -> None:
+    """Two damages at one offset, one after the other, give two files."""
     disk, path = place
     directory, log = filled(disk, path)
     damaged = list(log.segments[0].places(0))[1]
@@ -193,8 +193,8 @@ def test_nothing_is_lost_when_it_happens_again(place: tuple[Disk, str]) -> None:
     assert tails == [f"{damaged.base_offset:020d}.log.aside", f"{damaged.base_offset:020d}.log.aside.2"]
 
 
-def test_a_stop_amid_it_loses_nothing() -> None:
-    """Every call of the recovery fails in turn, for good; after a power failure the next start finds it all."""
+def test_stop_amid_the_quarantine_loses_nothing() -> None:
+    """Every call of the recovery fails permanently in turn; after a power failure the next start finds all data."""
     disk = SimDisk()
     _, log = filled(disk, "/data")
     flush_now(log)
@@ -217,7 +217,7 @@ def test_a_stop_amid_it_loses_nothing() -> None:
     assert number > 20
 
 
-def test_a_disk_without_room_for_it_loses_nothing_either() -> None:
+def test_quarantine_on_a_full_disk_loses_nothing() -> None:
     disk = SimDisk()
     directory, log = filled(disk, "/data")
     expected = readable(disk)
@@ -237,7 +237,7 @@ def test_a_disk_without_room_for_it_loses_nothing_either() -> None:
 
 
 def readable(disk: SimDisk) -> set[int]:
-    """The base offsets of all batches in any .log or .log.aside; those of two files count once."""
+    """Return the base offsets of all batches in any .log or .log.aside; those in two files are counted once."""
     found = set()
     for entry in disk.entries("/data/t-0"):
         parsed = parse_segment_file(entry.name)
@@ -279,7 +279,7 @@ def test_a_segment_missing_amid_a_log_takes_the_partition_offline(place: tuple[D
     assert stored(healed.logs[T]) == stored(log)
 
 
-def test_it_is_seen_after_a_kill_too(place: tuple[Disk, str]) -> None:
+def test_missing_segment_is_detected_after_a_kill(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
@@ -289,7 +289,7 @@ def test_it_is_seen_after_a_kill_too(place: tuple[Disk, str]) -> None:
     assert set(opened(disk, path).offline) == {T}
 
 
-def test_what_was_not_synced_is_no_reason_to_be_offline(place: tuple[Disk, str]) -> None:
+def test_missing_unsynced_segment_does_not_take_the_log_offline(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     directory.abandon()
@@ -301,7 +301,7 @@ def test_what_was_not_synced_is_no_reason_to_be_offline(place: tuple[Disk, str])
     assert f"is missing); {records} records in " in problem
 
 
-def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> None:
+def test_requested_repair_truncates_at_the_missing_segment(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -312,8 +312,8 @@ def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> N
 
 
 @pytest.mark.parametrize("what", ["its log", "its bytes"])
-def test_a_log_without_its_beginning_is_offline(place: tuple[Disk, str], what: str) -> None:
-    """Its index speaks of it."""
+def test_log_without_its_first_segment_is_offline(place: tuple[Disk, str], what: str) -> None:
+    """Its index refers to the segment."""
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -326,10 +326,10 @@ def test_a_log_without_its_beginning_is_offline(place: tuple[Disk, str], what: s
     check_missed_until_it_is_back(disk, path, log, before)
 
 
-def test_after_a_kill_a_beginning_that_may_have_gone_is_spoken_of(
+def test_possibly_missing_first_segment_is_reported_after_a_kill(
     place: tuple[Disk, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An index may be what a power failure brought back of a log that was deleted."""
+    """A power failure may have restored the index of a deleted log."""
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
@@ -342,7 +342,7 @@ def test_after_a_kill_a_beginning_that_may_have_gone_is_spoken_of(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_first_segments_without_a_trace(place: tuple[Disk, str], count: int) -> None:
+def test_missing_first_segments_are_detected_without_a_trace(place: tuple[Disk, str], count: int) -> None:
     """Segments noted at our own clean stop exist at the next start, as nobody used the directory in between."""
     disk, path = place
     directory, log = filled(disk, path)
@@ -389,7 +389,7 @@ def check_missed_until_it_is_back(disk: Disk, path: str, log: Log, before: bytes
     assert (healed.offline, stored(healed.logs[T])) == ({}, stored(log))
 
 
-def test_a_log_without_its_beginning_begins_later_when_it_is_asked_for(place: tuple[Disk, str]) -> None:
+def test_requested_repair_starts_after_the_missing_first_segment(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -399,17 +399,17 @@ def test_a_log_without_its_beginning_begins_later_when_it_is_asked_for(place: tu
     assert asides(disk, path) == []
 
 
-def test_missing_first_segments_went_by_retention_of_who_had_them_since(place: tuple[Disk, str]) -> None:
+def test_first_segments_may_be_deleted_by_a_later_kafka_broker(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
     remove(disk, path, 0)
-    disk.create(f"{path}/.kafka_cleanshutdown").write(0, b'{"version":0,"brokerEpoch":-1}')  # As Kafka writes it.
+    disk.create(f"{path}/.kafka_cleanshutdown").write(0, b'{"version":0,"brokerEpoch":-1}')  # As written by Kafka.
     again = opened(disk, path)
     assert again.logs[T].start_offset == log.segments[1].base_offset
 
 
-def test_below_the_start_of_a_log_nothing_is_missed(place: tuple[Disk, str]) -> None:
+def test_segments_below_the_log_start_may_be_missing(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     advance_start(log, Offset(log.segments[2].base_offset + 1))
@@ -421,7 +421,7 @@ def test_below_the_start_of_a_log_nothing_is_missed(place: tuple[Disk, str]) -> 
 
 
 @pytest.mark.parametrize("by", ["its policy", "Kafka's checkpoint"])
-def test_a_compacted_log_may_have_lost_segments(place: tuple[Disk, str], by: str) -> None:
+def test_compacted_log_may_lack_segments(place: tuple[Disk, str], by: str) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -433,8 +433,8 @@ def test_a_compacted_log_may_have_lost_segments(place: tuple[Disk, str], by: str
     assert again.logs[T].end_offset == log.end_offset
 
 
-def test_an_index_whose_log_is_not_missed_goes(place: tuple[Disk, str]) -> None:
-    """A snapshot or an index amid a segment, a note of what was cut since: offsets tell that all is there."""
+def test_stray_index_is_removed_if_no_offset_is_missing(place: tuple[Disk, str]) -> None:
+    """A snapshot or index amid a segment, or a note of truncated data: the offsets show that the log is complete."""
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -448,7 +448,7 @@ def test_an_index_whose_log_is_not_missed_goes(place: tuple[Disk, str]) -> None:
     assert stray.rpartition("/")[2] not in {entry.name for entry in disk.entries(f"{path}/t-0")}
 
 
-def test_a_damaged_note_says_nothing(place: tuple[Disk, str]) -> None:
+def test_damaged_segment_note_is_ignored(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -458,7 +458,7 @@ def test_a_damaged_note_says_nothing(place: tuple[Disk, str]) -> None:
     assert stored(again.logs[T]) == stored(log)
 
 
-def test_a_retirement_that_was_stopped_half_way_is_no_loss(place: tuple[Disk, str]) -> None:
+def test_interrupted_segment_deletion_is_not_a_loss(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
@@ -472,8 +472,8 @@ def test_a_retirement_that_was_stopped_half_way_is_no_loss(place: tuple[Disk, st
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_segment_amid_a_log_goes(place: tuple[Disk, str], clean: bool) -> None:
-    """It would hide what is behind its base offset in the segment before."""
+def test_empty_segment_amid_a_log_is_removed(place: tuple[Disk, str], clean: bool) -> None:
+    """It would hide records above its base offset in the segment before."""
     disk, path = place
     directory, log = filled(disk, path)
     expected = stored(log)
@@ -491,13 +491,13 @@ def test_an_empty_segment_amid_a_log_goes(place: tuple[Disk, str], clean: bool) 
 
 
 def put_first(log: Log, offset: int) -> int:
-    """Where a read of `offset` begins."""
+    """Return the position where a read of `offset` starts."""
     data = log.read(Offset(offset), 1, log.end_offset).read()
     return int.from_bytes(data[:8], "big")
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_segment_at_the_end_is_the_open_one(place: tuple[Disk, str], clean: bool) -> None:
+def test_empty_last_segment_is_the_active_one(place: tuple[Disk, str], clean: bool) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     expected, end = stored(log), log.end_offset
@@ -513,7 +513,7 @@ def test_an_empty_segment_at_the_end_is_the_open_one(place: tuple[Disk, str], cl
     assert again.logs[T].end_offset == end + 1
 
 
-def test_the_sentence_is_an_exception_of_its_own() -> None:
+def test_missing_segment_has_its_own_exception() -> None:
     disk = SimDisk()
     directory, log = filled(disk, "/data")
     assert directory.close(T0) == []

@@ -1,4 +1,7 @@
-"""A mover with its threads, and a file for it.  Imported late: where there is no mover, other tests are here too."""
+"""Fixtures for a mover with its threads, and a file for it.
+
+Imports are late: other tests here also run where there is no mover.
+"""
 
 from __future__ import annotations
 

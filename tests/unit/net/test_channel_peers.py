@@ -1,4 +1,4 @@
-"""Peers that misbehave: each request has one outcome all the same, in order, and memory has a bound."""
+"""Misbehaving peers: each request still has one outcome, in order, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from support.channel_peer import (
 pytestmark = pytest.mark.waits
 
 LOGGER = "odradek.net.channels.channel"
-TIMEOUT_MS = 100  # For those who never answer.
+TIMEOUT_MS = 100  # Timeout for peers that never respond.
 
 
 async def says_nothing(asked: Asked, writer: Writer) -> None:
@@ -64,7 +64,7 @@ async def answers_half(asked: Asked, writer: Writer) -> None:
 
 
 async def dribbles(asked: Asked, writer: Writer) -> None:
-    """A byte at a time of a response that takes hours."""
+    """Send one byte at a time of a response that takes hours."""
     writer.write((1 << 20).to_bytes(4) + asked.correlation_id.to_bytes(4))
     while not writer.is_closing():
         writer.write(b"x")
@@ -124,7 +124,7 @@ BAD = [
 
 
 def timeout_ms(bad: Bad) -> int:
-    """A timeout is short only where it is what ends a request: on a busy machine a good peer is late, too."""
+    """Return a short timeout only where it ends a request: on a busy machine a good peer is late too."""
     return TIMEOUT_MS if bad.reason is OVER else 60_000
 
 
@@ -157,7 +157,7 @@ def test_each_request_fails_once_with_the_reason(bad: Bad, in_flight_max: int) -
 
 @BY_NAME
 @IN_FLIGHT
-def test_requests_are_sent_again_until_they_are_answered(
+def test_requests_are_resent_until_they_are_answered(
     bad: Bad, in_flight_max: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, LOGGER)
@@ -184,13 +184,13 @@ def test_requests_are_sent_again_until_they_are_answered(
     run(work)
 
 
-def test_what_nobody_has_asked_for_closes_the_connection() -> None:
+def test_unrequested_response_closes_the_connection() -> None:
     async def work() -> None:
         async def twice(asked: Asked, writer: Writer) -> None:
             await answer(asked, writer)
             if asked.connection == 0:
                 await asyncio.sleep(0.02)
-                writer.write(asked.frame()[:3])  # Its length is not awaited.
+                writer.write(asked.frame()[:3])  # The rest of its announced length is not awaited.
 
         async with Peer(twice) as peer:
             channel = channel_to(peer)
@@ -206,8 +206,8 @@ def test_what_nobody_has_asked_for_closes_the_connection() -> None:
     run(work)
 
 
-def test_a_peer_that_does_not_read_is_not_written_to_without_a_bound() -> None:
-    """Of a thousand requests of 100 KB those wait as values for which sockets and transport have no room."""
+def test_data_for_a_peer_that_does_not_read_is_bounded() -> None:
+    """Of a thousand requests of 100 KB, those beyond the room in sockets and transport wait as values."""
     built = 0
 
     def build(version: int) -> AddOffsetsToTxnRequest:
@@ -238,8 +238,8 @@ def test_a_peer_that_does_not_read_is_not_written_to_without_a_bound() -> None:
     run(work)
 
 
-def test_a_peer_that_reads_everything_before_it_answers_gets_everything() -> None:
-    """Writing goes on when the transport has room again, not only when there is a response."""
+def test_peer_that_reads_all_requests_first_gets_all() -> None:
+    """Writing continues when the transport has room again, not only after a response."""
 
     async def work() -> None:
         seen: list[Asked] = []
@@ -272,7 +272,7 @@ FUZZED += [announces_a_lot, speaks_http, announces_less_than_nothing, says_nothi
 
 
 class Whims:
-    """A peer that mostly answers, late or in pieces, and now and then does anything else."""
+    """A peer that mostly responds, late or in pieces, and sometimes misbehaves."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -297,9 +297,7 @@ class Whims:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("in_flight_max", [1, 7])
 @pytest.mark.parametrize("retries", [False, True])
-def test_each_request_has_one_outcome_in_order_whatever_the_peer_does(
-    seed: int, in_flight_max: int, retries: bool
-) -> None:
+def test_each_request_has_one_outcome_with_an_erratic_peer(seed: int, in_flight_max: int, retries: bool) -> None:
     async def work() -> None:
         random, whims = Random(seed), Whims(seed)
         async with Peer(whims) as peer:
@@ -313,7 +311,7 @@ def test_each_request_has_one_outcome_in_order_whatever_the_peer_does(
             await asyncio.sleep(0.1)
             whims.has_enough = retries
             outcomes = await sent.all()
-            for number, outcome in enumerate(outcomes):  # Of a failed one the peer may have told anybody else.
+            for number, outcome in enumerate(outcomes):  # The peer may have applied a failed request.
                 assert outcome == number or isinstance(outcome, Failed)
             assert not retries or outcomes == list(range(len(outcomes)))
             assert any(isinstance(one, int) for one in outcomes)

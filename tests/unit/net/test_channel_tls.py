@@ -1,4 +1,4 @@
-"""A channel under TLS: who may be the other broker, and what is said of one who may not."""
+"""Channels over TLS: certificates of other brokers, and errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def asks_client(directory: Path, authority: Authority) -> dict[str, str]:
 
 
 async def failure(peer: Peer, tls: Contexts | None) -> Failed:
-    """Returns how a request fails, which is the same each time."""
+    """Return the failure of a request, the same each time."""
     channel = Channel(
         asyncio.get_running_loop(), peer.endpoint, config(connect_timeout_ms=20_000), name="broker 2", tls=tls
     )
@@ -99,7 +99,7 @@ def test_requests_are_answered_under_tls(
     run(work)
 
 
-def test_a_certificate_that_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
+def test_untrusted_certificate_is_refused(authority: Authority, tmp_path: Path) -> None:
     async def work() -> None:
         async with Peer(context=server(tmp_path, authority.known())) as peer:
             failed = await failure(peer, client(tmp_path, Authority()))
@@ -109,7 +109,7 @@ def test_a_certificate_that_is_not_trusted(authority: Authority, tmp_path: Path)
     run(work)
 
 
-def test_a_certificate_of_another_host(authority: Authority, tmp_path: Path) -> None:
+def test_certificate_of_another_host_is_refused(authority: Authority, tmp_path: Path) -> None:
     async def work() -> None:
         async with Peer(context=server(tmp_path, authority.known("elsewhere.example"))) as peer:
             failed = await failure(peer, client(tmp_path, authority))
@@ -120,8 +120,8 @@ def test_a_certificate_of_another_host(authority: Authority, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shows_own", [False, True])
-def test_our_broker_wants_a_certificate(authority: Authority, tmp_path: Path, shows_own: bool) -> None:
-    """A client of TLS 1.3 takes the handshake for complete before the other side has looked at its certificate."""
+def test_broker_requires_a_client_certificate(authority: Authority, tmp_path: Path, shows_own: bool) -> None:
+    """A TLS 1.3 client considers the handshake complete before the peer has checked the client's certificate."""
     texts = {"keystore.type": "PEM", "keystore.location": str(tmp_path / "key.pem")} | asks_client(tmp_path, authority)
     (tmp_path / "key.pem").write_text(authority.known().pem)
     overrides = {f"ssl_{key.replace('.', '_')}": value for key, value in texts.items()}
@@ -150,7 +150,7 @@ def test_our_broker_wants_a_certificate(authority: Authority, tmp_path: Path, sh
         run(work)
 
 
-def test_plain_text_where_tls_is_spoken_and_the_other_way_round(authority: Authority, tmp_path: Path) -> None:
+def test_mismatch_of_plain_text_and_tls_is_reported(authority: Authority, tmp_path: Path) -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await reader.read()
@@ -170,7 +170,7 @@ def test_plain_text_where_tls_is_spoken_and_the_other_way_round(authority: Autho
 
 
 @pytest.mark.parametrize("says", [b"", b"\x16"])
-def test_a_peer_that_stops_in_the_handshake_is_given_up_and_closed(
+def test_peer_stalled_in_the_handshake_is_closed(
     authority: Authority, tmp_path: Path, says: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "odradek.net.channels.channel")
@@ -203,7 +203,7 @@ def test_a_peer_that_stops_in_the_handshake_is_given_up_and_closed(
         await until(lambda: closed == 1)
         sent.send()
         await asyncio.sleep(0.05)
-        channel.close()  # In the handshake.
+        channel.close()  # During the handshake.
         await sent.all()
         await until(lambda: closed == 2)
         listening.close()
@@ -211,7 +211,7 @@ def test_a_peer_that_stops_in_the_handshake_is_given_up_and_closed(
     run(work)
 
 
-def test_a_peer_that_is_cut_off_under_tls_is_asked_again(authority: Authority, tmp_path: Path) -> None:
+def test_request_is_resent_after_a_lost_tls_connection(authority: Authority, tmp_path: Path) -> None:
     async def at_first(asked, writer) -> None:  # type: ignore[no-untyped-def]
         if asked.connection < 2:
             writer.write(asked.frame()[:-2])

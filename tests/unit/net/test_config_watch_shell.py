@@ -1,4 +1,4 @@
-"""A broker that serves, and hears of configurations that another session changes in its tree."""
+"""A running broker that watches configurations changed by another session in its tree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DONE = (ErrorCode.NONE, "")
 
 
 class Watched:
-    """A broker that watches its tree, through `line`, and another session's side of that tree."""
+    """A broker that watches its tree through `line`, and another session of that tree."""
 
     def __init__(self, directory: Path) -> None:
         self.broker = Broker({"broker.id": "1"}, directory=directory).start()
@@ -61,7 +61,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     made.close()
 
 
-def test_clients_are_served_by_what_another_broker_has_changed(
+def test_clients_see_configurations_changed_by_another_broker(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -72,10 +72,10 @@ def test_clients_are_served_by_what_another_broker_has_changed(
     until(lambda: watched.has(BROKER, "1", "log.retention.ms", "777"))
     assert watched.has(TOPIC, "t", "retention.ms", "777")
     assert produce(watched.client, "t", b"x" * 500)[0] == ErrorCode.MESSAGE_TOO_LARGE
-    assert caplog.text.count("topic t was changed: max.message.bytes=200") == 2  # By whom, and heard of.
+    assert caplog.text.count("topic t was changed: max.message.bytes=200") == 2  # With author and change.
 
 
-def test_ones_own_changes_are_told_and_done_once(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+def test_own_changes_are_applied_once(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for number in range(20):
         assert altered(watched.client, TOPIC, "t", ("retention.ms", SET, str(number))) == DONE
@@ -87,7 +87,7 @@ def test_ones_own_changes_are_told_and_done_once(watched: Watched, caplog: pytes
     assert caplog.text.count("all brokers was changed") == 20
 
 
-def test_what_both_change_adds_up(watched: Watched) -> None:
+def test_changes_of_both_sessions_are_merged(watched: Watched) -> None:
     for number in range(50):
         watched.other.alter({T: [("retention.ms", SET, str(number))]})
         assert altered(watched.client, TOPIC, "t", ("segment.ms", SET, str(number + 1))) == DONE
@@ -97,7 +97,7 @@ def test_what_both_change_adds_up(watched: Watched) -> None:
     assert watched.has(TOPIC, "t", "segment.ms", "50")
 
 
-def test_a_tree_that_cant_be_reached_is_read_later(watched: Watched) -> None:
+def test_unreachable_tree_is_read_later(watched: Watched) -> None:
     assert watched.line is not None
     watched.line.failure = Unavailable(detail="nobody there")
     watched.other.alter({T: [("retention.ms", SET, "5")]})
@@ -110,7 +110,7 @@ def test_a_tree_that_cant_be_reached_is_read_later(watched: Watched) -> None:
 
 @pytest.mark.waits
 @pytest.mark.parametrize("kills", [False, True])
-def test_it_stops_while_notices_come(tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: bool) -> None:
+def test_broker_stops_during_notifications(tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: bool) -> None:
     watched = Watched(tmp_path)
     for _ in range(200):
         watched.other.tree.create(

@@ -1,4 +1,4 @@
-"""Bugs of ours, put in on purpose: one request's costs that request, a broken invariant the process."""
+"""Injected bugs: a failed request costs that request, a broken invariant ends the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.raw_client import Closed, RawClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
-# A broker whose ListOffsets fails in the way that its first argument says.
+# A broker whose ListOffsets fails in the way of its first argument.
 PROGRAM = """
 import sys
 from odradek.api.table import BY_KEY
@@ -77,7 +77,7 @@ def ask(client: RawClient) -> int:
 
 
 @pytest.mark.parametrize("failure", ["at-once", "unencodable"])
-def test_a_request_that_fails_here_is_answered(tmp_path: Path, failure: str) -> None:
+def test_failed_request_gets_an_error_response(tmp_path: Path, failure: str) -> None:
     with faulty(tmp_path, failure) as (process, port), RawClient(port) as client:
         assert ask(client) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
@@ -85,7 +85,7 @@ def test_a_request_that_fails_here_is_answered(tmp_path: Path, failure: str) -> 
         assert process.wait(180) == 0
 
 
-def test_a_change_of_topics_that_fails_here_is_answered(tmp_path: Path) -> None:
+def test_failed_topic_change_gets_an_error_response(tmp_path: Path) -> None:
     with faulty(tmp_path, "change") as (process, port), RawClient(port) as client:
         assert create(client, "a", "b") == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
         assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
@@ -100,7 +100,7 @@ def test_a_broken_invariant_in_a_change_ends_the_process(tmp_path: Path) -> None
         assert process.wait(180) == 1
 
 
-def test_an_answer_that_fails_after_it_had_waited_closes_its_connection(tmp_path: Path) -> None:
+def test_failed_parked_response_closes_its_connection(tmp_path: Path) -> None:
     with faulty(tmp_path, "late") as (process, port), RawClient(port) as client, RawClient(port) as other:
         with pytest.raises(Closed):
             ask(client)

@@ -1,4 +1,4 @@
-"""The mover alone: each byte arrives where it belongs, once, and nothing moves any more after a cancellation."""
+"""The mover alone: each byte arrives once in its place, and nothing moves after a cancellation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if not Mover.can_store:  # pragma: no cover
     pytest.skip("this processor has no instruction for CRC-32C", allow_module_level=True)
 
 KIB, MIB = 1 << 10, 1 << 20
-BLOCK_BYTES = 2048  # What the checksum takes at once is three of these.
+BLOCK_BYTES = 2048  # Three of these are one step of the checksum.
 SLOTS = 1024
 
 
@@ -55,7 +55,7 @@ def send_and_leave(peer: socket.socket, data: bytes) -> None:
 
 
 def reset(peer: socket.socket) -> None:
-    """Close as a peer that crashed."""
+    """Close the socket as a crashed peer does."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
 
@@ -76,7 +76,7 @@ def content(file: Held, position: int = 0) -> bytes:
 @pytest.mark.parametrize("head_bytes", [0, 1, 1000, 300 * KIB])
 @pytest.mark.parametrize("size", [1, 4096, 128 * KIB, MIB - 1, MIB, MIB + 1, 5 * MIB + 3])
 @pytest.mark.parametrize("end_bytes", [0, 3, 300 * KIB])
-def test_a_whole_answer_is_sent(mover: Moving, file: Held, head_bytes: int, size: int, end_bytes: int) -> None:
+def test_response_is_sent_completely(mover: Moving, file: Held, head_bytes: int, size: int, end_bytes: int) -> None:
     data, head, end, position = os.urandom(size + 200), os.urandom(head_bytes), os.urandom(end_bytes), 77
     whole = head + data[position : position + size] + end + b"after"
     os.pwrite(file.fileno(), data, 0)
@@ -93,7 +93,7 @@ def test_a_whole_answer_is_sent(mover: Moving, file: Held, head_bytes: int, size
         assert bytes(got) == whole
 
 
-def test_what_is_around_a_slice_outlives_who_made_it(mover: Moving, file: Held) -> None:
+def test_head_and_end_of_a_transfer_outlive_their_creator(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 1000, 0)
     got = bytearray()
     with pair() as (ours, theirs):
@@ -106,7 +106,7 @@ def test_what_is_around_a_slice_outlives_who_made_it(mover: Moving, file: Held) 
     assert got == b"h" * 2 * MIB + b"x" * 1000 + b"e" * 2 * MIB
 
 
-def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None:
+def test_short_file_fails_the_transfer(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 3000, 0)
     with pair() as (ours, theirs):
         mover.send(ours.fileno(), b"head", file, 1000, 5000, b"", False, nothing)
@@ -117,7 +117,9 @@ def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None
 
 @pytest.mark.waits
 @pytest.mark.parametrize("leave", [socket.socket.close, reset])
-def test_a_reader_that_goes_away(mover: Moving, file: Held, leave: Callable[[socket.socket], None]) -> None:
+def test_reader_that_disconnects_fails_the_transfer(
+    mover: Moving, file: Held, leave: Callable[[socket.socket], None]
+) -> None:
     os.truncate(file.fileno(), 64 * MIB)
     with tcp_pair() as (ours, theirs):
         transfer = mover.send(ours.fileno(), b"head", file, 0, 64 * MIB, b"", False, nothing)
@@ -131,7 +133,7 @@ def test_a_reader_that_goes_away(mover: Moving, file: Held, leave: Callable[[soc
         assert ended.moved < 64 * MIB
 
 
-def test_a_reader_that_is_gone_already(mover: Moving, file: Held) -> None:
+def test_disconnected_reader_fails_the_transfer(mover: Moving, file: Held) -> None:
     os.truncate(file.fileno(), MIB)
     for head in (b"", b"head"):
         with pair() as (ours, theirs):
@@ -162,7 +164,7 @@ SIZES = st.one_of(
 )
 @example(size=1, tail=0, before=b"", position=0, pieces=[], seed=0)
 @example(size=MIB, tail=16, before=b"x", position=1, pieces=[MIB, 1, 1, 1, 1], seed=0)
-def test_what_is_stored_is_what_was_sent(  # noqa: PLR0917
+def test_stored_bytes_equal_the_sent_bytes(  # noqa: PLR0917
     mover: Moving, shared_file: Held, size: int, tail: int, before: bytes, position: int, pieces: list[int], seed: int
 ) -> None:
     data = Random(seed).randbytes(size)
@@ -180,8 +182,8 @@ def test_what_is_stored_is_what_was_sent(  # noqa: PLR0917
     assert content(shared_file) == b"\xaa" * position + data + b"\xaa" * 50
 
 
-def test_checksums_of_every_length_around_the_blocks(mover: Moving, file: Held) -> None:
-    """Each begins at another alignment of the piece, as what is received before it has another length."""
+def test_checksums_are_right_for_every_length_around_the_blocks(mover: Moving, file: Held) -> None:
+    """Each starts at another alignment of the piece, because the data before it has another length."""
     data = Random(1).randbytes(13 * BLOCK_BYTES)
     with pair() as (ours, theirs):
         for size in [*range(1, 70), *(n * BLOCK_BYTES + more for n in range(1, 13) for more in (-8, -1, 0, 1, 7))]:
@@ -193,8 +195,8 @@ def test_checksums_of_every_length_around_the_blocks(mover: Moving, file: Held) 
             assert ended.crc == crc32c(data[: start + size]), size
 
 
-def test_requests_behind_each_other(mover: Moving, file: Held) -> None:
-    """Everything is in the socket at once; each transfer takes its own and no byte more."""
+def test_pipelined_requests_are_stored_separately(mover: Moving, file: Held) -> None:
+    """All data is in the socket at once; each transfer takes its own bytes and no more."""
     sizes = [300 * KIB, 1, 64 * KIB, 2 * MIB, 5000]
     data = os.urandom(sum(sizes) + 3 * len(sizes))
     with pair() as (ours, theirs), beside(lambda: theirs.sendall(data)):
@@ -210,7 +212,7 @@ def test_requests_behind_each_other(mover: Moving, file: Held) -> None:
 
 @pytest.mark.parametrize("tail", [0, 3])
 @pytest.mark.parametrize("missing", [1, 2, 4, 100_000])
-def test_a_writer_that_goes_away(mover: Moving, file: Held, tail: int, missing: int) -> None:
+def test_writer_that_disconnects_fails_the_transfer(mover: Moving, file: Held, tail: int, missing: int) -> None:
     data = os.urandom(500_000)
     sent = (data + b"abc"[:tail])[:-missing]
     with pair() as (ours, theirs), beside(lambda: send_and_leave(theirs, sent)):
@@ -222,7 +224,7 @@ def test_a_writer_that_goes_away(mover: Moving, file: Held, tail: int, missing: 
 
 
 @pytest.mark.waits
-def test_a_writer_that_crashes(mover: Moving, file: Held) -> None:
+def test_writer_that_crashes_fails_the_transfer(mover: Moving, file: Held) -> None:
     with tcp_pair() as (ours, theirs):
         transfer = mover.store(ours.fileno(), file, 0, MIB, 0, 0, nothing)
         assert transfer is not None
@@ -233,8 +235,8 @@ def test_a_writer_that_crashes(mover: Moving, file: Held) -> None:
         assert (ended.moved, ended.error, ended.is_files_error) == (1000, errno.ECONNRESET, False)
 
 
-def test_a_full_disk(mover: Moving) -> None:
-    """The rest is received nevertheless: what is behind it is the next request."""
+def test_full_disk_fails_the_transfer_after_its_end(mover: Moving) -> None:
+    """The rest is still received: the next request follows it."""
     data = os.urandom(3 * MIB)
     with pair() as (ours, theirs), beside(lambda: theirs.sendall(data + b"\0\0\0next")):
         mover.store(ours.fileno(), Held("/dev/full"), 0, len(data), 0, 3, nothing)
@@ -244,8 +246,8 @@ def test_a_full_disk(mover: Moving) -> None:
         assert following(ours) == b"next"
 
 
-def test_a_disk_that_becomes_full_in_the_middle(mover: Moving, file: Held) -> None:
-    """The first write that finds no room is a short one."""
+def test_disk_that_becomes_full_fails_the_transfer(mover: Moving, file: Held) -> None:
+    """The first write without enough room is a short one."""
     data = os.urandom(3 * MIB)
     with file_size_limit(1_000_000), pair() as (ours, theirs), beside(lambda: theirs.sendall(data)):
         mover.store(ours.fileno(), file, 0, len(data), 0, 0, nothing)
@@ -254,8 +256,8 @@ def test_a_disk_that_becomes_full_in_the_middle(mover: Moving, file: Held) -> No
     assert content(file) == data[:1_000_000]
 
 
-def test_nothing_is_written_behind_what_could_not_be(mover: Moving, file: Held) -> None:
-    """There is room again before the end: it would leave a gap."""
+def test_nothing_is_written_after_a_failed_write(mover: Moving, file: Held) -> None:
+    """The disk has room again before the end, and writing would leave a gap."""
     with pair() as (ours, theirs):
         with file_size_limit(1000):
             transfer = mover.store(ours.fileno(), file, 0, 5000, 0, 0, nothing)
@@ -267,7 +269,7 @@ def test_nothing_is_written_behind_what_could_not_be(mover: Moving, file: Held) 
     assert (ended.moved, ended.error, content(file)) == (5000, errno.EFBIG, b"a" * 1000)
 
 
-def test_a_tail_that_comes_byte_by_byte(mover: Moving, file: Held) -> None:
+def test_tail_may_arrive_byte_by_byte(mover: Moving, file: Held) -> None:
     with pair() as (ours, theirs):
         mover.store(ours.fileno(), file, 0, 1000, 0, 16, nothing)
         for piece in (b"a" * 1000, *(bytes([number]) for number in range(16))):
@@ -280,7 +282,7 @@ def test_a_tail_that_comes_byte_by_byte(mover: Moving, file: Held) -> None:
 # ---------------------------------------------------------------- cancel
 
 
-def test_a_cancelled_store_writes_no_more(mover: Moving, file: Held) -> None:
+def test_cancelled_store_writes_nothing_more(mover: Moving, file: Held) -> None:
     with pair() as (ours, theirs):
         transfer = mover.store(ours.fileno(), file, 10, MIB, 0, 3, nothing)
         assert transfer is not None
@@ -297,7 +299,7 @@ def test_a_cancelled_store_writes_no_more(mover: Moving, file: Held) -> None:
         check_store(mover, ours, theirs, file)
 
 
-def test_a_store_cancelled_amid_its_tail(mover: Moving, file: Held) -> None:
+def test_store_can_be_cancelled_amid_its_tail(mover: Moving, file: Held) -> None:
     with pair() as (ours, theirs):
         transfer = mover.store(ours.fileno(), file, 0, 1000, 0, 3, nothing)
         assert transfer is not None
@@ -309,7 +311,7 @@ def test_a_store_cancelled_amid_its_tail(mover: Moving, file: Held) -> None:
         assert ours.recv(9) == b"\x03"
 
 
-def test_a_cancelled_send_sends_no_more(mover: Moving, file: Held) -> None:
+def test_cancelled_send_sends_nothing_more(mover: Moving, file: Held) -> None:
     data = os.urandom(16 * MIB)
     os.pwrite(file.fileno(), data, 0)
     got = bytearray()
@@ -324,7 +326,7 @@ def test_a_cancelled_send_sends_no_more(mover: Moving, file: Held) -> None:
     assert bytes(got) == b"head" + data[:moved]
 
 
-def test_cancelled_after_it_ended_and_before_that_was_told(mover: Moving, file: Held) -> None:
+def test_ended_transfer_can_be_cancelled_before_its_notification(mover: Moving, file: Held) -> None:
     with pair() as (ours, theirs), pair() as (others, third):
         first = mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing)
         second = mover.store(others.fileno(), file, 5, 5, 0, 0, nothing)
@@ -340,8 +342,8 @@ def test_cancelled_after_it_ended_and_before_that_was_told(mover: Moving, file: 
         check_store(mover, ours, theirs, file)
 
 
-def test_a_transfer_that_was_told_to_have_ended_can_still_be_cancelled(mover: Moving, file: Held) -> None:
-    """Its slot is another's then, who notices nothing."""
+def test_transfer_can_be_cancelled_after_its_notification(mover: Moving, file: Held) -> None:
+    """Its slot then belongs to another transfer, which is not affected."""
     with pair() as (ours, theirs):
         first = mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing)
         assert first is not None
@@ -354,7 +356,7 @@ def test_a_transfer_that_was_told_to_have_ended_can_still_be_cancelled(mover: Mo
         assert content(file) == b"second"
 
 
-def test_two_transfers_on_one_socket(mover: Moving, file: Held) -> None:
+def test_second_transfer_on_a_socket_is_refused(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 100, 0)
     with pair() as (ours, theirs):
         transfer = mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing)
@@ -410,7 +412,7 @@ class Peer:
         return begun
 
     def play(self, random: Random) -> None:
-        """A little of what the peer does."""
+        """Do a small part of the peer's work."""
         try:
             if self.is_store:
                 self.done += self.theirs.send(self.data[self.done : self.done + random.randint(1, 100_000)])
@@ -441,7 +443,7 @@ class Peer:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_at_once_some_of_them_cancelled(mover: Moving, tmp_path: Path, seed: int) -> None:
+def test_many_concurrent_transfers_with_cancellations(mover: Moving, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     peers = [Peer(mover, random, tmp_path / str(number)) for number in range(220)]
     going = {peer.transfer: peer for peer in peers}
@@ -463,7 +465,7 @@ def test_many_at_once_some_of_them_cancelled(mover: Moving, tmp_path: Path, seed
     assert mover.finished() == []
 
 
-def test_more_than_there_are_slots_for(mover: Moving, file: Held) -> None:
+def test_transfers_beyond_the_slots_are_refused(mover: Moving, file: Held) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * SLOTS + 200
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -490,7 +492,7 @@ def test_more_than_there_are_slots_for(mover: Moving, file: Held) -> None:
 # ---------------------------------------------------------------- beginning and end
 
 
-def test_a_file_is_held_as_long_as_it_is_needed(mover: Moving, tmp_path: Path) -> None:
+def test_file_is_referenced_as_long_as_needed(mover: Moving, tmp_path: Path) -> None:
     with pair() as (ours, theirs):
         for is_cancelled in (False, True):
             file = Held(tmp_path / "file")
@@ -508,7 +510,7 @@ def test_a_file_is_held_as_long_as_it_is_needed(mover: Moving, tmp_path: Path) -
             assert reference() is None
 
 
-def test_stopped_amid_transfers(file: Held) -> None:
+def test_mover_can_be_stopped_amid_transfers(file: Held) -> None:
     moving = Moving()
     os.pwrite(file.fileno(), b"x" * 4 * MIB, 0)
     with pair() as (ours, theirs), pair() as (others, third):
@@ -538,7 +540,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
             moving.wait()
             assert stalled is not None
             moving.cancel(stalled)
-            moving.store(ours.fileno(), file, 0, 4, 0, 0, nothing)  # And this one it takes along.
+            moving.store(ours.fileno(), file, 0, 4, 0, 0, nothing)  # Stopping closes this one too.
             moving.end()
 
     come_and_go()
@@ -550,8 +552,8 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     until(lambda: descriptors() <= before)
 
 
-def test_nobody_hears_of_a_transfer_that_was_cancelled(file: Held) -> None:
-    """Not even if it had ended together with the one whose end was the reason to cancel it."""
+def test_cancelled_transfer_is_not_reported(file: Held) -> None:
+    """Not even if it ended together with the transfer whose end caused the cancellation."""
     told: list[Transfer] = []
 
     async def work() -> None:
@@ -571,7 +573,7 @@ def test_nobody_hears_of_a_transfer_that_was_cancelled(file: Held) -> None:
                 transfers.append(transfer)
             theirs.sendall(b"one")
             third.sendall(b"two")
-            until(lambda: content(file) == b"onetwo")  # The loop hears of both at once.
+            until(lambda: content(file) == b"onetwo")  # The loop gets both ends at once.
             while not told:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.01)

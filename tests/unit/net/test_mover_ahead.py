@@ -1,4 +1,4 @@
-"""What is read ahead of a peer that reads on: a little, in pieces, and nothing for one that jumps about."""
+"""Read-ahead for sequential readers: a little, in pieces, and none for random access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_BYTES = 16 * MIB
 
 @pytest.fixture
 def file(tmp_path: Path) -> Held:
-    """A file that is not in the page cache."""
+    """A file outside the page cache."""
     held = Held(tmp_path / "file")
     os.pwrite(held.fileno(), os.urandom(FILE_BYTES), 0)
     os.fsync(held.fileno())
@@ -54,24 +54,24 @@ def has(file: Held, position: int) -> bool:
     return not is_absent(file.fileno(), position, 1)
 
 
-def test_whoever_reads_on_finds_what_follows_and_no_more_is_read(mover: Moving, file: Held) -> None:
+def test_sequential_reader_gets_bounded_read_ahead(mover: Moving, file: Held) -> None:
     for position in range(0, FILE_BYTES, MIB):
         assert position == 0 or has(file, position)
         send(mover, file, position, MIB)
-        known = position + AHEAD_BYTES  # At the latest when the last of it was begun with.
+        known = position + AHEAD_BYTES  # At the latest, when the last piece was started.
         until(lambda known=known: has(file, min(known, FILE_BYTES) - 1))  # type: ignore[misc]
         beyond = position + MIB + AHEAD_BYTES
         assert beyond >= FILE_BYTES or not has(file, beyond), "what the disk's read_ahead_kb says is far too much"
 
 
-def test_whoever_jumps_about_has_only_what_he_asks_for_read(mover: Moving, file: Held) -> None:
+def test_random_access_gets_no_read_ahead(mover: Moving, file: Held) -> None:
     for position in (9 * MIB, 3 * MIB, 13 * MIB):
         send(mover, file, position, MIB)
         assert not has(file, position - 1)
         assert not has(file, position + MIB)
 
 
-def test_nothing_is_asked_for_beyond_the_end(mover: Moving, file: Held) -> None:
+def test_read_ahead_stops_at_the_end_of_the_file(mover: Moving, file: Held) -> None:
     end = FILE_BYTES - 100
     os.ftruncate(file.fileno(), end)
     send(mover, file, 15 * MIB, MIB - 100)

@@ -1,4 +1,4 @@
-"""Transfers whose disk must be waited for: nobody else waits with them, and nobody who wants to be rid of them."""
+"""Transfers that wait for the disk: they delay no other transfer and no cancellation."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def begin(mover: Moving, ours: socket.socket, file: SlowFile | Held, position: i
 
 
 def answer(peer: socket.socket, size: int) -> bytes:
-    """The records of an answer that is whole."""
+    """Return the records of a complete response."""
     got = bytearray()
     read(peer, size + 7, got)
     assert (got[:4], got[-3:]) == (b"head", b"end")
@@ -83,7 +83,7 @@ def answer(peer: socket.socket, size: int) -> bytes:
 
 
 def check_that_hot_ones_end(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
-    """As many as there are threads, and as many stores."""
+    """Check as many sends as there are threads, and as many stores."""
     os.pwrite(file.fileno(), data, 0)
     for _ in range(2 * THREADS):
         ours, theirs = ends.pair()
@@ -101,7 +101,7 @@ def check_that_hot_ones_end(mover: Moving, file: Held, ends: Ends, data: bytes) 
 def test_hot_transfers_do_not_wait_for_cold_ones(
     mover: Moving, slow: SlowFile, file: Held, ends: Ends, data: bytes
 ) -> None:
-    """Whose disk gives nothing; there are more of those than threads."""
+    """The disk of the cold ones does not respond, and they outnumber the threads."""
     slow.hold()
     positions = [number * MIB // 2 for number in range(2 * (THREADS + COLD_THREADS))]
     peers = {}
@@ -121,10 +121,10 @@ def test_hot_transfers_do_not_wait_for_cold_ones(
     assert all(records == data[position : position + MIB] for position, records in got)
 
 
-def test_those_that_become_cold_on_their_way(
+def test_hot_transfers_do_not_wait_for_those_that_become_cold(
     mover: Moving, slow: SlowFile, file: Held, ends: Ends, data: bytes
 ) -> None:
-    """Their beginning is in the page cache, and is sent."""
+    """The start of each file is in the page cache and is sent."""
     hot_bytes, size = 2 * MIB, 4 * MIB
     assert os.pread(slow.fileno(), hot_bytes, 0) == data[:hot_bytes]
     until(lambda: is_absent(slow.fileno(), hot_bytes + MIB, 1))
@@ -144,10 +144,10 @@ def test_those_that_become_cold_on_their_way(
     assert all(got == b"head" + data[:size] + b"end" for got in peers.values())
 
 
-def test_who_is_cancelled_need_not_wait_for_the_disk(
+def test_cancellation_does_not_wait_for_the_disk(
     mover: Moving, slow: SlowFile, file: Held, ends: Ends, data: bytes
 ) -> None:
-    """Its socket is another's at once, its slot too, and its file may be closed."""
+    """The socket and slot are free immediately, and the file may be closed."""
     os.pwrite(file.fileno(), data[:MIB], 0)
     slow.hold()
     peers = [ends.pair() for _ in range(COLD_THREADS + 1)]
@@ -158,7 +158,7 @@ def test_who_is_cancelled_need_not_wait_for_the_disk(
         transfers.append((begin(mover, ours, files.pop(), number * 2 * MIB, MIB), ours, theirs))
     slow.wait_for_reads()
     until(lambda: descriptors() == at_rest + COLD_THREADS)  # Each thread waits, with a descriptor of its own.
-    before, alarm = descriptors(), threading.Timer(SECONDS_MAX / 4, slow.let_go)  # It would wait for ever.
+    before, alarm = descriptors(), threading.Timer(SECONDS_MAX / 4, slow.let_go)  # It would wait forever.
     alarm.start()
     for transfer, ours, theirs in transfers:
         assert mover.cancel(transfer) == 0
@@ -184,7 +184,7 @@ def test_who_is_cancelled_need_not_wait_for_the_disk(
 
 
 @pytest.mark.waits
-def test_a_disk_that_goes_away_while_it_is_waited_for(mover: Moving, content: Path, ends: Ends, data: bytes) -> None:
+def test_lost_disk_fails_the_waiting_transfer(mover: Moving, content: Path, ends: Ends, data: bytes) -> None:
     (ours, theirs), got = ends.pair(), bytearray()
     with ExitStack() as disk:
         slow = disk.enter_context(slow_file(content))
@@ -201,7 +201,7 @@ def test_a_disk_that_goes_away_while_it_is_waited_for(mover: Moving, content: Pa
     assert got == b"head"[: len(got)] + data[: transfer.moved]
 
 
-def test_a_peer_that_is_gone_when_the_disk_gives(mover: Moving, slow: SlowFile, ends: Ends) -> None:
+def test_peer_that_left_during_the_wait_fails_the_transfer(mover: Moving, slow: SlowFile, ends: Ends) -> None:
     slow.hold()
     ours, theirs = ends.pair()
     transfer = begin(mover, ours, slow, 0, MIB)
@@ -212,8 +212,8 @@ def test_a_peer_that_is_gone_when_the_disk_gives(mover: Moving, slow: SlowFile, 
     assert (transfer.moved, transfer.error, transfer.is_files_error) == (0, errno.EPIPE, False)
 
 
-def test_stopped_while_the_disk_is_waited_for(slow: SlowFile, ends: Ends, data: bytes) -> None:
-    """The thread ends when the disk gives, and what was sent is counted."""
+def test_mover_can_be_stopped_during_a_wait_for_the_disk(slow: SlowFile, ends: Ends, data: bytes) -> None:
+    """The thread ends when the disk responds, and sent bytes are counted."""
     moving = Moving()
     slow.hold()
     ours, theirs = ends.pair()
@@ -229,7 +229,7 @@ def test_stopped_while_the_disk_is_waited_for(slow: SlowFile, ends: Ends, data: 
     assert (b"head" + data).startswith(got)
 
 
-def test_resized_while_the_disk_is_waited_for(slow: SlowFile, file: Held, ends: Ends, data: bytes) -> None:
+def test_mover_can_be_resized_during_a_wait_for_the_disk(slow: SlowFile, file: Held, ends: Ends, data: bytes) -> None:
     os.pwrite(file.fileno(), data[:MIB], 0)
     told: list[Transfer] = []
 
@@ -265,7 +265,7 @@ def test_resized_while_the_disk_is_waited_for(slow: SlowFile, file: Held, ends: 
 
 
 def drop(file: Held) -> None:
-    """Has the page cache forget the file.  Skips the test where there is no disk below."""
+    """Drop the file from the page cache; skip the test where there is no disk below."""
     was_absent = is_absent(file.fileno(), 0, 1)
     os.fsync(file.fileno())
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -273,7 +273,7 @@ def drop(file: Held) -> None:
         pytest.skip("files are in memory here, or the system can't say what the page cache has")
 
 
-def test_a_cold_run_is_sent_by_the_cold_alone_and_a_hot_one_is_not(file: Held, ends: Ends, data: bytes) -> None:
+def test_only_cold_threads_send_cold_runs(file: Held, ends: Ends, data: bytes) -> None:
     os.pwrite(file.fileno(), data, 0)
     drop(file)
     (ours, theirs), (others, third) = ends.pair(), ends.pair()
@@ -294,8 +294,8 @@ def test_a_cold_run_is_sent_by_the_cold_alone_and_a_hot_one_is_not(file: Held, e
     without_cold.end()
 
 
-def test_one_that_is_hot_again_goes_back(file: Held, ends: Ends, data: bytes) -> None:
-    """To a thread that does not run here; until then the cold send."""
+def test_transfer_that_is_hot_again_returns_to_a_hot_thread(file: Held, ends: Ends, data: bytes) -> None:
+    """The hot thread does not run here; until then cold threads send."""
     os.pwrite(file.fileno(), data, 0)
     drop(file)
     assert os.pread(file.fileno(), BYTES, MIB // 2) == data[MIB // 2 :]
@@ -318,11 +318,11 @@ def test_one_that_is_hot_again_goes_back(file: Held, ends: Ends, data: bytes) ->
     late.join(SECONDS_MAX)
 
 
-def test_cold_ones_are_sent_where_no_descriptor_is_left(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
+def test_cold_transfers_are_sent_without_a_free_descriptor(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
     os.pwrite(file.fileno(), data, 0)
     drop(file)
     ours, theirs = ends.pair()
-    theirs.setblocking(True)  # To wait for a time takes a poll, which is refused then.
+    theirs.setblocking(True)  # A wait with a timeout takes a poll, which is refused then.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -335,9 +335,7 @@ def test_cold_ones_are_sent_where_no_descriptor_is_left(mover: Moving, file: Hel
 
 
 @pytest.mark.parametrize("size", [0, 3000, MIB // 2 + 5, 3 * MIB + 1])
-def test_a_cold_file_that_is_shorter_than_promised(
-    mover: Moving, file: Held, ends: Ends, data: bytes, size: int
-) -> None:
+def test_short_cold_file_fails_the_transfer(mover: Moving, file: Held, ends: Ends, data: bytes, size: int) -> None:
     os.pwrite(file.fileno(), data[:size], 0)
     if size:
         drop(file)
@@ -350,7 +348,7 @@ def test_a_cold_file_that_is_shorter_than_promised(
     assert got[4:] == data[:size]
 
 
-def test_a_file_that_is_cut_while_it_is_sent(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
+def test_file_truncated_during_the_send_fails_the_transfer(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
     os.pwrite(file.fileno(), data, 0)
     drop(file)
     ours, theirs = ends.pair()
@@ -365,7 +363,7 @@ def test_a_file_that_is_cut_while_it_is_sent(mover: Moving, file: Held, ends: En
 
 
 class Reading:
-    """A peer that takes its answer little by little."""
+    """A peer that reads its response in small pieces."""
 
     def __init__(self, ours: socket.socket, theirs: socket.socket, records: bytes) -> None:
         self.records = records
@@ -379,7 +377,7 @@ class Reading:
             self._got += self._theirs.recv(size)
 
     def all_of_it(self) -> bytes:
-        """What has come when nobody sends any more."""
+        """Return all received bytes after the last send."""
         self._ours.close()
         self._theirs.setblocking(True)
         read(self._theirs, len(self.records) + 8, self._got)
@@ -387,10 +385,10 @@ class Reading:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_at_once_some_cold_and_some_cancelled(
+def test_many_concurrent_transfers_with_cold_and_cancelled_ones(
     mover: Moving, tmp_path: Path, ends: Ends, data: bytes, seed: int
 ) -> None:
-    """Pages are dropped all the while; each peer gets what is its own, and whoever is cancelled not one byte more."""
+    """Pages are dropped throughout; each peer gets only its own bytes, and none after a cancellation."""
     random = Random(seed)
     file = Held(tmp_path / "file")
     os.pwrite(file.fileno(), data, 0)

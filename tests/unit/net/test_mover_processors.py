@@ -1,6 +1,6 @@
-"""Which thread sends: the one for the processor that the peer's bytes come from.
+"""Choice of the sending thread: the one of the processor that receives the peer's data.
 
-Unless it has much more to do, or the loop is there: then one that keeps to no processor.
+If that thread has much more work, or the loop runs there, an unpinned thread sends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def file(tmp_path: Path) -> Held:
     ("processor", "loops", "thread"),
     [(HERE, THERE, OF_HERE), (THERE, HERE, OF_THERE), (HERE, HERE, OF_NONE), (THERE, THERE, OF_NONE)],
 )
-def test_who_asks_from_a_processor_is_answered_by_its_thread_but_not_where_the_loop_is(
+def test_thread_of_the_peers_processor_sends_unless_the_loop_is_there(
     file: Held, processor: int, loops: int, thread: int
 ) -> None:
     mover = Moving(GROUPS, running=[thread])
@@ -73,7 +73,7 @@ def test_who_asks_from_a_processor_is_answered_by_its_thread_but_not_where_the_l
     mover.end()
 
 
-def test_a_thread_that_has_much_to_do_leaves_some_to_the_others(file: Held) -> None:
+def test_busy_thread_leaves_transfers_to_others(file: Held) -> None:
     mover = Moving(GROUPS, running=[OF_THERE])
     pairs = [tcp_pair() for _ in range(6)]
     for one in pairs:
@@ -86,7 +86,7 @@ def test_a_thread_that_has_much_to_do_leaves_some_to_the_others(file: Held) -> N
     mover.end()
 
 
-def test_a_peer_from_nowhere_is_answered_all_the_same(file: Held) -> None:
+def test_peer_of_an_unknown_processor_is_served(file: Held) -> None:
     mover = Moving([{1022}, {1023, 5000}])
     with tcp_pair() as (ours, theirs):
         ask_from(HERE, theirs)
@@ -95,7 +95,7 @@ def test_a_peer_from_nowhere_is_answered_all_the_same(file: Held) -> None:
     mover.end()
 
 
-def test_groups_share_the_processors_out() -> None:
+def test_groups_partition_the_processors() -> None:
     usable = processors.usable()
     assert processors.groups(1) == []
     for count in (2, 3, 64):
@@ -105,7 +105,7 @@ def test_groups_share_the_processors_out() -> None:
         assert sum(map(len, groups)) == len(usable)
 
 
-def test_a_thread_keeps_to_what_it_is_told() -> None:
+def test_thread_is_pinned_to_its_processors() -> None:
     kept: list[set[int]] = []
 
     def keep() -> None:

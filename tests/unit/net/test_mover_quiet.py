@@ -1,4 +1,4 @@
-"""The mover's quiet transfers: nobody is woken when one has ended well, and nobody waits for ever to hear of it."""
+"""Quiet transfers of the mover: a successful end wakes no thread, and is reported eventually."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 MIB = 1 << 20
 
 
-def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None:
+def test_successful_quiet_transfer_wakes_no_thread(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(MIB), 0)
     with pair() as (ours, theirs):
         quiet = mover.send(ours.fileno(), b"", file, 0, 1000, b"", True, nothing)
@@ -33,25 +33,25 @@ def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None
 
         asked = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
         assert asked is not None
-        assert not mover.check_ended(asked)  # From here on somebody waits for it.
+        assert not mover.check_ended(asked)  # From here on the test waits for it.
         with beside(lambda: read(theirs, MIB, bytearray())):
             assert mover.wait() == [asked]
 
 
-def test_who_asks_does_not_wait_for_the_thread_that_is_at_it(mover: Moving, file: Held) -> None:
+def test_query_does_not_wait_for_the_sending_thread(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(MIB), 0)
     with pair() as (ours, theirs):
-        ours.setblocking(True)  # So that the thread stays in its call until all is read.
+        ours.setblocking(True)  # The thread stays in its call until all is read.
         quiet = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
         assert quiet is not None
-        theirs.recv(1)  # It is at it.
+        theirs.recv(1)  # The thread is in its call.
         assert not mover.check_ended(quiet)
         assert not mover.has_news(0.05)
         read(theirs, MIB - 1, bytearray())
         assert mover.wait() == [quiet]
 
 
-def test_a_quiet_transfer_is_told_with_the_next_that_is_not(mover: Moving, file: Held) -> None:
+def test_quiet_transfer_is_reported_with_the_next_ordinary_one(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(MIB), 0)
     with pair() as (ours, _theirs), pair() as (others, _third):
         quiet = mover.send(ours.fileno(), b"", file, 0, 1000, b"", True, nothing)
@@ -62,7 +62,7 @@ def test_a_quiet_transfer_is_told_with_the_next_that_is_not(mover: Moving, file:
         assert mover.wait(2) == [quiet, loud]
 
 
-def test_a_quiet_transfer_that_fails_is_told(mover: Moving, file: Held) -> None:
+def test_failed_quiet_transfer_is_reported(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(1000), 0)
     with pair() as (ours, _theirs):
         quiet = mover.send(ours.fileno(), b"", file, 0, 1001, b"", True, nothing)
@@ -71,7 +71,7 @@ def test_a_quiet_transfer_that_fails_is_told(mover: Moving, file: Held) -> None:
         assert quiet.is_files_error
 
 
-def test_the_loop_hears_of_a_quiet_transfer_in_the_end(file: Held) -> None:
+def test_quiet_transfer_is_reported_to_the_loop_eventually(file: Held) -> None:
     os.pwrite(file.fileno(), bytes(1000), 0)
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Movers whose number of threads is changed: what has begun goes on, what begins later has the new ones."""
+"""Movers with a changed number of threads: running transfers continue, later ones use the new threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def until_so(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_what_has_begun_goes_on(file: Held) -> None:
+def test_running_transfers_continue_after_a_resize(file: Held) -> None:
     others = threads()
     told: list[Transfer] = []
 
@@ -64,7 +64,7 @@ def test_what_has_begun_goes_on(file: Held) -> None:
     assert len(told) == 2
 
 
-def test_one_that_nothing_is_left_for_goes_at_once(file: Held) -> None:
+def test_idle_old_mover_ends_immediately(file: Held) -> None:
     others = threads()
 
     async def work() -> None:
@@ -80,7 +80,7 @@ def test_one_that_nothing_is_left_for_goes_at_once(file: Held) -> None:
             assert len(threads(*others)) > len(few)
             movers.resize(3)
             assert len(threads(*others)) > len(few), "nothing is changed"
-            movers.resize(2)  # Its transfer is under way.
+            movers.resize(2)  # Its transfer is running.
         movers.stop()
         until(lambda: not threads(*others))
         movers.resize(5)

@@ -1,4 +1,4 @@
-"""Where the package was built without a compiler, the broker is there all the same."""
+"""The broker of a package built without a compiler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print("all there")
 """
 
 
-def test_large_records_without_a_mover() -> None:
+def test_large_records_are_served_without_a_mover() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_MOVER], capture_output=True, text=True, timeout=280, check=False
     )

@@ -1,4 +1,4 @@
-"""Producer ids come from the metadata tree: who asks while it can't give any is told so, and may ask again."""
+"""Producer ids from the metadata tree: a failure is returned to waiting clients, which may retry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.raw_client import RawClient
 pytestmark = pytest.mark.waits
 
 
-def test_a_znode_that_is_mended_gives_ids_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repaired_znode_gives_ids_again(monkeypatch: pytest.MonkeyPatch) -> None:
     take, failures = Metadata.take_producer_ids, [BadZnodeError("garbled")]
 
     def fails_once(metadata: Metadata, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:

@@ -1,4 +1,4 @@
-"""Threads that keep a processor for long have longer slices, and nothing else of theirs is changed."""
+"""Longer scheduler slices for threads that use a processor for long; other scheduling properties stay unchanged."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ knows_slices = pytest.mark.skipif(not DOUBLED_NS, reason="before Linux 6.12, sli
 
 
 @knows_slices
-def test_it_doubles() -> None:
+def test_slice_is_doubled() -> None:
     assert in_thread(lambda: (double_slice(), double_slice())) == (DOUBLED_NS, 2 * DOUBLED_NS)
 
 
 @knows_slices
-def test_it_is_the_calling_thread_alone() -> None:
-    """Neither one beside it nor one that it starts."""
+def test_only_the_calling_thread_gets_longer_slices() -> None:
+    """Neither other threads nor threads that it starts."""
     assert in_thread(lambda: (double_slice(), in_thread(double_slice))) == (DOUBLED_NS, DOUBLED_NS)
 
 
 @knows_slices
 @pytest.mark.parametrize("pool", Pool)
-def test_pools(pool: Pool) -> None:
+def test_pools_with_long_work_have_longer_slices(pool: Pool) -> None:
     pools = Pools()
     found = pools.submit(pool, double_slice).result()
     pools.stop()
@@ -49,7 +49,7 @@ def test_pools(pool: Pool) -> None:
     assert found == (2 * DOUBLED_NS if keeps_long else DOUBLED_NS)
 
 
-def test_the_rest_is_as_before() -> None:
+def test_policy_and_priority_are_unchanged() -> None:
     def scheduled() -> tuple[int, int]:
         return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK, os.getpriority(os.PRIO_PROCESS, 0)
 
@@ -62,7 +62,7 @@ def test_the_rest_is_as_before() -> None:
     assert in_thread(doubled) == before
 
 
-def test_another_policy_is_left_alone() -> None:
+def test_threads_with_another_policy_are_unchanged() -> None:
     def of_batch() -> tuple[int, int]:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         return double_slice(), os.sched_getscheduler(0)

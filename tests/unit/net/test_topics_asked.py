@@ -1,4 +1,4 @@
-"""A broker that asks the controller for topics, on a real socket, tells once that nobody answers."""
+"""Topic requests to a controller on a real socket: a missing response is reported once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def made(asked: Asked, writer: Writer) -> None:
     await writer.drain()
 
 
-def test_a_silent_controller_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_silent_controller_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(tmp_path)
 
     async def work() -> list[int]:

@@ -67,7 +67,7 @@ def _certificate(name: x509.Name) -> bytes:
         ([[(CN, "x" * 64)], [(ORG, "y" * 64)], [(OU, "z" * 64)]], f"OU={'z' * 64},O={'y' * 64},CN={'x' * 64}"),
     ],
 )
-def test_a_name_is_written_as_java_does(names: list[list[tuple[x509.ObjectIdentifier, str]]], written: str) -> None:
+def test_name_is_written_as_in_java(names: list[list[tuple[x509.ObjectIdentifier, str]]], written: str) -> None:
     assert distinguished_name(certificate(names)) == written
 
 
@@ -81,10 +81,10 @@ def test_a_name_is_written_as_java_does(names: list[list[tuple[x509.ObjectIdenti
         ("VisibleString", "CN=#1a02c3bc"),
     ],
 )
-def test_a_value_of_each_kind_is_read_as_java_does(kind: str, written: str) -> None:
+def test_value_of_each_kind_is_read_as_in_java(kind: str, written: str) -> None:
     name = x509.NameAttribute(CN, "ü", _ASN1Type[kind])
     assert distinguished_name(_certificate(x509.Name([name]))) == written
 
 
-def test_nobody_is_named_with_nothing() -> None:
+def test_empty_subject_has_an_empty_name() -> None:
     assert distinguished_name(certificate([])) == ""

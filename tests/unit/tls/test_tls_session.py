@@ -68,9 +68,7 @@ class Pair:
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 @pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
-def test_what_is_said_arrives_however_it_is_cut(
-    broker: Known, authority: Authority, piece: int, protocols: str
-) -> None:
+def test_data_arrives_in_any_pieces(broker: Known, authority: Authority, piece: int, protocols: str) -> None:
     config = server_config(broker, authority, ssl_enabled_protocols=protocols)
     pair = Pair(config, client_config(authority), piece=piece)
     said = random.Random(1).randbytes(20_000 if piece < 10 else 1_000_000)
@@ -120,7 +118,7 @@ def test_sessions_with_one_buffer_keep_apart(broker: Known, client: Known, autho
         clients[2].read()
 
 
-def test_a_certificate_of_the_client_says_who_it_is(broker: Known, client: Known, authority: Authority) -> None:
+def test_client_certificate_identifies_the_client(broker: Known, client: Known, authority: Authority) -> None:
     config = server_config(broker, authority, ssl_client_auth="required")
     pair = Pair(config, client_config(authority, client))
     assert pair.failures == {}
@@ -130,7 +128,7 @@ def test_a_certificate_of_the_client_says_who_it_is(broker: Known, client: Known
 
 
 @pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
-def test_whose_certificate_is_wrong_is_said_on_both_sides(
+def test_wrong_client_certificate_is_reported_on_both_sides(
     broker: Known, client: Known, authority: Authority, protocols: str
 ) -> None:
     required = server_config(broker, authority, ssl_client_auth="required", ssl_enabled_protocols=protocols)
@@ -160,7 +158,7 @@ def test_whose_certificate_is_wrong_is_said_on_both_sides(
     assert wrong.failures["server"].startswith("its certificate is not trusted"), "as Kafka: none is better than wrong"
 
 
-def test_a_broker_that_is_not_who_it_should_be(broker: Known, authority: Authority) -> None:
+def test_untrusted_broker_certificate_is_refused(broker: Known, authority: Authority) -> None:
     stranger = Authority()
     pair = Pair(server_config(broker, authority), client_config(stranger))
     assert pair.failures["client"].startswith("the broker's certificate is not trusted: unable to get local issuer")
@@ -183,7 +181,7 @@ def test_a_broker_that_is_not_who_it_should_be(broker: Known, authority: Authori
 @pytest.mark.parametrize(
     "said", [b"\x00\x00\x00\x23\x00\x12\x00\x03", b"GET / HTTP/1.1\r\n", b"\x00", b"SSH-2.0-OpenSSH\r\n"]
 )
-def test_plain_text_is_told_from_everything_else(broker: Known, authority: Authority, said: bytes) -> None:
+def test_plain_text_is_detected(broker: Known, authority: Authority, said: bytes) -> None:
     session = Session(server_context(server_config(broker, authority)))
     with pytest.raises(TlsFailed, match="it speaks plain text, and this listener speaks TLS"):
         session.receive(said)
@@ -203,7 +201,7 @@ def test_nonsense_that_begins_as_tls_does(broker: Known, authority: Authority) -
         assert not session.is_established
 
 
-def test_who_leaves_in_the_handshake(broker: Known, authority: Authority) -> None:
+def test_disconnect_in_the_handshake_is_described(broker: Known, authority: Authority) -> None:
     context = server_context(server_config(broker, authority))
     silent = Session(context)
     assert silent.unfinished("stopped") == "it stopped before it said anything"
@@ -216,7 +214,7 @@ def test_who_leaves_in_the_handshake(broker: Known, authority: Authority) -> Non
         half.receive_eof()
 
 
-def test_both_ends_say_that_they_leave(broker: Known, authority: Authority) -> None:
+def test_both_ends_send_close_notify(broker: Known, authority: Authority) -> None:
     pair = Pair(server_config(broker, authority), client_config(authority))
     pair.client.write(b"last words")
     pair.client.close()
@@ -230,7 +228,7 @@ def test_both_ends_say_that_they_leave(broker: Known, authority: Authority) -> N
     assert pair.client.has_peer_closed
 
 
-def test_a_stream_that_is_cut_off_is_no_end(broker: Known, authority: Authority) -> None:
+def test_truncated_stream_is_not_a_clean_end(broker: Known, authority: Authority) -> None:
     pair = Pair(server_config(broker, authority), client_config(authority))
     pair.client.write(b"half a request")
     pair.server.receive(pair.client.data_to_send())

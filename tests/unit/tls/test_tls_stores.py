@@ -113,7 +113,7 @@ def test_a_chain_is_sent_whole_from_a_store_in_any_order(tmp_path: Path) -> None
     assert own.chain == known.chain
 
 
-def test_what_is_in_a_truststore_is_trusted_though_it_is_no_authority(broker: Known, tmp_path: Path) -> None:
+def test_leaf_certificate_in_a_truststore_is_trusted(broker: Known, tmp_path: Path) -> None:
     leaf = broker.chain.partition("-----END CERTIFICATE-----\n")
     trust = {"ssl.truststore.type": "PEM", TRUSTSTORE: written(tmp_path / "t.pem", leaf[0] + leaf[1])}
     shaken(TlsConfig.parse(texts_of("texts", broker, tmp_path)), TlsConfig.parse(trust))
@@ -148,7 +148,7 @@ def test_what_is_in_a_truststore_is_trusted_though_it_is_no_authority(broker: Kn
         ({}, r"ssl\.keystore\.location is not set"),
     ],
 )
-def test_what_cannot_be_right_is_one_sentence(texts: dict[str, str], words: str) -> None:
+def test_invalid_store_gives_one_sentence(texts: dict[str, str], words: str) -> None:
     with pytest.raises(TlsConfigError, match=words) as caught:
         server_context(TlsConfig.parse(texts))
     assert str(caught.value).count(".\n") == 0
@@ -166,7 +166,7 @@ def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> Non
     )
 
 
-def test_files_of_another_kind_than_was_said(broker: Known, tmp_path: Path) -> None:
+def test_store_of_another_type_is_refused(broker: Known, tmp_path: Path) -> None:
     pem, store = written(tmp_path / "a.pem", broker.pem), written(tmp_path / "a.p12", broker.pkcs12())
     with pytest.raises(TlsConfigError, match=r"a\.pem is no PKCS12 store: set ssl\.keystore\.type=PEM"):
         server_context(TlsConfig.parse({KEYSTORE: pem}))
@@ -176,7 +176,7 @@ def test_files_of_another_kind_than_was_said(broker: Known, tmp_path: Path) -> N
         server_context(TlsConfig.parse({KEYSTORE: store}))
 
 
-def test_keys_that_do_not_fit(broker: Known, client: Known, tmp_path: Path) -> None:
+def test_mismatched_key_is_refused(broker: Known, client: Known, tmp_path: Path) -> None:
     path = written(tmp_path / "a.pem", broker.chain + client.key)
     with pytest.raises(TlsConfigError, match=r"a\.pem: the private key is not that of the first certificate"):
         server_context(TlsConfig.parse({KEYSTORE: path, "ssl.keystore.type": "PEM"}))
@@ -214,9 +214,7 @@ def test_no_error_and_no_text_of_a_value_shows_a_secret(broker: Known, tmp_path:
     assert broker.key.split("\n")[1] not in repr(own)
 
 
-def test_the_key_is_never_a_file_that_others_find(
-    broker: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_is_never_a_visible_file(broker: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     open_before = sorted(Path("/proc/self/fd").iterdir())
     with contexts._in_memory(b"the key") as path:
@@ -238,13 +236,13 @@ def test_errors_call_keys_as_they_were_written() -> None:
         TlsConfig.parse({"ssl.protocol": "x"}, Names("kafka."))
 
 
-def test_a_certificate_of_clients_needs_to_be_said_whose(broker: Known, tmp_path: Path) -> None:
+def test_required_client_certificates_need_a_truststore(broker: Known, tmp_path: Path) -> None:
     texts = texts_of("texts", broker, tmp_path) | {"ssl.client.auth": "required"}
     with pytest.raises(TlsConfigError, match=r"ssl\.client\.auth is required, but ssl\.truststore\.location is not"):
         server_context(TlsConfig.parse(texts))
 
 
-def test_protocols(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
+def test_enabled_protocols_are_used(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     keystore = texts_of("texts", broker, tmp_path)
     old_file = TlsConfig.parse(keystore | {"ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1", "ssl.protocol": "TLS"})
     assert shaken(old_file, trusting)[0].spoken.startswith("TLSv1.2 ")

@@ -1,4 +1,4 @@
-"""A controller's request with something impossible in it: that is refused, and all the rest is applied."""
+"""Controller requests with invalid parts: these are refused, and all others are applied."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def ids_of(names: object) -> dict[TopicName, Uuid]:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_one_bad_replica_does_not_keep_the_others_from_being_led(
+def test_invalid_replica_does_not_prevent_leading_the_others(
     between: BetweenBrokers, tmp_path: Path, version: int
 ) -> None:
     wrong = odd_names()
@@ -110,7 +110,7 @@ def test_one_bad_replica_does_not_keep_the_others_from_being_led(
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_one_bad_partition_does_not_keep_the_others_from_clients(between: BetweenBrokers, version: int) -> None:
+def test_invalid_partition_does_not_hide_the_others_from_clients(between: BetweenBrokers, version: int) -> None:
     for bad in (
         *(((one, TOLD), code) for one, code in odd_names().items()),
         *(((name_of("u"), one), BAD) for one in BAD_TOLD),
@@ -126,7 +126,7 @@ def test_one_bad_partition_does_not_keep_the_others_from_clients(between: Betwee
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_one_bad_name_does_not_keep_the_others_from_being_stopped(between: BetweenBrokers, version: int) -> None:
+def test_invalid_name_does_not_prevent_stopping_the_others(between: BetweenBrokers, version: int) -> None:
     become = BecomeLeaderOrFollower({GOOD: ASSIGNED}, ids_of([GOOD]), ())
     between.ask(leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse)
     stop = StopReplicas({**dict.fromkeys(odd_names(), LeaderEpoch(3)), GOOD: LeaderEpoch(3)}, deletes=True)
@@ -137,7 +137,7 @@ def test_one_bad_name_does_not_keep_the_others_from_being_stopped(between: Betwe
     assert not between.harness.broker.partitions
 
 
-def test_two_topics_cannot_have_one_id(between: BetweenBrokers) -> None:
+def test_topic_with_the_id_of_another_is_refused(between: BetweenBrokers) -> None:
     both = {GOOD: ASSIGNED, name_of("thief"): ASSIGNED}
     become = BecomeLeaderOrFollower(both, dict.fromkeys((one.topic for one in both), topic_id("good")), ())
     between.ask(leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse)
@@ -167,7 +167,7 @@ HERE = Endpoint("PLAINTEXT", "h", 9092)
         BrokerInfo(BrokerId(5), (HERE, HERE)),
     ],
 )
-def test_a_broker_that_nobody_could_reach_is_left_out(between: BetweenBrokers, odd: BrokerInfo) -> None:
+def test_unreachable_broker_is_left_out(between: BetweenBrokers, odd: BrokerInfo) -> None:
     update = UpdateMetadata({GOOD: TOLD}, ids_of([GOOD]), (BrokerInfo(US, (HERE,)), odd), is_full=False)
     message = update_metadata.to_message(sent(update), update, 8)
     assert between.ask(message, 8, UpdateMetadataResponse).error_code == BAD
@@ -176,7 +176,7 @@ def test_a_broker_that_nobody_could_reach_is_left_out(between: BetweenBrokers, o
 
 
 @pytest.mark.parametrize("controller", [-1, -INT32_MAX - 1])
-def test_a_controller_that_is_no_broker_is_refused(between: BetweenBrokers, controller: int) -> None:
+def test_controller_with_an_invalid_id_is_refused(between: BetweenBrokers, controller: int) -> None:
     update = UpdateMetadata({GOOD: TOLD}, ids_of([GOOD]), (), is_full=True)
     message = update_metadata.to_message(sent(update)._replace(controller=BrokerId(controller)), update, 8)
     assert between.ask(message, 8, UpdateMetadataResponse).error_code == BAD

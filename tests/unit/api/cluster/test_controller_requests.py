@@ -1,4 +1,4 @@
-"""What the controller tells brokers survives the wire in every version of the messages that carry it."""
+"""Round trips of controller requests, in every version of their messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToB
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_who_leads(version: int) -> None:
+def test_leader_and_isr_survives_the_wire(version: int) -> None:
     message = to_message(sent(BECOME), Versions(version, 0, 0), "INSIDE")
     got = decode(LeaderAndIsrRequest, version, encode(message, version))
     assert (got.controller_id, got.controller_epoch) == (1, 7)
@@ -85,7 +85,7 @@ def test_who_leads(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(9))
 @pytest.mark.parametrize("is_full", [True, False])
-def test_what_clients_are_told(version: int, is_full: bool) -> None:
+def test_update_metadata_survives_the_wire(version: int, is_full: bool) -> None:
     told = {one: PartitionMetadata(STATE, (ONE, TWO), (TWO,)) for one in (A0, B0, A1)}
     message = to_message(sent(UpdateMetadata(told, IDS, BROKERS, is_full)), Versions(0, version, 0))
     got = decode(UpdateMetadataRequest, version, encode(message, version))
@@ -115,7 +115,7 @@ def test_what_clients_are_told(version: int, is_full: bool) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("deletes", [True, False])
-def test_what_stops(version: int, deletes: bool) -> None:
+def test_stop_replica_survives_the_wire(version: int, deletes: bool) -> None:
     stop = StopReplicas({A0: LeaderEpoch(5), B0: EPOCH_DURING_DELETE, A1: LeaderEpoch(6)}, deletes)
     got = decode(StopReplicaRequest, version, encode(to_message(sent(stop), Versions(0, 0, version)), version))
     (back,) = stop_replica.from_message(got)
@@ -137,7 +137,7 @@ def test_what_stops(version: int, deletes: bool) -> None:
     assert sorted(found) == [("a", 0), ("a", 1), ("b", 0)]
 
 
-def test_answers() -> None:
+def test_response_errors_are_parsed() -> None:
     become, stop = sent(BECOME), sent(StopReplicas({A0: LeaderEpoch(5)}, deletes=True))
     failed = [
         LeaderAndIsrPartitionError(topic_name="a", partition_index=index, error_code=code)
@@ -157,8 +157,8 @@ def test_answers() -> None:
     assert found == {A0: ErrorCode.UNKNOWN_SERVER_ERROR}, "of a Kafka to come"
 
 
-def test_a_broker_is_told_to_close_one_and_delete_the_other() -> None:
-    """By one request of a Kafka controller, since version 3."""
+def test_one_request_stops_one_replica_and_deletes_another() -> None:
+    """Controllers of Kafka send such requests since version 3."""
     states = [
         StopReplicaPartitionState(partition_index=index, leader_epoch=5, delete_partition=index == 1)
         for index in (0, 1)
@@ -175,8 +175,8 @@ def test_a_broker_is_told_to_close_one_and_delete_the_other() -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_topics_without_ids_are_told_in_a_version_whose_answer_has_names(version: int) -> None:
-    """Topics of before Kafka 2.8, where inter.broker.protocol.version has been raised since."""
+def test_topics_without_ids_are_sent_in_a_version_with_names(version: int) -> None:
+    """Such topics are older than Kafka 2.8, in a cluster whose inter.broker.protocol.version was raised later."""
     recovering = {one: each._replace(state=STATE._replace(recovery=1)) for one, each in BECOME.partitions.items()}
     become = BECOME._replace(partitions=recovering, topic_ids=IDS | {TopicName("b"): ZERO_UUID})
     versions = Versions(version, 0, 0)

@@ -1,4 +1,4 @@
-"""Changed configurations without a socket: in force for what is asked next, told with their sources, never half."""
+"""Altered configurations without a socket: effective immediately, described with their sources, applied as a whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def produced(harness: Harness, size: int) -> int:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_version_of_incremental(harness: Harness, version: int) -> None:
+def test_incremental_alter_configs_works_in_every_version(harness: Harness, version: int) -> None:
     asked = alter((TOPIC, "t", [("retention.ms", SET, "5")]), (TOPIC, "no", []), (7, "x", []))
     answer = harness.ask(asked, version, IncrementalAlterConfigsResponse)
     assert [(one.resource_type, one.resource_name, one.error_code) for one in answer.responses] == [
@@ -64,14 +64,14 @@ def test_every_version_of_incremental(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_version_of_alter_replaces_all(harness: Harness, version: int) -> None:
+def test_alter_configs_replaces_all_keys_in_every_version(harness: Harness, version: int) -> None:
     assert changed(harness, (TOPIC, "t", [("retention.ms", SET, "5")])) == [0]
     answer = harness.ask(replace(TOPIC, "t", segment_ms="9"), version, AlterConfigsResponse)
     assert [one.error_code for one in answer.responses] == [ErrorCode.NONE]
     assert harness.broker.view.topics[TopicName("t")].configs == {"segment.ms": "9"}
 
 
-def test_all_of_a_topics_logs_go_by_it_at_once(harness: Harness) -> None:
+def test_altered_topic_configuration_applies_to_all_its_logs(harness: Harness) -> None:
     assert changed(harness, (TOPIC, "t", [("retention.ms", SET, "5"), ("cleanup.policy", APPEND, "compact")])) == [0]
     for index in range(2):
         partition = harness.broker.partitions[TopicPartition(TopicName("t"), index)]
@@ -79,7 +79,7 @@ def test_all_of_a_topics_logs_go_by_it_at_once(harness: Harness) -> None:
         assert partition.log.config.cleanup_compact
 
 
-def test_a_larger_record_is_taken_or_not_at_the_next_produce(harness: Harness) -> None:
+def test_altered_record_limit_applies_to_the_next_produce(harness: Harness) -> None:
     assert produced(harness, 500) == ErrorCode.NONE
     assert changed(harness, (TOPIC, "t", [("max.message.bytes", SET, "100")])) == [0]
     assert produced(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
@@ -91,13 +91,13 @@ def test_a_larger_record_is_taken_or_not_at_the_next_produce(harness: Harness) -
     assert produced(harness, 500) == ErrorCode.NONE
 
 
-def test_a_topic_made_later_has_the_brokers_new_defaults(harness: Harness) -> None:
+def test_new_topic_uses_altered_broker_defaults(harness: Harness) -> None:
     assert changed(harness, (BROKER, "", [("log.retention.ms", SET, "7")])) == [0]
     made(harness, "later")
     assert harness.broker.partitions[TopicPartition(TopicName("later"), 0)].log.config.retention_ms == 7
 
 
-def test_each_value_is_told_with_its_source(harness: Harness) -> None:
+def test_each_value_is_described_with_its_source(harness: Harness) -> None:
     def source(kind: int, name: str, key: str) -> tuple[str | None, int] | None:
         return told(harness.ask(describe(kind, name, key), 4, DescribeConfigsResponse)).get(key)
 
@@ -116,15 +116,15 @@ def test_each_value_is_told_with_its_source(harness: Harness) -> None:
     assert source(BROKER, "", "log.retention.ms") is None
 
 
-def test_what_is_only_asked_for_is_not_done(harness: Harness) -> None:
+def test_validate_only_request_changes_nothing(harness: Harness) -> None:
     asked = alter((TOPIC, "t", [("retention.ms", SET, "5")]), (BROKER, "", [("log.retention.ms", SET, "x")]), dry=True)
     answer = harness.ask(asked, 1, IncrementalAlterConfigsResponse)
     assert [one.error_code for one in answer.responses] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert harness.broker.view.topics[TopicName("t")].configs == {}
 
 
-def test_a_change_that_comes_while_a_produce_is_staged_does_no_harm(harness: Harness) -> None:
-    """The batch was let in by the configuration before; the change waits for it to be written."""
+def test_change_during_a_staged_produce_waits_for_the_write(harness: Harness) -> None:
+    """The batch was accepted under the previous configuration."""
     waiting = harness.send(alter((TOPIC, "t", [("max.message.bytes", SET, "9"), ("segment.ms", SET, "1")])), 1)
     assert isinstance(waiting, Parked)
     partition = harness.broker.partitions[TopicPartition(TopicName("t"), 0)]
@@ -142,14 +142,14 @@ def test_a_change_that_comes_while_a_produce_is_staged_does_no_harm(harness: Har
     assert produced(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_broker_is_named_once(harness: Harness) -> None:
+def test_only_the_exact_broker_id_is_accepted_once(harness: Harness) -> None:
     edits: list[tuple[str, int, str | None]] = [("log.cleaner.threads", SET, "2")]
     codes = changed(harness, (BROKER, "1", edits), (BROKER, "01", edits), (BROKER, "2", edits), (BROKER, "x", edits))
     assert codes == [0, *[ErrorCode.INVALID_REQUEST] * 3]
 
 
 @pytest.mark.slow
-def test_many_topics_hold_nobody_up(tmp_path: Path) -> None:
+def test_change_of_many_topics_takes_short_turns(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     names = [f"t-{number}" for number in range(3000)]
     topics = [
@@ -167,7 +167,7 @@ def test_many_topics_hold_nobody_up(tmp_path: Path) -> None:
     assert min(longest) <= hold_ms_max()
 
 
-def test_what_has_a_configuration_is_listed(harness: Harness) -> None:
+def test_resources_with_a_configuration_are_listed(harness: Harness) -> None:
     def listed(version: int, *kinds: int) -> list[tuple[int, str]]:
         request = ListConfigResourcesRequest(resource_types=list(kinds))
         answer = harness.ask(request, version, ListConfigResourcesResponse)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: where logs lie, and how large they are."""
+"""DescribeLogDirs: places and sizes of logs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sizes(result: DescribeLogDirsResult) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize("version", range(1, LATEST + 1))
-def test_everything_with_its_size(harness: Harness, version: int, tmp_path: Path) -> None:
+def test_all_logs_are_described_with_their_size(harness: Harness, version: int, tmp_path: Path) -> None:
     result = ask(harness, version=version)
     written = sum(file.stat().st_size for file in tmp_path.glob("a-1/*.log"))
     assert written > 0
@@ -79,10 +79,12 @@ def test_everything_with_its_size(harness: Harness, version: int, tmp_path: Path
         ([("nowhere", [0])], set()),
     ],
 )
-def test_what_is_asked_for(harness: Harness, asked: list[Asked], expected: set[tuple[str, int]]) -> None:
+def test_only_requested_partitions_are_described(
+    harness: Harness, asked: list[Asked], expected: set[tuple[str, int]]
+) -> None:
     assert set(sizes(ask(harness, *asked))) == expected
 
 
-def test_no_topics_are_none(harness: Harness) -> None:
+def test_empty_topic_list_describes_no_topics(harness: Harness) -> None:
     answer = harness.ask(DescribeLogDirsRequest(topics=[]), LATEST, DescribeLogDirsResponse)
     assert [result.topics for result in answer.results] == [[]]

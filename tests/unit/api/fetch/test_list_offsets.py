@@ -1,4 +1,4 @@
-"""ListOffsets by time: what has to be read is looked up beside the loop, and answered as the log is by then."""
+"""ListOffsets by timestamp: records are searched on a thread, and the response reflects the log after the search."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def waiting(harness: Harness, timestamp: int) -> Parked[Encoded]:
 
 
 def lookups(harness: Harness) -> list[Lookup]:
-    """What is to be looked up now.  The disk is stalled: no sync ends."""
+    """Return the pending lookups. The disk is stalled: no sync ends."""
     return [effect for effect in harness.broker.take_effects() if isinstance(effect, Lookup)]
 
 
@@ -109,7 +109,7 @@ def look_up(harness: Harness) -> None:
 
 
 def told(harness: Harness, outcome: Encoded | Parked[Encoded]) -> tuple[int, int]:
-    """The offset and the error."""
+    """Return the offset and the error."""
     part = answer_of(harness, outcome.then() if isinstance(outcome, Parked) else outcome)
     return part.offset, part.error_code
 
@@ -127,14 +127,14 @@ def asked(harness: Harness, timestamp: int) -> tuple[int, int]:
 
 
 def bomb(unpacked_bytes: int) -> bytes:
-    """One record of zeros, in a batch of gzip that is small."""
+    """Return one record of zeros in a small gzip batch."""
     plain = bytearray(HEADER_BYTES)
     plain += encode_batch([(None, bytes(unpacked_bytes), (), T0)])[HEADER_BYTES:]
     at = TimestampMs(T0)
     return bytes(seal_batch(plain, Codec.GZIP, count=1, base_timestamp=at, max_timestamp=at))
 
 
-def test_nothing_is_read_for_what_is_known(harness: Harness) -> None:
+def test_known_offsets_need_no_lookup(harness: Harness) -> None:
     for timestamp in (LATEST, GREATEST, T0):
         assert not isinstance(ask(harness, timestamp), Parked), "there is nothing in the log"
     produced(harness, batch(T0))
@@ -143,7 +143,7 @@ def test_nothing_is_read_for_what_is_known(harness: Harness) -> None:
     assert lookups(harness) == []
 
 
-def test_what_must_be_read_waits_for_a_thread(harness: Harness) -> None:
+def test_timestamp_search_runs_on_a_thread(harness: Harness) -> None:
     produced(harness, batch(T0, T0 + 5))
     for timestamp, offset in ((T0, 0), (T0 + 1, 1), (GREATEST, 1)):
         parked = waiting(harness, timestamp)
@@ -166,8 +166,8 @@ def test_a_request_waits_for_all_of_its_partitions(harness: Harness) -> None:
     assert [(part.partition_index, part.offset) for part in parts] == [(0, 0), (1, 1)]
 
 
-def test_the_greatest_is_the_greatest_of_what_can_be_read(harness: Harness) -> None:
-    """While a disk is stalled, or slower than producers with acks=all, the newest records can't be read yet."""
+def test_maximum_timestamp_is_that_of_visible_records(harness: Harness) -> None:
+    """The newest records are invisible while a disk is stalled, or slower than producers with acks=all."""
     produced(harness, batch(T0 + 3, T0 + 7))
     for number in range(40):
         assert isinstance(produce(harness, batch(T0 + 10 + number), acks=-1), Parked)
@@ -178,7 +178,7 @@ def test_the_greatest_is_the_greatest_of_what_can_be_read(harness: Harness) -> N
     assert asked(harness, GREATEST) == (41, ErrorCode.NONE)
 
 
-def test_the_greatest_among_segments_and_index_entries(harness: Harness) -> None:
+def test_maximum_timestamp_is_found_among_segments_and_index_entries(harness: Harness) -> None:
     for number in range(60):
         produced(harness, batch(T0 + (number * 37) % 61, value=os.urandom(40_000)))
     log = harness.broker.partitions[NAME].log
@@ -190,7 +190,7 @@ def test_the_greatest_among_segments_and_index_entries(harness: Harness) -> None
     assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
 
 
-def test_the_same_question_is_looked_up_once(harness: Harness) -> None:
+def test_equal_requests_share_one_lookup(harness: Harness) -> None:
     produced(harness, batch(T0))
     both = [waiting(harness, T0) for _ in range(2)]
     (lookup,) = lookups(harness)
@@ -202,7 +202,7 @@ def test_the_same_question_is_looked_up_once(harness: Harness) -> None:
     assert [told(harness, parked) for parked in both] == [(0, ErrorCode.NONE)] * 3
 
 
-def test_who_asks_after_a_record_came_is_not_told_of_before(harness: Harness) -> None:
+def test_request_after_a_new_record_does_not_share_an_older_lookup(harness: Harness) -> None:
     produced(harness, batch(T0))
     before = waiting(harness, GREATEST)
     (lookup,) = lookups(harness)
@@ -216,7 +216,7 @@ def test_who_asks_after_a_record_came_is_not_told_of_before(harness: Harness) ->
     assert (told(harness, before), told(harness, after)) == ((0, ErrorCode.NONE), (1, ErrorCode.NONE))
 
 
-def test_what_takes_much_memory_is_one_at_a_time(harness: Harness) -> None:
+def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
     large = batch(*range(T0, T0 + 4), codec=Codec.GZIP, value=os.urandom(SEARCHED_PACKED_BYTES_MAX))
     for _ in range(3):
         produced(harness, large)
@@ -235,8 +235,8 @@ def test_what_takes_much_memory_is_one_at_a_time(harness: Harness) -> None:
     assert [told(harness, one)[0] for one in parked] == [0, 1, 2, 3]
 
 
-def test_headers_that_lie_cost_the_liar_one_turn_a_batch(harness: Harness) -> None:
-    """Each batch says that it has the time, and none does: others have their turn after each."""
+def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> None:
+    """Each header claims the timestamp, and no record has it: other lookups run after each batch."""
     liar = bytearray(encode_batch([(None, b"v", (), T0)]))
     far = TimestampMs(T0 + 500)
     raw = bytes(
@@ -261,15 +261,15 @@ def test_headers_that_lie_cost_the_liar_one_turn_a_batch(harness: Harness) -> No
     assert told(harness, parked) == (-1, ErrorCode.NONE)
 
 
-def test_a_bomb_is_refused(harness: Harness) -> None:
+def test_decompression_bomb_is_refused(harness: Harness) -> None:
     produced(harness, bomb(UNPACKED_BYTES_MAX))
     assert asked(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
     assert asked(harness, GREATEST) == (-1, ErrorCode.INVALID_RECORD)
     assert asked(harness, T0 + 1) == (-1, ErrorCode.NONE)
 
 
-def test_nothing_of_a_refused_bomb_stays(harness: Harness) -> None:
-    """Not even until the next collection of garbage: a failure holds on to the frames it came through."""
+def test_refused_bomb_is_freed_immediately(harness: Harness) -> None:
+    """It must not live until the next garbage collection, although a failure references its frames."""
     produced(harness, bomb(UNPACKED_BYTES_MAX))
     pages = Path("/proc/self/statm")
     gc.collect()
@@ -284,7 +284,7 @@ def test_nothing_of_a_refused_bomb_stays(harness: Harness) -> None:
     assert grown_bytes < UNPACKED_BYTES_MAX
 
 
-def test_ten_thousand_members(harness: Harness) -> None:
+def test_batch_of_ten_thousand_gzip_members_is_searched(harness: Harness) -> None:
     payload = encode_batch([(None, b"v", (), T0)])[HEADER_BYTES:]
     plain = bytearray(HEADER_BYTES) + payload
     at = TimestampMs(T0)
@@ -296,7 +296,7 @@ def test_ten_thousand_members(harness: Harness) -> None:
     assert asked(harness, T0) == (0, ErrorCode.NONE)
 
 
-def test_nobody_is_looked_up_for_who_has_gone(harness: Harness) -> None:
+def test_lookup_of_a_closed_connection_is_dropped(harness: Harness) -> None:
     produced(harness, batch(T0, codec=Codec.GZIP, value=os.urandom(2 * SEARCHED_PACKED_BYTES_MAX)))
     parked = waiting(harness, T0)
     (lookup,) = lookups(harness)
@@ -306,7 +306,7 @@ def test_nobody_is_looked_up_for_who_has_gone(harness: Harness) -> None:
     assert asked(harness, T0) == (0, ErrorCode.NONE)
 
 
-def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
+def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> None:
     for is_made_again, code in (
         (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -324,7 +324,7 @@ def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
             make_topic(harness)
 
 
-def test_what_retention_takes_meanwhile_is_looked_up_again(harness: Harness) -> None:
+def test_lookup_is_repeated_after_retention_deleted_its_segment(harness: Harness) -> None:
     for number in range(30):
         produced(harness, batch(T0 + number, value=os.urandom(100_000)))
     partition = harness.broker.partitions[NAME]
@@ -346,7 +346,7 @@ def test_what_retention_takes_meanwhile_is_looked_up_again(harness: Harness) -> 
     assert log.start_offset > second
 
 
-def test_a_disk_that_fails_meanwhile(harness: Harness) -> None:
+def test_disk_failure_during_the_lookup_takes_the_partition_offline(harness: Harness) -> None:
     produced(harness, batch(T0))
     partition = harness.broker.partitions[NAME]
     os.truncate(partition.log.segments[0].path, 30)
@@ -355,7 +355,7 @@ def test_a_disk_that_fails_meanwhile(harness: Harness) -> None:
     assert told(harness, ask(harness, T0)) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def test_a_partition_that_goes_offline_meanwhile(harness: Harness) -> None:
+def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Harness) -> None:
     produced(harness, batch(T0))
     parked = waiting(harness, T0)
     (lookup,) = lookups(harness)
@@ -364,7 +364,7 @@ def test_a_partition_that_goes_offline_meanwhile(harness: Harness) -> None:
     assert told(harness, parked) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def test_a_stop_is_no_answer(harness: Harness) -> None:
+def test_stop_during_the_lookup_returns_a_timeout(harness: Harness) -> None:
     produced(harness, batch(T0))
     parked = waiting(harness, T0)
     harness.broker.lot.complete_all()
@@ -382,8 +382,8 @@ def test_a_damaged_index_is_read_around(harness: Harness) -> None:
     assert path.read_bytes().strip(b"\x7f") == b"", "a reader mends nothing"
 
 
-def test_any_replica_says_where_its_log_ends(harness: Harness) -> None:
-    """As replica -2, whoever leads; a consumer is sent to the leader."""
+def test_any_replica_returns_its_log_end_to_debugging_clients(harness: Harness) -> None:
+    """With replica id -2 any replica responds; a consumer is sent to the leader."""
     produced(harness, batch(T0, T0))
     partition = harness.broker.partitions[NAME]
     epoch, topic_id = partition.info.leader_epoch + 1, partition.log.topic_id

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where the epochs of a log end, as followers and consumers ask for it."""
+"""OffsetForLeaderEpoch: end offsets of leader epochs, as requested by followers and consumers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAME = TopicPartition(TopicName("t"), 0)
 UNDEFINED = (ErrorCode.NONE, -1, -1)
 MANY = 2 * SLICE_ELEMENTS + 50
 
-Told = tuple[int, int, int]  # The error, the epoch, its end.
+Told = tuple[int, int, int]  # The error, the epoch and its end offset.
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def put(harness: Harness, count: int, acks: int = 1) -> None:
 
 
 def topic(name: str, *asked: tuple[int, int], current: int = -1) -> OffsetForLeaderTopic:
-    """Asks for epochs of partitions."""
+    """Return a request for epochs of partitions."""
     parts = [
         OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
         for index, epoch in asked
@@ -97,7 +97,7 @@ def told(part: EpochEndOffset) -> Told:
 
 
 def asked(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, version: int = LATEST) -> Told:
-    """The answer about one partition."""
+    """Return the response for one partition."""
     ((name, (one,)),) = answered(harness, topic("t", (index, epoch), current=current), version=version)
     assert name == "t"
     return one
@@ -109,9 +109,7 @@ def asked(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, ve
     ("epoch", "known", "end"),
     [(0, 0, 5), (1, 0, 5), (2, 0, 5), (3, 3, 7), (4, 3, 7), (5, 5, 10), (6, -1, -1), (INT32_MAX, -1, -1), (-1, -1, -1)],
 )
-def test_an_epoch_ends_where_the_next_one_begins(
-    harness: Harness, version: int, epoch: int, known: int, end: int
-) -> None:
+def test_epoch_ends_at_the_start_of_the_next(harness: Harness, version: int, epoch: int, known: int, end: int) -> None:
     assert asked(harness, epoch, version=version) == (ErrorCode.NONE, known if version >= 1 else -1, end)
 
 
@@ -126,7 +124,7 @@ def test_the_leaders_epoch_is_known_before_it_has_a_record(harness: Harness, par
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_log_without_records(harness: Harness, version: int) -> None:
+def test_empty_log_has_only_the_leaders_epoch(harness: Harness, version: int) -> None:
     known = 0 if version >= 1 else -1
     assert asked(harness, 0, index=1, version=version) == (ErrorCode.NONE, known, 0)
     assert asked(harness, 1, index=1, version=version) == UNDEFINED
@@ -134,7 +132,7 @@ def test_a_log_without_records(harness: Harness, version: int) -> None:
 
 
 def test_an_epoch_from_before_the_log_start(harness: Harness, partition: Partition) -> None:
-    """It ends where the oldest known one begins: who has read only that far is to go on there."""
+    """It ends at the start of the oldest known epoch, where a reader of the missing epoch must continue."""
     wanted = [DeleteRecordsPartition(partition_index=0, offset=6)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=wanted)], timeout_ms=1_000)
     assert harness.ask(request, 2, DeleteRecordsResponse).topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -144,7 +142,7 @@ def test_an_epoch_from_before_the_log_start(harness: Harness, partition: Partiti
     assert asked(harness, 3) == (ErrorCode.NONE, 3, 7)
 
 
-def test_a_number_below_all_epochs_is_one_from_before_the_log_start(harness: Harness, partition: Partition) -> None:
+def test_negative_epoch_is_treated_as_before_the_log_start(harness: Harness, partition: Partition) -> None:
     assert asked(harness, -2) == (ErrorCode.NONE, -2, 0)
     lead(harness, harness.broker.partitions[NAME._replace(partition=1)], 4)
     assert asked(harness, -2, index=1) == (ErrorCode.NONE, -2, 0)
@@ -153,7 +151,7 @@ def test_a_number_below_all_epochs_is_one_from_before_the_log_start(harness: Har
 
 
 def test_the_latest_epoch_ends_above_the_high_watermark(harness: Harness, partition: Partition) -> None:
-    put(harness, 2, acks=-1)  # Nothing is synced in between.
+    put(harness, 2, acks=-1)  # No sync happens in between.
     assert partition.positions.high_watermark == 10
     assert asked(harness, 5) == (ErrorCode.NONE, 5, 12)
 
@@ -171,7 +169,7 @@ def test_the_latest_epoch_ends_above_the_high_watermark(harness: Harness, partit
     ],
 )
 def test_the_clients_leader_epoch_is_checked(harness: Harness, version: int, current: int, code: ErrorCode) -> None:
-    if version < 2:  # It is not in the request.
+    if version < 2:  # The request has no leader epoch.
         code = ErrorCode.NONE
     known = 3 if version >= 1 else -1
     expected = (code, -1, -1) if code else (code, known, 7)
@@ -179,7 +177,7 @@ def test_the_clients_leader_epoch_is_checked(harness: Harness, version: int, cur
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_not_there(harness: Harness, version: int) -> None:
+def test_unknown_topics_and_partitions_are_refused(harness: Harness, version: int) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     asked_for = [topic("nowhere", (0, 0)), topic("", (0, 0)), topic("t", (2, 0), (-1, 0), (INT32_MAX, 0))]
     assert answered(harness, *asked_for, version=version) == [
@@ -189,13 +187,13 @@ def test_what_is_not_there(harness: Harness, version: int) -> None:
     ]
 
 
-def test_a_partition_on_another_broker(harness: Harness) -> None:
+def test_partition_on_another_broker_is_refused(harness: Harness) -> None:
     del harness.broker.partitions[NAME]
     assert asked(harness, 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
     assert asked(harness, 0, current=9) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
 
 
-def test_a_log_that_is_offline(harness: Harness, partition: Partition) -> None:
+def test_offline_log_returns_a_storage_error(harness: Harness, partition: Partition) -> None:
     partition.take_offline()
     for current in (-1, 0, 5, 6):
         assert asked(harness, 3, current=current) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
@@ -204,7 +202,7 @@ def test_a_log_that_is_offline(harness: Harness, partition: Partition) -> None:
 
 @pytest.mark.usefixtures("partition")
 @pytest.mark.parametrize("replica", [-2, -1, 0, 1, 2, INT32_MAX])
-def test_who_asks_makes_no_difference(harness: Harness, replica: int) -> None:
+def test_replica_id_does_not_affect_the_response(harness: Harness, replica: int) -> None:
     request = OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic("t", (0, 3))])
     (one,) = harness.ask(request, LATEST, OffsetForLeaderEpochResponse).topics
     assert list(map(told, one.partitions)) == [(ErrorCode.NONE, 3, 7)]
@@ -212,7 +210,7 @@ def test_who_asks_makes_no_difference(harness: Harness, replica: int) -> None:
 
 @pytest.mark.usefixtures("partition")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_is_answered_in_its_place_however_often_it_is_named(harness: Harness, version: int) -> None:
+def test_repeated_partitions_are_answered_in_order(harness: Harness, version: int) -> None:
     def end(epoch: int, offset: int) -> Told:
         return ErrorCode.NONE, epoch if version >= 1 else -1, offset
 
@@ -225,14 +223,14 @@ def test_each_is_answered_in_its_place_however_often_it_is_named(harness: Harnes
     assert answered(harness, version=version) == []
 
 
-# Who may ask.
+# Authorization.
 
 
 def as_user(harness: Harness, *rules: Rule) -> None:
     harness.peer.admission = Admission(Principal("User", "tester"), Granted(rules))
 
 
-def test_a_topic_that_may_not_be_described_comes_last(harness: Harness) -> None:
+def test_unauthorized_topics_are_listed_last(harness: Harness) -> None:
     as_user(harness, *on(ResourceType.TOPIC, "u", may=[Operation.DESCRIBE]))
     denied = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
     asked_for = [topic("t", (0, 0), (9, 0)), topic("nowhere", (0, 0)), topic("u", (0, 0))]
@@ -243,7 +241,7 @@ def test_a_topic_that_may_not_be_described_comes_last(harness: Harness) -> None:
     ]
 
 
-def test_a_broker_may_ask_for_every_topic(harness: Harness) -> None:
+def test_cluster_action_covers_every_topic(harness: Harness) -> None:
     as_user(harness, *on_cluster(Operation.CLUSTER_ACTION))
     assert answered(harness, topic("t", (0, 0)), topic("nowhere", (0, 0))) == [
         ("t", [(ErrorCode.NONE, 0, 0)]),
@@ -252,7 +250,7 @@ def test_a_broker_may_ask_for_every_topic(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_that_is_refused_as_a_whole(harness: Harness, version: int) -> None:
+def test_refused_request_returns_an_error_per_partition(harness: Harness, version: int) -> None:
     harness.peer.admission = Admission(refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
     assert answered(harness, topic("t", (0, 0), (1, 0)), topic("u"), version=version) == [
@@ -266,8 +264,10 @@ def test_a_request_that_is_refused_as_a_whole(harness: Harness, version: int) ->
 
 @pytest.mark.usefixtures("partition")
 @pytest.mark.parametrize("is_allowed", [True, False])
-def test_very_many_are_answered_in_slices(harness: Harness, monkeypatch: pytest.MonkeyPatch, is_allowed: bool) -> None:
-    monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)  # A slice ends wherever it may.
+def test_many_partitions_are_answered_in_slices(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, is_allowed: bool
+) -> None:
+    monkeypatch.setattr("odradek.api.request.outcome.SLICE_ELEMENTS", 0)  # A slice ends at every possible point.
     if not is_allowed:
         as_user(harness)
     code = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED

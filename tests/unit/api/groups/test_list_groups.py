@@ -32,7 +32,7 @@ def group(harness: Harness, name: str) -> GroupOffsets:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_of_list_groups(harness: Harness, version: int) -> None:
+def test_list_groups_works_in_every_version(harness: Harness, version: int) -> None:
     assert harness.ask(ListGroupsRequest(), version, ListGroupsResponse).groups == []
     group(harness, "g")
     (one,) = harness.ask(ListGroupsRequest(), version, ListGroupsResponse).groups
@@ -55,7 +55,7 @@ def test_every_version_of_list_groups(harness: Harness, version: int) -> None:
         ([], ["whatever"], False),
     ],
 )
-def test_states_and_types_are_compared_without_their_case(
+def test_states_and_types_are_case_insensitive(
     harness: Harness, states: list[str], types: list[str], found: bool
 ) -> None:
     group(harness, "g")
@@ -65,7 +65,7 @@ def test_states_and_types_are_compared_without_their_case(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_of_delete_groups(harness: Harness, version: int) -> None:
+def test_delete_groups_works_in_every_version(harness: Harness, version: int) -> None:
     kept, _, _ = (group(harness, name) for name in ("kept", "gone", ""))
     expected = {"gone": NONE, "nowhere": ErrorCode.GROUP_ID_NOT_FOUND, "": NONE}
     assert delete_groups(harness, "gone", "nowhere", "gone", "", version=version) == expected
@@ -77,7 +77,7 @@ def test_every_version_of_delete_groups(harness: Harness, version: int) -> None:
     assert delete_groups(harness, version=version) == {}
 
 
-def test_a_deletion_is_told_once_it_is_durable(harness: Harness) -> None:
+def test_deletion_completes_once_it_is_durable(harness: Harness) -> None:
     group(harness, "g")
     waiting = harness.send(DeleteGroupsRequest(groups_names=["g", "nowhere"]), 2)
     assert isinstance(waiting, Parked)
@@ -85,7 +85,7 @@ def test_a_deletion_is_told_once_it_is_durable(harness: Harness) -> None:
     assert harness.broker.lot.take_completed() == [waiting]
 
 
-def test_a_group_goes_with_what_a_transaction_was_about_to_commit(harness: Harness) -> None:
+def test_deletion_of_a_group_removes_pending_offsets(harness: Harness) -> None:
     gone = group(harness, "g")
     producer = Transactional(harness, "p")
     producer.begin()

@@ -1,4 +1,4 @@
-"""OffsetCommit and TxnOffsetCommit without a socket, in every version: what is kept, what is refused, and of whom."""
+"""OffsetCommit and TxnOffsetCommit without a socket, in every version: stored offsets and refusals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def producer_of(harness: Harness, name: str = "p") -> Transactional:
 
 
 @VERSIONS
-def test_what_is_committed_is_kept_as_it_was_given(group: GroupOffsets, version: int) -> None:
+def test_committed_offsets_are_stored_unchanged(group: GroupOffsets, version: int) -> None:
     kept = {A: Kept(5, "m", 3), B: Kept(1 << 62, None, -1), C: Kept(-5, "é" * 10, 0)}
     assert group.commit(kept, version) == dict.fromkeys(kept, NONE)
     epochs = version >= 6
@@ -61,7 +61,7 @@ def test_what_is_committed_is_kept_as_it_was_given(group: GroupOffsets, version:
 
 
 @VERSIONS
-def test_each_partition_is_refused_for_itself(group: GroupOffsets, version: int) -> None:
+def test_partitions_are_refused_individually(group: GroupOffsets, version: int) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     kept = {A: 1, ("t", 2): 1, ("t", -1): 1, B: Kept(1, "x" * 11), ("nowhere", 0): 1, C: 2}
     expected = {
@@ -78,7 +78,7 @@ def test_each_partition_is_refused_for_itself(group: GroupOffsets, version: int)
 
 
 @VERSIONS
-def test_a_generation_of_a_group_that_is_not_there(group: GroupOffsets, version: int) -> None:
+def test_commit_with_a_generation_of_an_unknown_group_is_refused(group: GroupOffsets, version: int) -> None:
     late = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
     assert group.commit({A: 1}, version, Member("m", 0)) == {A: late}
     assert groups(group.harness) == set()
@@ -88,19 +88,19 @@ def test_a_generation_of_a_group_that_is_not_there(group: GroupOffsets, version:
 
 
 @VERSIONS
-def test_who_commits_nothing_is_not_looked_at(group: GroupOffsets, version: int) -> None:
+def test_empty_commit_is_not_checked(group: GroupOffsets, version: int) -> None:
     assert group.commit({}, version, Member("m", 3)) == {}
     assert group.commit({("nowhere", 0): 1}, version, Member("m", 3)).popitem()[1] != ErrorCode.ILLEGAL_GENERATION
     assert groups(group.harness) == set()
 
 
-def test_metadata_is_counted_as_java_does(group: GroupOffsets) -> None:
+def test_metadata_length_is_counted_as_in_java(group: GroupOffsets) -> None:
     texts = {"é" * 10: NONE, "é" * 11: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     texts |= {"😀" * 5: NONE, "😀" * 6: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert {text: group.commit({A: Kept(1, text)})[A] for text in texts} == texts
 
 
-def test_nothing_is_kept_if_no_partition_is_left(group: GroupOffsets) -> None:
+def test_commit_of_only_refused_partitions_creates_no_group(group: GroupOffsets) -> None:
     assert group.commit({A: Kept(1, "x" * 11)}) == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert groups(group.harness) == set()
 
@@ -111,7 +111,7 @@ def test_a_group_may_have_no_name(harness: Harness) -> None:
     assert nameless.fetch() == {A: Kept(1)}
 
 
-def test_of_a_partition_that_is_named_twice_the_later_counts(group: GroupOffsets) -> None:
+def test_repeated_partition_gets_its_last_offset(group: GroupOffsets) -> None:
     request = group.request({A: 1, B: 2}, 9)
     request.topics += group.request({B: 3, A: 4}, 9).topics
     (topic,) = group.harness.ask(request, 9, OffsetCommitResponse).topics
@@ -119,11 +119,11 @@ def test_of_a_partition_that_is_named_twice_the_later_counts(group: GroupOffsets
     assert group.fetch() == {A: Kept(4), B: Kept(3)}
 
 
-def test_a_text_that_is_too_long_once_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_metadata_that_grows_in_decoding_is_refused(tmp_path: Path) -> None:
     harness = Harness(tmp_path, offset_metadata_max_bytes="100000")
     make_topic(harness, "t")
     group = GroupOffsets(harness)
-    broken = b"\xff" * 30_000  # Each byte is read as a character of three.
+    broken = b"\xff" * 30_000  # Each byte is decoded as a character of three bytes.
     body = struct.pack(">h1sih", 1, b"g", -1, 0) + struct.pack(">hih1si", -1, 1, 1, b"t", 1)
     body += struct.pack(">iqih", 0, 1, -1, len(broken)) + broken
     answer = harness.decoded(harness.send_raw(ApiKey.OFFSET_COMMIT, 7, body), 7, OffsetCommitResponse)
@@ -131,7 +131,7 @@ def test_a_text_that_is_too_long_once_it_is_read_is_refused(tmp_path: Path) -> N
     assert group.fetch() == {}
 
 
-def test_an_answer_waits_until_the_commit_is_durable(group: GroupOffsets) -> None:
+def test_response_waits_until_the_commit_is_durable(group: GroupOffsets) -> None:
     waiting = group.harness.send(group.request({A: 1}), 10)
     assert isinstance(waiting, Parked)
     reader = group.harness.send(group.fetch_request(None, 10), 10)
@@ -142,7 +142,7 @@ def test_an_answer_waits_until_the_commit_is_durable(group: GroupOffsets) -> Non
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
 
 
-def test_a_disk_that_is_slow_is_waited_for_as_long_as_configured(tmp_path: Path) -> None:
+def test_commit_times_out_on_a_slow_disk(tmp_path: Path) -> None:
     harness = Harness(tmp_path, offsets_commit_timeout_ms="300")
     make_topic(harness, "t")
     waiting = harness.send(GroupOffsets(harness).request({A: 1}), 10)
@@ -155,7 +155,7 @@ def test_a_disk_that_is_slow_is_waited_for_as_long_as_configured(tmp_path: Path)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_before_the_state_topic_is_there_nobody_coordinates(harness: Harness) -> None:
+def test_commit_without_the_state_topic_returns_not_coordinator(harness: Harness) -> None:
     request = OffsetCommitRequest(group_id="g", topics=GroupOffsets.request(_unfound(harness), {A: 1}, 9).topics)
     answer = harness.ask(request, 9, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
@@ -171,7 +171,7 @@ def _unfound(harness: Harness) -> GroupOffsets:
 
 
 @TXN_VERSIONS
-def test_an_offset_counts_when_its_transaction_commits(group: GroupOffsets, version: int) -> None:
+def test_pending_offsets_are_effective_after_the_commit(group: GroupOffsets, version: int) -> None:
     producer = producer_of(group.harness)
     kept = {A: Kept(5, "m", 3), B: Kept(6, None, -1)}
     if version < 5:
@@ -185,7 +185,7 @@ def test_an_offset_counts_when_its_transaction_commits(group: GroupOffsets, vers
 
 
 @TXN_VERSIONS
-def test_or_never(group: GroupOffsets, version: int) -> None:
+def test_pending_offsets_are_dropped_after_an_abort(group: GroupOffsets, version: int) -> None:
     group.commit({A: 1})
     producer = producer_of(group.harness)
     if version < 5:
@@ -197,13 +197,13 @@ def test_or_never(group: GroupOffsets, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_before_v5_the_group_has_to_be_added_first(group: GroupOffsets, version: int) -> None:
+def test_group_must_be_added_to_the_transaction_before_v5(group: GroupOffsets, version: int) -> None:
     code = ErrorCode.TRANSACTION_ABORTABLE if version >= 4 else ErrorCode.INVALID_TXN_STATE
     assert group.commit_in(producer_of(group.harness), {A: 1}, version) == {A: code}
 
 
 @TXN_VERSIONS
-def test_what_is_refused_in_a_transaction(group: GroupOffsets, version: int) -> None:
+def test_invalid_partitions_are_refused_in_a_transaction(group: GroupOffsets, version: int) -> None:
     producer = producer_of(group.harness)
     assert add_to_transaction(producer, group.id) == NONE
     kept = {A: 1, ("t", 9): 1, B: Kept(1, "x" * 11), ("nowhere", 0): 1}
@@ -224,7 +224,7 @@ def test_what_is_refused_in_a_transaction(group: GroupOffsets, version: int) -> 
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_a_consumer_that_is_no_member_is_fenced(group: GroupOffsets, version: int) -> None:
+def test_transactional_commit_of_a_non_member_is_fenced(group: GroupOffsets, version: int) -> None:
     producer = producer_of(group.harness)
     assert add_to_transaction(producer, group.id) == NONE
     assert group.commit_in(producer, {A: 1}, version, Member("m", 0)) == {A: ErrorCode.ILLEGAL_GENERATION}
@@ -234,7 +234,7 @@ def test_a_consumer_that_is_no_member_is_fenced(group: GroupOffsets, version: in
     assert group.fetch() == {A: Kept(1)}
 
 
-def test_the_order_of_commits_counts_not_that_of_their_ends(group: GroupOffsets) -> None:
+def test_order_of_commits_decides_not_that_of_transaction_ends(group: GroupOffsets) -> None:
     first, second = producer_of(group.harness, "first"), producer_of(group.harness, "second")
     group.commit_in(first, {A: 1, B: 1})
     group.commit_in(second, {A: 2, B: 2})
@@ -246,7 +246,7 @@ def test_the_order_of_commits_counts_not_that_of_their_ends(group: GroupOffsets)
     assert group.fetch(is_stable=True) == {A: Kept(2), B: Kept(3)}
 
 
-def test_an_open_transaction_outlives_a_crash(group: GroupOffsets) -> None:
+def test_open_transaction_survives_a_crash(group: GroupOffsets) -> None:
     producer = producer_of(group.harness)
     group.commit({B: 1})
     group.commit_in(producer, {A: 1, B: 2})

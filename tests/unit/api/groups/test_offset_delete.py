@@ -1,4 +1,4 @@
-"""OffsetDelete without a socket: what is forgotten, what is not, and by whom."""
+"""OffsetDelete without a socket: deleted and kept offsets, and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def group(tmp_path: Path) -> GroupOffsets:
     return group
 
 
-def test_some_are_forgotten_for_good_and_the_group_stays(group: GroupOffsets) -> None:
+def test_deleted_offsets_stay_deleted_and_the_group_remains(group: GroupOffsets) -> None:
     assert group.forget(A, C) == {A: NONE, C: NONE}
     assert group.fetch() == {B: Kept(2)}
     assert group.forget(A, B) == {A: NONE, B: NONE}, "what is not there is forgotten, too"
@@ -34,7 +34,7 @@ def test_some_are_forgotten_for_good_and_the_group_stays(group: GroupOffsets) ->
     assert group.fetch() == {}
 
 
-def test_partitions_that_there_are_not(group: GroupOffsets) -> None:
+def test_unknown_partitions_are_refused(group: GroupOffsets) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     expected = {("t", 9): unknown, A: NONE, ("nowhere", 0): unknown}
     codes = group.forget(A, ("t", 9), ("nowhere", 0))
@@ -43,14 +43,14 @@ def test_partitions_that_there_are_not(group: GroupOffsets) -> None:
     assert group.forget() == {}
 
 
-def test_a_group_that_is_not_there(group: GroupOffsets) -> None:
+def test_unknown_group_is_refused(group: GroupOffsets) -> None:
     other = GroupOffsets(group.harness, "other")
     assert other.forget(A) == ErrorCode.GROUP_ID_NOT_FOUND
     assert other.forget(("nowhere", 0)) == other.forget() == ErrorCode.GROUP_ID_NOT_FOUND
     assert GroupOffsets(group.harness, "").forget(A) == ErrorCode.INVALID_GROUP_ID
 
 
-def test_what_a_transaction_is_about_to_commit_is_forgotten_with_it(group: GroupOffsets) -> None:
+def test_deletion_removes_pending_offsets(group: GroupOffsets) -> None:
     producer = Transactional(group.harness, "p")
     producer.begin()
     group.commit_in(producer, {A: 7, B: 8})

@@ -1,4 +1,4 @@
-"""OffsetFetch without a socket, in every version: of some, of all, of many groups, and what waits or is unstable."""
+"""OffsetFetch without a socket, in every version: some, all and many groups, waits and unstable offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 TIMES_MAX = REPEATS_MAX + 1
 
 VERSIONS = pytest.mark.parametrize("version", range(1, 11))
-ALL_VERSIONS = pytest.mark.parametrize("version", range(2, 11))  # Those that can ask for all.
+ALL_VERSIONS = pytest.mark.parametrize("version", range(2, 11))  # Versions that can request all partitions.
 STABLE_VERSIONS = pytest.mark.parametrize("version", range(7, 11))
 NONE = ErrorCode.NONE
 NOTHING = Kept(-1)
@@ -49,19 +49,19 @@ def group(harness: Harness) -> GroupOffsets:
 
 
 def seen(kept: Kept, version: int) -> Kept:
-    """As this version tells it."""
+    """Return the offset as in this version."""
     return kept if version >= 5 else kept._replace(leader_epoch=-1)
 
 
 @VERSIONS
-def test_each_partition_that_is_asked_for_is_answered(group: GroupOffsets, version: int) -> None:
+def test_each_requested_partition_is_answered(group: GroupOffsets, version: int) -> None:
     names = [A, B, ("t", 9), ("t", -1), C]
     expected = dict.fromkeys(names, NOTHING) | {A: seen(Kept(5, "m", 3), version), C: Kept(7)}
     assert group.fetch(names, version) == expected
 
 
 @VERSIONS
-def test_a_topic_or_group_that_is_not_there_has_no_offsets(group: GroupOffsets, version: int) -> None:
+def test_unknown_topic_or_group_has_no_offsets(group: GroupOffsets, version: int) -> None:
     nowhere = ("nowhere", 0)
     assert group.fetch([nowhere], version) == {nowhere: ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else NOTHING}
     other = GroupOffsets(group.harness, "other")
@@ -70,13 +70,13 @@ def test_a_topic_or_group_that_is_not_there_has_no_offsets(group: GroupOffsets, 
 
 
 @ALL_VERSIONS
-def test_all_that_a_group_has(group: GroupOffsets, version: int) -> None:
+def test_all_offsets_of_a_group_are_returned(group: GroupOffsets, version: int) -> None:
     assert group.fetch(None, version) == {A: seen(Kept(5, "m", 3), version), C: Kept(7)}
     assert GroupOffsets(group.harness, "other").fetch(None, version) == {}
 
 
 @VERSIONS
-def test_before_the_state_topic_is_there_nobody_coordinates(harness: Harness, version: int) -> None:
+def test_fetch_without_the_state_topic_returns_not_coordinator(harness: Harness, version: int) -> None:
     topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(group_id="g", topics=topics)
     if version >= 8:
@@ -93,7 +93,7 @@ def test_before_the_state_topic_is_there_nobody_coordinates(harness: Harness, ve
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_many_groups_at_once(group: GroupOffsets, version: int) -> None:
+def test_many_groups_are_fetched_in_one_request(group: GroupOffsets, version: int) -> None:
     other = GroupOffsets(group.harness, "other")
     other.commit({B: 8})
     requests = [
@@ -110,7 +110,7 @@ def test_many_groups_at_once(group: GroupOffsets, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_all_of_a_group_may_be_asked_for_again_but_not_without_end(group: GroupOffsets, version: int) -> None:
+def test_fetch_limits_repetitions_of_a_whole_group(group: GroupOffsets, version: int) -> None:
     all_of_it, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
     for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
         request = OffsetFetchRequest(groups=[all_of_it] * count + [one_place] * 1000)
@@ -119,7 +119,7 @@ def test_all_of_a_group_may_be_asked_for_again_but_not_without_end(group: GroupO
 
 
 @STABLE_VERSIONS
-def test_what_a_transaction_is_about_to_change_is_not_told_as_stable(group: GroupOffsets, version: int) -> None:
+def test_pending_offsets_are_unstable(group: GroupOffsets, version: int) -> None:
     producer = Transactional(group.harness, "p")
     producer.begin()
     group.commit_in(producer, {A: 6, B: 6})
@@ -132,7 +132,7 @@ def test_what_a_transaction_is_about_to_change_is_not_told_as_stable(group: Grou
 
 
 @VERSIONS
-def test_a_topic_that_is_made_anew_has_no_offsets_of_the_old_one(group: GroupOffsets, version: int) -> None:
+def test_recreated_topic_has_no_offsets_of_the_old_one(group: GroupOffsets, version: int) -> None:
     delete_topic(group.harness, "t")
     assert group.fetch(None, max(version, 2)) == {C: Kept(7)}
     make_topic(group.harness, "t")
@@ -142,8 +142,8 @@ def test_a_topic_that_is_made_anew_has_no_offsets_of_the_old_one(group: GroupOff
 
 
 @VERSIONS
-def test_even_if_nobody_saw_it_go(group: GroupOffsets, version: int) -> None:
-    """A coordinator that was away at that time: the record says of which topic it was."""
+def test_recreated_topic_has_no_offsets_after_a_missed_deletion(group: GroupOffsets, version: int) -> None:
+    """For a coordinator that was down during the deletion: the record has the id of its topic."""
     view = group.harness.broker.view
     topic = view.topics[TopicPartition(*A).topic]  # type: ignore[arg-type]
     anew = topic._replace(id=group.harness.broker.entropy.new_uuid())
@@ -153,7 +153,7 @@ def test_even_if_nobody_saw_it_go(group: GroupOffsets, version: int) -> None:
     assert group.fetch(None, max(version, 2)) == {C: Kept(7)}
 
 
-def test_an_answer_is_not_given_once_the_disk_has_failed(group: GroupOffsets) -> None:
+def test_parked_fetch_is_refused_after_a_disk_failure(group: GroupOffsets) -> None:
     group.harness.send(group.request({A: 9}), 10)
     waiting = group.harness.send(group.fetch_request([A], 10), 10)
     assert isinstance(waiting, Parked)
@@ -165,7 +165,7 @@ def test_an_answer_is_not_given_once_the_disk_has_failed(group: GroupOffsets) ->
     assert (answer.groups[0].error_code, answer.groups[0].topics) == (ErrorCode.NOT_COORDINATOR, [])
 
 
-def test_an_answer_that_no_sync_makes_true_in_time(group: GroupOffsets) -> None:
+def test_parked_fetch_times_out_without_a_sync(group: GroupOffsets) -> None:
     group.harness.send(group.request({A: 9}), 10)
     waiting = group.harness.send(group.fetch_request([A], 10), 10)
     assert isinstance(waiting, Parked)

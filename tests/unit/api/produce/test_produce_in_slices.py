@@ -1,4 +1,4 @@
-"""A produce for very many partitions goes on in slices; a batch that must be looked into is looked into by a thread."""
+"""Produce requests with many partitions in slices; batches that need validation are validated on a thread."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def answers(harness: Harness, request: ProduceRequest) -> list[PartitionProduceR
 
 
 def began(harness: Harness, request: ProduceRequest) -> Conversation:
-    """As far as it goes without a thread."""
+    """Return a conversation that has run as far as possible without a thread."""
     talk = harness.talk()
     talk.receive_data(frame_of(request, VERSION, 1, "c"))
     while talk.step(harness.now, 0):
@@ -87,7 +87,7 @@ def end(harness: Harness, topic: str, index: int = 0) -> int:
 
 
 @pytest.mark.parametrize("acks", [LEADER, ALL])
-def test_each_partition_has_its_answer(harness: Harness, acks: int) -> None:
+def test_each_partition_has_its_own_result(harness: Harness, acks: int) -> None:
     for base in range(2):
         parts = answers(harness, produce(range(MANY + 1), acks))
         assert [part.index for part in parts] == [*range(MANY + 1)]
@@ -96,7 +96,7 @@ def test_each_partition_has_its_answer(harness: Harness, acks: int) -> None:
         assert codes == [ErrorCode.NONE] * MANY + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_what_is_written_waits_for_the_sync(harness: Harness) -> None:
+def test_written_batches_wait_for_the_sync(harness: Harness) -> None:
     parked = harness.send(produce(range(MANY)), VERSION)
     assert isinstance(parked, Parked)
     assert end(harness, "t", MANY - 1) == 1
@@ -104,13 +104,13 @@ def test_what_is_written_waits_for_the_sync(harness: Harness) -> None:
     assert {part.error_code for part in decoded.responses[0].partition_responses} == {0}
 
 
-def test_others_have_a_turn_in_between_and_nothing_is_left_staged(harness: Harness) -> None:
+def test_other_requests_run_between_slices_and_nothing_stays_staged(harness: Harness) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(produce(range(MANY), LEADER), VERSION, 1, "c"))
     slices = 0
     while talk.step(harness.now, 0):
         slices += 1
-        if slices == 4:  # Two are for the look at the headers.
+        if slices == 4:  # Two slices check the headers.
             assert end(harness, "t", 0) == 1, "what was staged in a slice is written in it"
             assert answers(harness, produce(range(MANY - 1, MANY), LEADER))[0].base_offset == 0
     assert slices > 3
@@ -121,7 +121,7 @@ def test_others_have_a_turn_in_between_and_nothing_is_left_staged(harness: Harne
 
 
 def test_first_writes_take_more_of_a_slice(harness: Harness) -> None:
-    """Each is to a file more."""
+    """Each one writes to another file."""
     steps = []
     for _ in range(2):
         talk = harness.talk()
@@ -134,7 +134,7 @@ def test_first_writes_take_more_of_a_slice(harness: Harness) -> None:
     assert [end(harness, "t", index) for index in range(31)] == [2] * 30 + [0]
 
 
-def test_acks_0_has_no_answer_and_an_error_ends_the_conversation(harness: Harness) -> None:
+def test_acks_0_error_ends_the_conversation_without_a_response(harness: Harness) -> None:
     talk = began(harness, produce(range(MANY), NONE))
     assert talk.ending is None and not talk.data_to_send() and not talk.wire.in_flight
     assert end(harness, "t", MANY - 1) == 1
@@ -142,10 +142,10 @@ def test_acks_0_has_no_answer_and_an_error_ends_the_conversation(harness: Harnes
     assert talk.ending is not None and isinstance(talk.ending.reason, ConnectionAbortedError)
 
 
-def test_a_batch_is_packed_anew_by_a_thread(harness: Harness) -> None:
+def test_batch_is_recompressed_on_a_thread(harness: Harness) -> None:
     create(harness, "z", compression_type="zstd")
     request = produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000))
-    for offset in range(2):  # The second is like the first, and must not be taken for plain.
+    for offset in range(2):  # The second matches the first, and must not use the template path.
         talk = began(harness, request)
         assert harness.broker.works and talk.waits_for is harness.broker.works[0]
         assert end(harness, "z") == offset
@@ -158,7 +158,7 @@ def test_a_batch_is_packed_anew_by_a_thread(harness: Harness) -> None:
     assert [one.codec for one in iter_batches(stored)] == [Codec.ZSTD] * 2
 
 
-def test_a_batch_that_does_not_unpack_is_refused_and_the_connection_goes_on(harness: Harness) -> None:
+def test_undecodable_batch_is_refused_and_the_connection_continues(harness: Harness) -> None:
     create(harness, "z", compression_type="zstd")
     broken = bytearray(batch(Codec.GZIP, 1000))
     broken[-20:] = bytes(20)
@@ -168,7 +168,7 @@ def test_a_batch_that_does_not_unpack_is_refused_and_the_connection_goes_on(harn
     assert end(harness, "z") == 0
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_not_written_to(harness: Harness) -> None:
+def test_topic_deleted_during_recompression_is_not_written(harness: Harness) -> None:
     create(harness, "z", compression_type="zstd")
     talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
     (work,) = harness.broker.works

@@ -1,4 +1,4 @@
-"""CompactPartitions: who asks is answered when the log is compacted up to its end, and told what that has won."""
+"""CompactPartitions: the request completes when the log is compacted up to its end, and returns the space reclaimed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def make(harness: Harness, name: str, partitions: int = 1, **configs: str) -> No
 
 
 def write(harness: Harness, name: str, partition: int = 0, *, keys: int = KEYS, times: int = TIMES, **of: int) -> None:
-    """Writes each key so many times, in a batch each time."""
+    """Write each key the given number of times, in one batch each."""
     for _ in range(times):
         records = [(b"k%d" % key, b"v" * 50, (), harness.now.wall) for key in range(keys)]
         part = PartitionProduceData(index=partition, records=bytes(encode_batch(records, **of)))  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def rounds(harness: Harness, count: int = 1) -> None:
 
 
 def told(harness: Harness, waiting: Parked[Encoded]) -> list[CompactPartitionsPartitionResult]:
-    """The results, once the request is completed."""
+    """Return the results of the completed request."""
     talk = waiting.owner
     talk.answer_parked(waiting, harness.now)  # type: ignore[attr-defined]  # A conversation.
     answer = harness.decoded(talk.data_to_send(), 0, CompactPartitionsResponse)  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ def told(harness: Harness, waiting: Parked[Encoded]) -> list[CompactPartitionsPa
 
 
 def compacted(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitionsPartitionResult]:
-    """Asks, and goes through the rounds until it is answered."""
+    """Send the request, and run rounds until it completes."""
     waiting = sent(harness, *named)
     for _ in range(30):
         rounds(harness)
@@ -125,7 +125,7 @@ def compacted(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitio
 
 
 def refusal(harness: Harness, name: str, index: int = 0) -> tuple[ErrorCode, str | None]:
-    """What is told at once."""
+    """Return the immediate response."""
     answer = harness.decoded(outcome(harness, name, index), 0, CompactPartitionsResponse)
     (part,) = answer.topics[0].partitions
     assert (answer.topics[0].name, part.partition_index, part.bytes_before) == (name, index, -1)
@@ -145,7 +145,7 @@ def damage(partition: Partition) -> None:
     path.write_bytes(data)
 
 
-def test_it_is_told_what_was_won(harness: Harness) -> None:
+def test_response_has_the_space_reclaimed(harness: Harness) -> None:
     log = log_of(harness).log
     before = log.size
     (won,) = compacted(harness, ("table", 0))
@@ -158,7 +158,7 @@ def test_it_is_told_what_was_won(harness: Harness) -> None:
     assert log.segments[-1].base_offset == log.end_offset, "the active segment was rolled"
 
 
-def test_the_second_time_there_is_nothing_to_be_done(harness: Harness) -> None:
+def test_second_compaction_has_nothing_to_do(harness: Harness) -> None:
     log = log_of(harness).log
     compacted(harness, ("table", 0))
     size, passes = log.size, harness.broker.cleaner.won.passes
@@ -169,8 +169,8 @@ def test_the_second_time_there_is_nothing_to_be_done(harness: Harness) -> None:
     assert harness.broker.cleaner.won.passes == passes
 
 
-def test_a_partition_that_another_broker_leads(harness: Harness) -> None:
-    """Of `spread` broker 2 has the first partition alone, and leads the second, of which a replica is here."""
+def test_partition_led_by_another_broker_is_refused(harness: Harness) -> None:
+    """Broker 2 has the first partition of `spread` alone, and leads the second, with a replica here."""
     other, us = BrokerId(2), harness.broker.id
     led_by = [(other, (other,)), (other, (other, us)), (us, (us, other))]
     partitions = tuple(PartitionInfo(leader, LeaderEpoch(0), replicas, replicas) for leader, replicas in led_by)
@@ -185,21 +185,21 @@ def test_a_partition_that_another_broker_leads(harness: Harness) -> None:
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE, "it is empty, so that nothing is to be done"
 
 
-def test_several_partitions_and_one_that_is_not_there(harness: Harness) -> None:
+def test_several_partitions_are_compacted_and_unknown_ones_refused(harness: Harness) -> None:
     named = (("table", 0), ("table", 1), ("table", 9), ("table", 0))
-    first, empty, unknown = compacted(harness, *named)  # One that is named twice is told once.
+    first, empty, unknown = compacted(harness, *named)  # A repeated partition has one result.
     assert first.removed_records == KEYS * (TIMES - 1)
     assert (empty.error_code, empty.bytes_before, empty.bytes_after) == (ErrorCode.NONE, 0, 0)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_request_that_names_nothing_is_answered_at_once(harness: Harness) -> None:
+def test_empty_request_completes_immediately(harness: Harness) -> None:
     answer = harness.send(CompactPartitionsRequest(topics=[], timeout_ms=A_DAY), 0)
     assert not isinstance(answer, Parked)
     assert harness.decoded(answer, 0, CompactPartitionsResponse).topics == []
 
 
-def test_no_client_of_kafka_hears_of_it(harness: Harness) -> None:
+def test_api_is_hidden_from_kafka_clients(harness: Harness) -> None:
     asked = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
     keys = {one.api_key for one in harness.ask(asked, 3, ApiVersionsResponse).api_keys}
     assert max(keys) < 1_000
@@ -212,18 +212,18 @@ def test_no_client_of_kafka_hears_of_it(harness: Harness) -> None:
         ("table", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_is_not_there(harness: Harness, name: str, index: int, code: ErrorCode) -> None:
+def test_unknown_partition_is_refused(harness: Harness, name: str, index: int, code: ErrorCode) -> None:
     assert refusal(harness, name, index) == (code, None)
 
 
-def test_a_topic_that_is_not_compacted(harness: Harness) -> None:
+def test_topic_without_compaction_is_refused(harness: Harness) -> None:
     make(harness, "stream", cleanup_policy="delete")
     code, message = refusal(harness, "stream")
     assert code is ErrorCode.INVALID_CONFIG
     assert message == "the cleanup.policy of stream has no compact in it: set cleanup.policy=compact first"
 
 
-def test_a_broker_whose_cleaner_is_switched_off(tmp_path: Path) -> None:
+def test_disabled_cleaner_refuses_compaction(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_cleaner_enable="false")
     make(harness, "table")
     code, message = refusal(harness, "table")
@@ -231,12 +231,12 @@ def test_a_broker_whose_cleaner_is_switched_off(tmp_path: Path) -> None:
     assert message is not None and "log.cleaner.enable is false" in message
 
 
-def test_a_log_that_is_offline(harness: Harness) -> None:
+def test_offline_log_is_refused(harness: Harness) -> None:
     log_of(harness).take_offline()
     assert refusal(harness, "table") == (ErrorCode.KAFKA_STORAGE_ERROR, "the log of table-0 is offline")
 
 
-def test_who_may_not_alter_the_topic_may_not_ask(harness: Harness) -> None:
+def test_compaction_requires_the_right_to_alter_the_topic(harness: Harness) -> None:
     make(harness, "others")
     rights = Granted([*on(ResourceType.TOPIC, "table", may=[Operation.ALTER_CONFIGS])])
     harness.peer.admission = Admission(Principal("User", "tester"), rights)
@@ -245,17 +245,17 @@ def test_who_may_not_alter_the_topic_may_not_ask(harness: Harness) -> None:
     assert compacted(harness, ("table", 0))[0].error_code == ErrorCode.NONE
 
 
-def test_a_log_that_is_damaged_is_told_with_the_reason_each_time(harness: Harness) -> None:
+def test_damaged_log_returns_the_reason_each_time(harness: Harness) -> None:
     rounds(harness)
     damage(log_of(harness))
-    for _ in range(2):  # Who asks has it tried again.
+    for _ in range(2):  # Each request repeats the attempt.
         (failed,) = compacted(harness, ("table", 0))
         assert failed.error_code == ErrorCode.CORRUPT_MESSAGE
         assert failed.error_message is not None
         assert failed.error_message.startswith("table-0 can't be compacted: ") and "checksum" in failed.error_message
 
 
-def test_a_disk_that_is_full(harness: Harness) -> None:
+def test_full_disk_returns_a_storage_error(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     step = begun(harness)
     harness.broker.on_event(step.run(lambda _: None)._replace(failure=full()), harness.now)
@@ -271,7 +271,7 @@ def full() -> DiskFailed:
 
 
 def steps(harness: Harness) -> list[Clean]:
-    """One round; returns the steps of passes, which are the caller's to carry out."""
+    """Run one round and return the steps of passes for the caller to execute."""
     harness.now = later(harness)
     harness.keep_house_in_pieces()
     found = []
@@ -284,14 +284,14 @@ def steps(harness: Harness) -> list[Clean]:
 
 
 def begun(harness: Harness) -> Clean:
-    """The first step of the pass that begins next."""
+    """Return the first step of the next pass."""
     for _ in range(20):
         for step in steps(harness):
             return step
     raise AssertionError("no pass has begun")
 
 
-def test_what_is_too_young_stays_and_it_is_said(tmp_path: Path) -> None:
+def test_response_names_the_minimum_lag_that_held_back_compaction(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     make(harness, "table", min_compaction_lag_ms="100000")
     write(harness, "table")
@@ -306,7 +306,7 @@ def test_what_is_too_young_stays_and_it_is_said(tmp_path: Path) -> None:
     assert won.removed_records == KEYS * (TIMES - 1)
 
 
-def test_an_open_transaction_holds_it_back_and_it_is_said(harness: Harness) -> None:
+def test_response_names_the_open_transaction_that_held_back_compaction(harness: Harness) -> None:
     partition = log_of(harness)
     write(harness, "table", 1, times=3)
     of = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
@@ -318,7 +318,7 @@ def test_an_open_transaction_holds_it_back_and_it_is_said(harness: Harness) -> N
     assert won.removed_records == KEYS * (TIMES - 1)
 
 
-def test_who_does_not_wait_longer_is_told_and_it_goes_on(harness: Harness) -> None:
+def test_request_times_out_while_the_compaction_continues(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0), timeout_ms=500)
     harness.pass_time(600)
     assert harness.broker.lot.take_completed() == [waiting]
@@ -330,13 +330,13 @@ def test_who_does_not_wait_longer_is_told_and_it_goes_on(harness: Harness) -> No
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(1 << 31)])
-def test_a_time_that_is_over_is_no_reason_to_wait(harness: Harness, timeout_ms: int) -> None:
+def test_request_with_no_timeout_completes_immediately(harness: Harness, timeout_ms: int) -> None:
     waiting = sent(harness, ("table", 0), timeout_ms=timeout_ms)
     harness.pass_time(5)
     assert harness.broker.lot.take_completed() == [waiting]
 
 
-def test_the_next_request_of_the_connection_is_handled_meanwhile(harness: Harness) -> None:
+def test_next_request_of_the_connection_does_not_wait(harness: Harness) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(request(("table", 0)), 0, 1, "c"))
     harness.go_on(talk)
@@ -348,7 +348,7 @@ def test_the_next_request_of_the_connection_is_handled_meanwhile(harness: Harnes
     assert not talk.data_to_send(), "answers are in order"
 
 
-def test_who_has_gone_leaves_nothing_behind(harness: Harness) -> None:
+def test_closed_connections_leave_no_parked_requests(harness: Harness) -> None:
     for _ in range(3):
         sent(harness, ("table", 0), ("table", 1)).owner.leave()  # type: ignore[attr-defined]
     assert len(harness.broker.lot) == 0
@@ -358,14 +358,14 @@ def test_who_has_gone_leaves_nothing_behind(harness: Harness) -> None:
     assert len(harness.broker.cleaner._asked) == 0
 
 
-def test_a_stop_answers_who_waits(harness: Harness) -> None:
+def test_stop_completes_parked_requests(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     harness.broker.lot.complete_all()
     assert harness.broker.lot.take_completed() == [waiting]
     assert told(harness, waiting)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_thousands_who_ask_share_what_is_done(harness: Harness) -> None:
+def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
     first = [sent(harness, ("table", 0)) for _ in range(1_000)]
     step = begun(harness)
     write(harness, "table")
@@ -384,8 +384,8 @@ def test_thousands_who_ask_share_what_is_done(harness: Harness) -> None:
     assert len(asked) == 0
 
 
-def test_what_is_written_meanwhile_does_not_make_it_longer(harness: Harness) -> None:
-    """A producer that never stops would have it never end."""
+def test_records_written_during_compaction_do_not_extend_it(harness: Harness) -> None:
+    """Otherwise a constant producer would prevent its end."""
     waiting = sent(harness, ("table", 0))
     for _ in range(10):
         rounds(harness)
@@ -400,7 +400,7 @@ def test_what_is_written_meanwhile_does_not_make_it_longer(harness: Harness) -> 
     assert log_of(harness).log.end_offset > won.compacted_to
 
 
-def test_a_pass_that_was_under_way_before_is_not_what_was_asked_for(harness: Harness) -> None:
+def test_pass_started_before_the_request_does_not_complete_it(harness: Harness) -> None:
     make(harness, "dirty", min_cleanable_dirty_ratio="0")
     write(harness, "dirty")
     log = log_of(harness, "dirty").log
@@ -418,7 +418,7 @@ def test_a_pass_that_was_under_way_before_is_not_what_was_asked_for(harness: Har
     assert won.compacted_to == KEYS * TIMES
 
 
-def test_a_topic_that_is_not_to_be_compacted_any_more(harness: Harness) -> None:
+def test_compaction_disabled_while_waiting_fails_the_request(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     log = log_of(harness).log
     log.config = replace(log.config, cleanup_compact=False)
@@ -428,7 +428,7 @@ def test_a_topic_that_is_not_to_be_compacted_any_more(harness: Harness) -> None:
     assert log.compaction.cleaned_to == 0
 
 
-def test_a_map_that_is_too_small_takes_several_passes(tmp_path: Path) -> None:
+def test_small_offset_map_takes_several_passes(tmp_path: Path) -> None:
     keys = 60_000
     harness = Harness(tmp_path, log_cleaner_dedupe_buffer_size=str(1 << 20))
     make(harness, "table", max_message_bytes=str(1 << 24))
@@ -439,7 +439,7 @@ def test_a_map_that_is_too_small_takes_several_passes(tmp_path: Path) -> None:
     assert won.bytes_after == log_of(harness).log.size
 
 
-def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
+def test_topic_deletion_completes_the_request(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "table", 2)
@@ -449,7 +449,7 @@ def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
     assert (gone.error_code, gone.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "table-0 is gone")
 
 
-def test_a_topic_that_is_deleted_amid_a_pass(harness: Harness) -> None:
+def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     step = begun(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
@@ -459,7 +459,7 @@ def test_a_topic_that_is_deleted_amid_a_pass(harness: Harness) -> None:
     assert told(harness, waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_log_that_goes_offline_meanwhile(harness: Harness) -> None:
+def test_offline_log_completes_the_request(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     log_of(harness).take_offline()
     rounds(harness)
@@ -471,14 +471,14 @@ def test_a_log_that_goes_offline_meanwhile(harness: Harness) -> None:
     )
 
 
-def test_it_goes_before_what_the_cleaner_would_do_by_itself(harness: Harness) -> None:
+def test_requested_compaction_precedes_automatic_ones(harness: Harness) -> None:
     for number in range(3):
         make(harness, f"dirty-{number}", min_cleanable_dirty_ratio="0")
         write(harness, f"dirty-{number}")
         log_of(harness, f"dirty-{number}").log.roll(harness.now.wall)
     first = begun(harness)
     sent(harness, ("table", 0))
-    for _ in range(4):  # Until it is synced.
+    for _ in range(4):  # Until the log is synced.
         assert steps(harness) == []
     following = first
     while following.partition is first.partition:
@@ -487,8 +487,8 @@ def test_it_goes_before_what_the_cleaner_would_do_by_itself(harness: Harness) ->
     assert following.partition is log_of(harness)
 
 
-def test_no_more_logs_are_rolled_in_a_slice_than_others_can_wait_for(harness: Harness) -> None:
-    """To roll one makes four files: a request that names a hundred would hold everybody up for a tenth of a second."""
+def test_each_slice_rolls_a_limited_number_of_logs(harness: Harness) -> None:
+    """A roll creates four files: a request with a hundred partitions would block others for a tenth of a second."""
     many = 60
     make(harness, "tables", many)
     for index in range(many):

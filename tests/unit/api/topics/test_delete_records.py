@@ -1,4 +1,4 @@
-"""DeleteRecords: where a log begins is on the disk before anybody is told."""
+"""DeleteRecords: the new log start offset is on the disk before the response."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def on_disk(harness: Harness) -> str:
 
 
 def begun(harness: Harness) -> list[WriteStarts]:
-    """The writes that the broker asks for now; its other effects are carried out."""
+    """Return the writes that the broker requests now, and execute its other effects."""
     writes: list[WriteStarts] = []
     others: list[Effect] = []
     for effect in harness.broker.take_effects():
@@ -109,13 +109,13 @@ def end(harness: Harness, write: WriteStarts) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_log_begins_where_it_is_told_to(harness: Harness, version: int) -> None:
+def test_log_starts_at_the_requested_offset(harness: Harness, version: int) -> None:
     assert ask(harness, ("t", 0, 4), version=version) == [(0, 4, ErrorCode.NONE)]
     assert start_of(harness) == 4
     assert "t 0 4\n" in on_disk(harness)
 
 
-def test_it_never_goes_back(harness: Harness) -> None:
+def test_log_start_never_decreases(harness: Harness) -> None:
     ask(harness, ("t", 0, 4))
     assert ask(harness, ("t", 0, 2)) == [(0, 4, ErrorCode.NONE)]
     harness.kill()
@@ -124,7 +124,7 @@ def test_it_never_goes_back(harness: Harness) -> None:
     assert start_of(harness) == 4
 
 
-def test_minus_one_is_the_high_watermark(harness: Harness) -> None:
+def test_offset_minus_one_means_the_high_watermark(harness: Harness) -> None:
     assert ask(harness, ("t", 0, -1), ("t", 2, -1)) == [(0, RECORDS, ErrorCode.NONE), (2, 0, ErrorCode.NONE)]
     produce(harness, "t", 0, 1)
     harness.kill()
@@ -147,27 +147,29 @@ def test_minus_one_is_the_high_watermark(harness: Harness) -> None:
         ("__consumer_offsets", 99, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_is_refused(harness: Harness, topic: str, partition: int, offset: int, code: ErrorCode) -> None:
+def test_invalid_requests_are_refused(
+    harness: Harness, topic: str, partition: int, offset: int, code: ErrorCode
+) -> None:
     make(harness, "compacted", cleanup_policy="compact")
     harness.ask(FindCoordinatorRequest(key="g"), 0, FindCoordinatorResponse)
     assert ask(harness, (topic, partition, offset), ("t", 1, 3)) in (
-        [(partition, -1, code), (1, 3, ErrorCode.NONE)],  # The same topic is told once, with both.
+        [(partition, -1, code), (1, 3, ErrorCode.NONE)],  # Both results are in one entry of the topic.
         [(1, 3, ErrorCode.NONE), (partition, -1, code)],
     )
 
 
-def test_who_both_compacts_and_deletes_may_be_cut(harness: Harness) -> None:
+def test_topic_with_compaction_and_deletion_is_accepted(harness: Harness) -> None:
     make(harness, "both", cleanup_policy="compact,delete")
     produce(harness, "both", 0, 3)
     assert ask(harness, ("both", 0, 2)) == [(0, 2, ErrorCode.NONE)]
 
 
-def test_of_a_partition_that_is_named_twice_the_last_counts(harness: Harness) -> None:
+def test_repeated_partition_uses_the_last_offset(harness: Harness) -> None:
     assert ask(harness, ("t", 0, 99), ("t", 0, 4)) == [(0, 4, ErrorCode.NONE)]
     assert ask(harness, ("t", 0, 5), ("t", 0, 99)) == [(0, -1, ErrorCode.OFFSET_OUT_OF_RANGE)]
 
 
-def test_nobody_is_told_before_it_is_on_the_disk(harness: Harness) -> None:
+def test_response_waits_for_the_disk(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     assert isinstance(waiting, Parked)
     (write,) = begun(harness)
@@ -195,8 +197,8 @@ def test_requests_share_the_next_write(harness: Harness) -> None:
     assert start_of(harness) == 5
 
 
-def test_an_ordinary_checkpoint_takes_nothing_back(harness: Harness) -> None:
-    """One that was begun before, and one that is begun and run meanwhile."""
+def test_ordinary_checkpoint_keeps_the_new_start(harness: Harness) -> None:
+    """Both a checkpoint started before, and one started and run during the request."""
     ask(harness, ("t", 0, 1))
     (directory,) = harness.broker.storage
     produce(harness, "t", 1, 1)
@@ -218,7 +220,7 @@ def test_an_ordinary_checkpoint_takes_nothing_back(harness: Harness) -> None:
     assert "t 0 4\n" in on_disk(harness)
 
 
-def test_a_checkpoint_of_everything_in_its_place(harness: Harness) -> None:
+def test_full_checkpoint_during_the_write_causes_another_write(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     (stale,) = begun(harness)
     (directory,) = harness.broker.storage
@@ -232,7 +234,7 @@ def test_a_checkpoint_of_everything_in_its_place(harness: Harness) -> None:
     assert harness.broker.lot.take_completed() == [waiting]
 
 
-def test_a_disk_that_does_not_write_it(harness: Harness) -> None:
+def test_failed_write_returns_a_storage_error(harness: Harness) -> None:
     (directory,) = harness.broker.storage
     obstacle = Path(directory.path) / "log-start-offset-checkpoint.tmp"
     obstacle.mkdir()
@@ -244,7 +246,7 @@ def test_a_disk_that_does_not_write_it(harness: Harness) -> None:
     assert start_of(harness) == 3
 
 
-def test_a_disk_that_takes_too_long(harness: Harness) -> None:
+def test_slow_disk_times_out_the_request(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4), timeout_ms=0), VERSION)
     assert isinstance(waiting, Parked)
     (write,) = begun(harness)
@@ -261,7 +263,7 @@ def answered(harness: Harness, parked: Parked[Encoded]) -> DeleteRecordsResponse
     return harness.decoded(talk.data_to_send(), VERSION, DeleteRecordsResponse)  # type: ignore[attr-defined]
 
 
-def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
+def test_topic_deletion_during_the_write_fails_the_request(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     assert isinstance(waiting, Parked)
     (write,) = begun(harness)
@@ -277,7 +279,7 @@ def test_a_topic_that_is_deleted_meanwhile(harness: Harness) -> None:
     assert start_of(harness) == 0, "what was written was of an earlier topic"
 
 
-def test_a_fetch_that_waits_below_the_new_start_is_told(harness: Harness) -> None:
+def test_fetch_parked_below_the_new_start_completes(harness: Harness) -> None:
     part = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1 << 20)
     topics = [FetchTopic(topic="t", partitions=[part])]
     fetch = FetchRequest(max_wait_ms=500_000, min_bytes=1 << 20, topics=topics, forgotten_topics_data=[])
@@ -294,7 +296,7 @@ def test_a_fetch_that_waits_below_the_new_start_is_told(harness: Harness) -> Non
     assert (found.error_code, found.log_start_offset) in [(1, 4), (1, -1)]
 
 
-def test_the_segments_below_go_with_the_next_retention(tmp_path: Path) -> None:
+def test_segments_below_the_start_are_deleted_at_the_next_retention(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_retention_ms="-1")
     make(harness, "t", 1, segment_bytes="1048576")
     log = harness.broker.partitions[T].log

@@ -1,4 +1,4 @@
-"""ElectLeaders without a socket, in each version: who is asked about what, and when it is answered."""
+"""ElectLeaders without a socket, in each version: forwarding to the controller, and completion."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def between(harness: Harness) -> BetweenBrokers:
 
 
 def ends(**by_name: ElectionEnd) -> Any:
-    """Decides so about partitions, by name as `t_1`; of others that nothing is needed."""
+    """Return a decision with these results by name as `t_1`; for all others no election is needed."""
 
     def decide(ask: ElectLeaders) -> None:
         ask.answer = {
@@ -73,11 +73,11 @@ def ends(**by_name: ElectionEnd) -> Any:
     return decide
 
 
-# A broker that is alone.
+# A lone broker.
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_alone_it_leads_what_there_is(harness: Harness, version: int) -> None:
+def test_lone_broker_needs_no_elections(harness: Harness, version: int) -> None:
     answer = harness.ask(request({"t": [1, 0, 1, 2], "no": [0]}), version, ElectLeadersResponse)
     assert answer.error_code == NONE
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -89,7 +89,7 @@ def test_alone_it_leads_what_there_is(harness: Harness, version: int) -> None:
     ("kind", "code"),
     [(ElectionType.PREFERRED, NO_LEADER), (ElectionType.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
 )
-def test_alone_nobody_else_can_lead(harness: Harness, kind: ElectionType, code: ErrorCode) -> None:
+def test_lone_broker_cannot_elect_another_leader(harness: Harness, kind: ElectionType, code: ErrorCode) -> None:
     Controlling(harness).tells({"u": 1}, leader=BrokerId(-1), epoch=1)
     harness.broker.view.controller = US
     for named in (None, {"u": [0]}):
@@ -100,7 +100,7 @@ def test_alone_nobody_else_can_lead(harness: Harness, kind: ElectionType, code: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_controller_is_asked_about_each_once(between: BetweenBrokers, version: int) -> None:
+def test_controller_gets_each_partition_once(between: BetweenBrokers, version: int) -> None:
     failed = ElectionEnd(NO_LEADER, "it is away")
     message = request({"t": [1, 0, 1], "u": [0]}, kind=1 if version else 0)
     answer = between.ask(message, version, ElectLeadersResponse, decide=ends(t_1=failed))
@@ -112,7 +112,7 @@ def test_the_controller_is_asked_about_each_once(between: BetweenBrokers, versio
     assert first.error_message == "it is away"
 
 
-def test_of_all_it_tells_what_was_needed(between: BetweenBrokers) -> None:
+def test_request_for_all_returns_only_needed_elections(between: BetweenBrokers) -> None:
     answer = between.ask(request(None), 2, ElectLeadersResponse, decide=ends(u_0=ElectionEnd(NO_LEADER)))
     (ask,) = between.asked
     assert list(ask.partitions) == [T0, T1, U0]  # type: ignore[attr-defined]
@@ -121,8 +121,10 @@ def test_of_all_it_tells_what_was_needed(between: BetweenBrokers) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_known", [True, False])
-def test_another_one_is_the_controller(between: BetweenBrokers, version: int, is_known: bool) -> None:
-    """As far as is known here, or was when it was asked."""
+def test_request_to_another_broker_returns_not_controller(
+    between: BetweenBrokers, version: int, is_known: bool
+) -> None:
+    """The broker knows the controller, or learns of it from the response."""
     if is_known:
         between.harness.broker.view.controller = OTHER
     for named, names in (({"no": [3], "t": [0]}, [("no", 3), ("t", 0)]), (None, [("t", 0), ("t", 1), ("u", 0)])):
@@ -133,7 +135,7 @@ def test_another_one_is_the_controller(between: BetweenBrokers, version: int, is
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_takes_the_right_to_alter_the_cluster(between: BetweenBrokers, version: int) -> None:
+def test_election_requires_the_right_to_alter_the_cluster(between: BetweenBrokers, version: int) -> None:
     between.may(*set(Operation) - {Operation.ALTER})
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     answer = between.ask(request({"t": [0]}), version, ElectLeadersResponse)
@@ -141,7 +143,7 @@ def test_it_takes_the_right_to_alter_the_cluster(between: BetweenBrokers, versio
     assert not between.asked
 
 
-def test_a_type_that_is_none(between: BetweenBrokers) -> None:
+def test_invalid_election_type_is_refused(between: BetweenBrokers) -> None:
     answer = between.ask(request({"t": [0]}, kind=2), 1, ElectLeadersResponse)
     assert (answer.error_code, told(answer)) == (
         ErrorCode.INVALID_REQUEST,
@@ -154,8 +156,8 @@ def elected(epoch: int) -> ElectionEnd:
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
-def test_it_is_answered_when_the_leaders_are_seen(between: BetweenBrokers, epoch: int) -> None:
-    """In the epoch of the election, or one after it."""
+def test_request_completes_when_the_leaders_are_visible(between: BetweenBrokers, epoch: int) -> None:
+    """In the epoch of the election or a later one."""
     harness, began = between.harness, between.harness.now
     outcome = harness.send_frame(frame(request({"t": [0, 1], "u": [0]}), 2))
     assert isinstance(outcome, Parked)
@@ -168,7 +170,7 @@ def test_it_is_answered_when_the_leaders_are_seen(between: BetweenBrokers, epoch
     assert harness.now == began, "no deadline passed"
 
 
-def test_it_is_not_waited_for_longer_than_was_asked_for(between: BetweenBrokers) -> None:
+def test_request_times_out_after_its_timeout(between: BetweenBrokers) -> None:
     harness = between.harness
     outcome = harness.send_frame(frame(request({"t": [0, 1]}, timeout_ms=-5), 2))
     assert isinstance(outcome, Parked)
@@ -177,7 +179,7 @@ def test_it_is_not_waited_for_longer_than_was_asked_for(between: BetweenBrokers)
     assert told(answer) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT), ("t", 1, NOT_NEEDED)]
 
 
-def test_a_topic_that_goes_meanwhile_is_not_waited_for(between: BetweenBrokers) -> None:
+def test_deleted_topic_completes_the_request(between: BetweenBrokers) -> None:
     harness, began = between.harness, between.harness.now
     outcome = harness.send_frame(frame(request({"u": [0]}), 2))
     assert isinstance(outcome, Parked)
@@ -187,7 +189,7 @@ def test_a_topic_that_goes_meanwhile_is_not_waited_for(between: BetweenBrokers) 
     assert told(answer) == [("u", 0, NONE)] and harness.now == began
 
 
-def test_of_very_many(between: BetweenBrokers) -> None:
+def test_many_partitions_are_elected_in_one_request(between: BetweenBrokers) -> None:
     named = {f"topic-{number}": list(range(100)) for number in range(50)}
     answer = between.ask(request(named), 2, ElectLeadersResponse, decide=ends())
     assert len(told(answer)) == 5_000

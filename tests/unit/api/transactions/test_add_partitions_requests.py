@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn between brokers: what is asked arrives, and so does the answer."""
+"""AddPartitionsToTxn between brokers: round trips of requests and responses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def about(producer: Transactional, *, adds: bool) -> Question:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_transaction_has_its_own_answer(elsewhere: CoordinatedElsewhere, version: int) -> None:
+def test_each_transaction_has_its_own_result(elsewhere: CoordinatedElsewhere, version: int) -> None:
     first, second, old = (elsewhere.begun(name) for name in ("first", "second", "old"))
     fenced = about(old, adds=True)
     assert old.begin().error_code == ErrorCode.NONE
@@ -54,7 +54,7 @@ def test_each_transaction_has_its_own_answer(elsewhere: CoordinatedElsewhere, ve
     assert not second.state.partitions
 
 
-def test_a_partition_that_the_coordinator_does_not_know_keeps_the_others_out(elsewhere: CoordinatedElsewhere) -> None:
+def test_partition_unknown_to_the_coordinator_prevents_the_addition(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begun()
     effect = AddPartitions(TWO, [(about(producer, adds=True), [T0, name_of("new")])])
     assert elsewhere.carried_out(effect) == {
@@ -65,7 +65,7 @@ def test_a_partition_that_the_coordinator_does_not_know_keeps_the_others_out(els
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_brokers_may_ask(elsewhere: CoordinatedElsewhere, version: int) -> None:
+def test_request_requires_cluster_action(elsewhere: CoordinatedElsewhere, version: int) -> None:
     producer = elsewhere.begun()
     effect = AddPartitions(TWO, [(about(producer, adds=True), [T0])])
     peer = elsewhere.coordinator.peer
@@ -77,7 +77,7 @@ def test_only_brokers_may_ask(elsewhere: CoordinatedElsewhere, version: int) -> 
     assert elsewhere.carried_out(effect, version) == {("p", T0): ErrorCode.NONE}
 
 
-def test_it_is_answered_that_a_partition_is_in_the_transaction_when_that_is_safe(
+def test_verification_waits_until_the_addition_is_durable(
     elsewhere: CoordinatedElsewhere,
 ) -> None:
     producer, coordinator = elsewhere.begun(), elsewhere.coordinator

@@ -1,4 +1,4 @@
-"""What `odradek cluster status` makes of what a cluster tells."""
+"""Cluster status computed from a description of the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def whys(there: Topic, *alive: Broker, log_dirs: dict[int, list[str]] | None = N
     return [(one.partition.index, one.why) for one in troubles_of([there], {one.id: one for one in brokers})]
 
 
-def test_a_broker_that_is_down_is_known_by_its_replicas() -> None:
+def test_dead_broker_is_known_from_its_replicas() -> None:
     there = topic(Partition(0, 1, replicas=(1, 3), isr=(1,), offline=(3,)), Partition(1, -1, replicas=(3,), isr=(3,)))
     first, second = brokers_of(ClusterDescription("c", 1, (ONE,)), [there], {1: []})
     assert (first.id, first.address, first.rack, first.leads, first.replicas) == (1, "a:9092", "r1", 1, 1)
@@ -29,7 +29,7 @@ def test_a_broker_that_is_down_is_known_by_its_replicas() -> None:
     assert whys(there, ONE) == [(1, "broker 3 is down"), (0, "broker 3 is down")], "what nobody leads comes first"
 
 
-def test_a_cluster_in_which_all_is_well() -> None:
+def test_healthy_cluster_has_no_problems() -> None:
     there = topic(Partition(0, 1, replicas=(1, 2), isr=(2, 1)))
     assert whys(there, ONE, TWO) == []
     assert [one.state for one in brokers_of(ClusterDescription("c", 1, (ONE, TWO)), [there], {1: [], 2: []})] == [
@@ -37,7 +37,7 @@ def test_a_cluster_in_which_all_is_well() -> None:
     ] * 2
 
 
-def test_why_a_replica_is_missing() -> None:
+def test_reason_for_a_missing_replica() -> None:
     behind = Partition(0, 1, replicas=(1, 2), isr=(1,))
     broken = Partition(1, 1, replicas=(1, 2), isr=(1,), offline=(2,))
     unled = Partition(2, -1, replicas=(1, 2), isr=(2,))
@@ -50,12 +50,12 @@ def test_why_a_replica_is_missing() -> None:
     }
 
 
-def test_a_leader_is_waited_for_among_those_in_sync() -> None:
-    """The others may be there, and would lose records."""
+def test_partition_without_a_leader_waits_for_in_sync_replicas() -> None:
+    """Other replicas may be alive, and would lose records."""
     assert whys(topic(Partition(0, -1, replicas=(1, 2, 3), isr=(3,))), ONE, TWO) == [(0, "broker 3 is down")]
 
 
-def test_a_broker_that_hangs_is_not_called_well() -> None:
+def test_hanging_broker_is_not_ok() -> None:
     there = topic(Partition(0, 1, replicas=(1, 2), isr=(1, 2)))
     silent = ConnectionLost("the connection to b:9093 was lost: no answer in time")
     first, second = brokers_of(ClusterDescription("c", 1, (ONE, TWO)), [there], {1: None, 2: silent})
@@ -63,8 +63,8 @@ def test_a_broker_that_hangs_is_not_called_well() -> None:
     assert (second.is_alive, second.state, second.offline_log_dirs) == (True, str(silent), None)
 
 
-def test_how_bad_it_is() -> None:
-    """By min.insync.replicas, of which no more count than there are replicas."""
+def test_severity_depends_on_min_isr() -> None:
+    """min.insync.replicas, limited to the number of replicas."""
     isrs = ((), (1,), (1, 2))
     there = topic(*(Partition(n, 1 if isr else -1, replicas=(1, 2, 3), isr=isr) for n, isr in enumerate(isrs)))
     expected = {
@@ -83,7 +83,7 @@ def test_how_bad_it_is() -> None:
     assert told == "1 of 3 partitions offline, 2 under-replicated, 1 under min ISR and 1 at min ISR"
 
 
-def test_a_script_learns_how_it_is() -> None:
+def test_exit_status_reflects_the_cluster() -> None:
     brokers = brokers_of(ClusterDescription("c", 1, (ONE, TWO)), [], {1: [], 2: []})
     assert exit_status(brokers, []) == 0
     assert exit_status(brokers_of(ClusterDescription("c", 1, (ONE,)), [], {1: ["/x"]}), []) == DEGRADED
@@ -93,7 +93,7 @@ def test_a_script_learns_how_it_is() -> None:
     assert exit_status(brokers, troubles_of([topic(Partition(0, -1, replicas=(1,), isr=(1,)))], {})) == UNAVAILABLE
 
 
-def test_how_far_behind() -> None:
+def test_lag_of_replicas_is_computed() -> None:
     there = topic(Partition(0, 1, replicas=(1, 2, 3), isr=(1,)), Partition(1, 1, replicas=(1, 2), isr=(1, 2)))
     name = TopicPartition(TopicName("t"), 0)
     assert asked_for_ends([there]) == {1: [name], 2: [name], 3: [name]}, "what is in sync is not asked for"

@@ -1,4 +1,4 @@
-"""The first process of several brokers: with children that are scripts, and with `odradek serve`."""
+"""The supervisor process of several brokers: with scripts as children, and with `odradek serve`."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_ready_lines_are_passed_on_and_errors_say_whose_they_are(start: Start) -
     assert sorted((first.folder / "err").read_bytes().splitlines()) == lines
 
 
-def test_what_a_child_leaves_is_passed_on(start: Start) -> None:
+def test_last_output_of_a_child_is_forwarded(start: Start) -> None:
     first = start('os.write(2, b"x" * 65_000 + b"\\nno newline"); sys.exit(1)')
     assert first.process.wait(60) == 1
     assert first.err().startswith(f"broker 1: {'x' * 65_000}\nbroker 1: no newline\n")
@@ -224,7 +224,7 @@ def test_json_stays_json(start: Start) -> None:
     assert json.loads(lines[2])["message"] == "broker 1 ended with status 7: restarting now"
 
 
-def test_one_that_ends_is_started_again_and_leaves_no_zombie(start: Start) -> None:
+def test_ended_child_is_restarted_and_leaves_no_zombie(start: Start) -> None:
     first = start(SERVES, SERVES)
     first.until_ready(2)
     (killed,) = first.pids(2)
@@ -256,7 +256,7 @@ def test_pauses_begin_again_after_a_steady_life() -> None:
     assert [pauses.next(STEADY_SECONDS - 0.1), pauses.next(STEADY_SECONDS), pauses.next(0)] == [30, 0, 1]
 
 
-def test_one_that_is_killed_before_it_is_ready_is_started_again(start: Start) -> None:
+def test_child_killed_before_it_is_ready_is_restarted(start: Start) -> None:
     first = start("os.kill(os.getpid(), signal.SIGKILL) if starts == 1 else ready(); wait()")
     first.until_ready(1)
     assert first.end() == 0
@@ -264,7 +264,7 @@ def test_one_that_is_killed_before_it_is_ready_is_started_again(start: Start) ->
 
 
 @pytest.mark.parametrize("status", [1, 2])
-def test_one_that_fails_before_it_was_ready_ends_all(start: Start, status: int) -> None:
+def test_failure_of_a_child_before_it_is_ready_ends_all(start: Start, status: int) -> None:
     first = start(SERVES, f'os.write(2, b"why\\n"); sys.exit({status})', SERVES)
     assert first.process.wait(60) == status
     assert "broker 2: why\n" in first.err()
@@ -305,7 +305,7 @@ def test_a_stop_while_one_waits_to_be_started_again(start: Start) -> None:
     assert len(first.pids(1)) == 1
 
 
-def test_ctrl_c_in_a_terminal_restarts_nobody(start: Start) -> None:
+def test_ctrl_c_in_a_terminal_restarts_no_child(start: Start) -> None:
     leaves = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); ready(); wait()"
     first = start(*[leaves] * 5)
     first.until_ready(5)
@@ -315,7 +315,7 @@ def test_ctrl_c_in_a_terminal_restarts_nobody(start: Start) -> None:
     assert none_is_left(first.all_pids())
 
 
-def test_one_that_does_not_stop_is_killed(start: Start) -> None:
+def test_child_that_does_not_stop_is_killed(start: Start) -> None:
     first = start("ignore(signal.SIGTERM); ready(); wait()", SERVES, stop_seconds=0.2)
     first.until_ready(2)
     assert first.end() == 0
@@ -342,7 +342,7 @@ def test_nohup(start: Start) -> None:
     assert first.end() == 0
 
 
-def test_none_is_left_however_the_first_process_ends(start: Start) -> None:
+def test_no_child_survives_the_supervisor(start: Start) -> None:
     first = start(SERVES, "ignore(signal.SIGTERM); ready(); wait()", SERVES)
     first.until_ready(3)
     assert first.end(signal.SIGKILL) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Groups listed, described and deleted, by brokers of every age."""
+"""Groups listed, described and deleted, with brokers of all versions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lists(broker: ScriptedBroker, *errors: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 5])
-def test_lists_of_every_generation(broker: ScriptedBroker, cluster: Cluster, version: int) -> None:
+def test_groups_are_listed_in_every_version(broker: ScriptedBroker, cluster: Cluster, version: int) -> None:
     lists(broker, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     broker.versions[ApiKey.LIST_GROUPS] = (0, version)
     first, second = list_groups(cluster)
@@ -73,7 +73,7 @@ def test_lists_of_every_generation(broker: ScriptedBroker, cluster: Cluster, ver
         assert broker.seen[-1].types_filter == (["consumer"] if version >= 5 else [])
 
 
-def test_types_are_chosen_here_too(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_group_types_are_filtered_by_the_client(broker: ScriptedBroker, cluster: Cluster) -> None:
     lists(broker)
     assert [each.group for each in list_groups(cluster, types=["Consumer"])] == ["b"]
 
@@ -136,7 +136,7 @@ def knows_no_modern(broker: ScriptedBroker, code: ErrorCode = ErrorCode.GROUP_ID
 
 @pytest.mark.parametrize("has_modern", [False, True])
 @pytest.mark.parametrize("version", [0, 3, 4, 5, 6])
-def test_a_classic_group(broker: ScriptedBroker, cluster: Cluster, version: int, has_modern: bool) -> None:
+def test_classic_group_is_described(broker: ScriptedBroker, cluster: Cluster, version: int, has_modern: bool) -> None:
     knows_no_modern(broker)
     describes_classic(broker, a_group())
     broker.versions[ApiKey.DESCRIBE_GROUPS] = (0, version)
@@ -158,7 +158,7 @@ def test_a_classic_group(broker: ScriptedBroker, cluster: Cluster, version: int,
     assert group.is_active
 
 
-def test_members_that_are_no_consumers_keep_their_bytes_to_themselves(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_metadata_of_other_protocol_types_is_not_decoded(broker: ScriptedBroker, cluster: Cluster) -> None:
     knows_no_modern(broker)
     describes_classic(broker, a_group(protocol="connect"))
     group = describe_groups(cluster, ["g"])["g"]
@@ -166,7 +166,7 @@ def test_members_that_are_no_consumers_keep_their_bytes_to_themselves(broker: Sc
     assert (group.members[0].assignment, group.members[0].topics) == (None, None)
 
 
-def test_bytes_that_no_consumer_wrote(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_undecodable_member_metadata_is_accepted(broker: ScriptedBroker, cluster: Cluster) -> None:
     knows_no_modern(broker)
     member = classic.DescribedGroupMember(
         member_id="m", client_id="c", client_host="h", member_metadata=b"\xff", member_assignment=b"\x00\x00\x7f"
@@ -184,15 +184,15 @@ def test_bytes_that_no_consumer_wrote(broker: ScriptedBroker, cluster: Cluster) 
         a_group(code=ErrorCode.GROUP_ID_NOT_FOUND, message="Group g not found.", state="Dead", members=[]),
     ],
 )
-def test_a_group_that_is_not_there(broker: ScriptedBroker, cluster: Cluster, told: classic.DescribedGroup) -> None:
-    """Before version 6 it was called dead."""
+def test_missing_group_is_reported(broker: ScriptedBroker, cluster: Cluster, told: classic.DescribedGroup) -> None:
+    """Before version 6 its state is Dead."""
     knows_no_modern(broker)
     describes_classic(broker, told)
     outcome = describe_groups(cluster, ["g"])["g"]
     assert str(outcome) == "group g: the cluster has no such group (GROUP_ID_NOT_FOUND)"
 
 
-def test_why_a_group_rebalanced_where_the_broker_tells(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_rebalance_reasons_are_described_if_available(broker: ScriptedBroker, cluster: Cluster) -> None:
     knows_no_modern(broker)
     last = classic.DescribedRebalance(at_ms=1_000, generation=7, reason="member m left")
     describes_classic(broker, a_group(rebalances=[last]))
@@ -202,7 +202,7 @@ def test_why_a_group_rebalanced_where_the_broker_tells(broker: ScriptedBroker, c
     assert all(request.include_rebalances for request in broker.seen[-2:])
 
 
-def test_a_group_of_the_consumer_protocol(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_consumer_protocol_group_is_described(broker: ScriptedBroker, cluster: Cluster) -> None:
     def part(index: int) -> modern.Assignment:
         topic = modern.TopicPartitions(topic_id=ZERO_UUID, topic_name="t", partitions=[index])
         return modern.Assignment(topic_partitions=[topic])
@@ -239,14 +239,14 @@ def test_a_group_of_the_consumer_protocol(broker: ScriptedBroker, cluster: Clust
     assert (member.epoch, member.pattern, member.is_classic) == (3, "t.*", False)
 
 
-def test_an_error_of_the_consumer_protocol_is_told(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_consumer_protocol_error_is_returned(broker: ScriptedBroker, cluster: Cluster) -> None:
     knows_no_modern(broker, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     outcome = describe_groups(cluster, ["g"])["g"]
     assert isinstance(outcome, ErrorAnswer)
     assert outcome.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_groups_are_deleted_one_by_one(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_groups_are_deleted_individually(broker: ScriptedBroker, cluster: Cluster) -> None:
     outcomes = {"busy": ErrorCode.NON_EMPTY_GROUP, "gone": ErrorCode.GROUP_ID_NOT_FOUND, "empty": ErrorCode.NONE}
 
     def answer(request: DeleteGroupsRequest, version: int) -> DeleteGroupsResponse:

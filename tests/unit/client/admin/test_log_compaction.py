@@ -1,4 +1,4 @@
-"""CompactPartitions is sent to the leader of each partition, to all of them before the first answer is read."""
+"""CompactPartitions requests, sent to all leaders before the first response is read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def brokers() -> Iterator[dict[int, ScriptedBroker]]:
 
 @pytest.fixture
 def cluster(brokers: dict[int, ScriptedBroker]) -> Iterator[Cluster]:
-    """Knows both brokers, and that each leads two of the partitions."""
+    """A cluster client that knows both brokers, each leading two of the partitions."""
     with Cluster(ClientConfig(brokers[1].address)) as cluster:
         cluster.learn(NAMES)
         cluster.metadata.brokers[2] = Broker(2, "127.0.0.1", brokers[2].port)
@@ -49,7 +49,7 @@ def cluster(brokers: dict[int, ScriptedBroker]) -> Iterator[Cluster]:
 
 
 def wins(broker: ScriptedBroker, won: int, refused: dict[int, ErrorCode] | None = None) -> None:
-    """Each partition it is asked for has `won` bytes afterwards, but for those that it refuses."""
+    """Let each requested partition have `won` bytes afterwards, except refused ones."""
 
     def answer(request: CompactPartitionsRequest, version: int) -> CompactPartitionsResponse:
         topics = [
@@ -73,7 +73,7 @@ def asked(broker: ScriptedBroker) -> list[int]:
     return [index for request in broker.seen for topic in request.topics for index in topic.partitions]
 
 
-def test_each_leader_is_asked_for_what_it_leads(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
+def test_each_leader_gets_its_own_partitions(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
     wins(brokers[1], 100)
     wins(brokers[2], 200)
     outcomes = compact_partitions(cluster, NAMES, timeout_ms=1_000)
@@ -82,9 +82,7 @@ def test_each_leader_is_asked_for_what_it_leads(brokers: dict[int, ScriptedBroke
     assert found == [100, 200, 100, 200]
 
 
-def test_one_that_leads_it_no_more_fails_for_that_partition_alone(
-    brokers: dict[int, ScriptedBroker], cluster: Cluster
-) -> None:
+def test_former_leader_fails_only_its_partition(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
     wins(brokers[1], 100)
     wins(brokers[2], 200, {3: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     outcomes = compact_partitions(cluster, NAMES, timeout_ms=1_000)

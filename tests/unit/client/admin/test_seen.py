@@ -1,4 +1,4 @@
-"""What a controller has done is waited for, since other brokers hear of it later."""
+"""Waiting for changes of the controller, which other brokers learn of later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.waits
 
 
 class Late(ScriptedBroker):
-    """What it says of topic t: each answer once, the last one from then on."""
+    """Responses for topic t: each is returned once, and the last one from then on."""
 
     def __init__(self, *answers: int | ErrorCode) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def case(request: pytest.FixtureRequest) -> Iterator[tuple[Late, int, bool]]:
         yield broker, partitions, is_seen
 
 
-def test_it_is_waited_for_until_somebody_knows(case: tuple[Late, int, bool]) -> None:
+def test_wait_ends_when_the_change_is_visible(case: tuple[Late, int, bool]) -> None:
     broker, partitions, is_seen = case
     with Cluster(ClientConfig(broker.address, retry_backoff_ms=1, retry_backoff_max_ms=5)) as cluster:
         assert wait_until_seen(cluster, "t", partitions, timeout_ms=30_000 if is_seen else 50) is is_seen

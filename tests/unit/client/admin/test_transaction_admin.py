@@ -1,4 +1,4 @@
-"""Transactions from outside: listed, described, found hanging, aborted."""
+"""Administration of transactions: list, describe, find hanging ones, abort."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def producer(producer_id: int, *, since: int = 0, start: int = 3) -> ProducerSta
     )
 
 
-def test_lists_by_age_and_form_where_the_broker_can(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_transactions_are_filtered_if_the_broker_supports_it(broker: ScriptedBroker, cluster: Cluster) -> None:
     lists(broker, {"b": 1, "a": 2})
     assert [(each.transactional_id, each.producer_id, each.coordinator) for each in list_transactions(cluster)] == [
         ("a", 2, 1),
@@ -156,7 +156,7 @@ def test_lists_by_age_and_form_where_the_broker_can(broker: ScriptedBroker, clus
             list_transactions(older, pattern="a")
 
 
-def test_descriptions(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_transactions_are_described(broker: ScriptedBroker, cluster: Cluster) -> None:
     describes(broker, "Ongoing", T1, T0)
     outcomes = describe_transactions(cluster, ["x", "nix"])
     found = outcomes["x"]
@@ -165,7 +165,7 @@ def test_descriptions(broker: ScriptedBroker, cluster: Cluster) -> None:
     assert "the cluster has no such transactional id" in str(outcomes["nix"])
 
 
-def test_producers_of_a_partition(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_producers_of_a_partition_are_described(broker: ScriptedBroker, cluster: Cluster) -> None:
     remembers(broker, {0: [producer(9), producer(8, start=-1)]}, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     found = describe_producers(cluster, [T0, T1])
     assert [each.identity.producer_id for each in found[T0]] == [8, 9]
@@ -183,7 +183,7 @@ def test_producers_of_a_partition(broker: ScriptedBroker, cluster: Cluster) -> N
         ("Empty", [], True),
     ],
 )
-def test_hanging_is_what_no_coordinator_holds(
+def test_transaction_without_a_coordinator_entry_is_hanging(
     broker: ScriptedBroker, cluster: Cluster, state: str, held: list[TopicPartition], is_hanging: bool
 ) -> None:
     remembers(broker, {0: [producer(7)]})
@@ -193,7 +193,7 @@ def test_hanging_is_what_no_coordinator_holds(
     assert [(each.partition, each.transactional_id) for each in hanging] == ([(T0, "x")] if is_hanging else [])
 
 
-def test_what_a_coordinator_does_not_tell_is_not_taken_for_hanging(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_unauthorized_transaction_is_not_reported_as_hanging(broker: ScriptedBroker, cluster: Cluster) -> None:
     remembers(broker, {0: [producer(7)]})
     lists(broker, {"forbidden": 7})
     describes(broker, "Ongoing", T0)
@@ -203,7 +203,7 @@ def test_what_a_coordinator_does_not_tell_is_not_taken_for_hanging(broker: Scrip
     assert len(find_hanging(cluster, [T0], older_than_ms=1_000, now_ms=NOW_MS)) == 1
 
 
-def test_a_leader_that_is_gone_is_not_asked_for_ever(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_unreachable_leader_is_not_retried_forever(broker: ScriptedBroker, cluster: Cluster) -> None:
     remembers(broker, {0: [producer(7)]})
     cluster.learn([T0])
     with ScriptedBroker() as gone:
@@ -213,20 +213,20 @@ def test_a_leader_that_is_gone_is_not_asked_for_ever(broker: ScriptedBroker, clu
     assert len(describe_producers(cluster, [T0])[T0]) == 1
 
 
-def test_a_producer_that_no_transactional_id_has(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_producer_without_a_transactional_id_is_hanging(broker: ScriptedBroker, cluster: Cluster) -> None:
     remembers(broker, {1: [producer(7)]})
     lists(broker, {})
     (hanging,) = find_hanging(cluster, [T0, T1], older_than_ms=1_000, now_ms=NOW_MS)
     assert (hanging.partition, hanging.transactional_id, hanging.producer.transaction_start) == (T1, None, 3)
 
 
-def test_who_wrote_a_moment_ago_is_not_suspected(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_recent_producer_is_not_hanging(broker: ScriptedBroker, cluster: Cluster) -> None:
     remembers(broker, {0: [producer(7, since=NOW_MS - 999), producer(8, start=-1)]})
     assert find_hanging(cluster, [T0], older_than_ms=1_000, now_ms=NOW_MS) == []
     assert not any(isinstance(each, listed.ListTransactionsRequest) for each in broker.seen), "nobody to ask about"
 
 
-def test_a_marker_is_written_in_the_coordinators_place(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_marker_is_written_in_place_of_the_coordinator(broker: ScriptedBroker, cluster: Cluster) -> None:
     codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
 
     def answer(request: WriteTxnMarkersRequest, version: int) -> WriteTxnMarkersResponse:
@@ -258,7 +258,7 @@ def test_a_marker_is_written_in_the_coordinators_place(broker: ScriptedBroker, c
         abort_hanging(cluster, T1, hanging)
 
 
-def test_an_abort_waits_until_the_transaction_is_gone(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_abort_waits_until_the_transaction_has_ended(broker: ScriptedBroker, cluster: Cluster) -> None:
     codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
 
     def answer(request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:

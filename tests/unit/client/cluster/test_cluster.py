@@ -47,19 +47,19 @@ def test_one_bootstrap_server_that_answers_is_enough() -> None:
             assert cluster.connect().metadata.cluster_id == "scripted"
 
 
-def test_connect_says_at_once_that_nobody_answers() -> None:
+def test_connect_fails_immediately_without_a_broker() -> None:
     with pytest.raises(KafkaUnavailable, match="connection refused"):
         Cluster(ClientConfig(f"127.0.0.1:{free_port()}", api_timeout_ms=60_000)).connect()
 
 
-def test_later_calls_wait_for_a_broker_that_comes_back() -> None:
+def test_later_calls_wait_for_a_reconnect() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         cluster.connect()
         broker.drop_connections()
         assert [topic.name for topic in cluster.topics()] == ["t"]
 
 
-def test_a_topic_that_is_not_there_is_waited_for_or_not() -> None:
+def test_missing_topic_is_awaited_up_to_the_timeout() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         with pytest.raises(UnknownTopic):
             cluster.topic("nix", timeout_ms=0)
@@ -84,7 +84,7 @@ def listed(*parts: ListOffsetsPartitionResponse) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=list(parts))])
 
 
-def test_offsets_of_several_partitions_in_one_request() -> None:
+def test_offsets_of_several_partitions_use_one_request() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topics["t"] = 2
         first = ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=5, leader_epoch=1)
@@ -101,7 +101,7 @@ def test_offsets_of_several_partitions_in_one_request() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE]
 )
-def test_only_what_failed_is_asked_again_with_new_metadata(code: ErrorCode) -> None:
+def test_only_failed_partitions_are_retried_with_new_metadata(code: ErrorCode) -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topics["t"] = 2
         good = ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=5)
@@ -115,7 +115,7 @@ def test_only_what_failed_is_asked_again_with_new_metadata(code: ErrorCode) -> N
         assert broker.metadata_requests == 2
 
 
-def test_an_error_that_stays_is_raised_when_patience_ends() -> None:
+def test_permanent_error_is_raised_at_the_timeout() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         bad = ListOffsetsPartitionResponse(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         broker.on(ListOffsetsRequest, lambda request, version: listed(bad))
@@ -123,7 +123,7 @@ def test_an_error_that_stays_is_raised_when_patience_ends() -> None:
             list_offsets(cluster, {T0: LATEST}, timeout_ms=50)
 
 
-def test_an_error_for_good_is_raised_at_once() -> None:
+def test_fatal_error_is_raised_immediately() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         bad = ListOffsetsPartitionResponse(partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         broker.on(ListOffsetsRequest, lambda request, version: listed(bad))
@@ -160,7 +160,7 @@ def test_changes_follow_the_controller() -> None:
         assert broker.metadata_requests == 2
 
 
-def test_an_old_broker_has_to_be_told_numbers() -> None:
+def test_old_broker_requires_partition_and_replica_counts() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.versions[ApiKey.CREATE_TOPICS] = (0, 3)
         with pytest.raises(Unsupported, match="say how many partitions and replicas new is to have"):
@@ -168,7 +168,7 @@ def test_an_old_broker_has_to_be_told_numbers() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_deleting_what_is_not_there_is_not_retried(version: int) -> None:
+def test_deletion_of_a_missing_topic_is_not_retried(version: int) -> None:
     def delete(request: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
         result = DeletableTopicResult(name="nix", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return DeleteTopicsResponse(responses=[result])
@@ -213,7 +213,7 @@ def test_an_old_broker_is_described_with_metadata() -> None:
             describe_topics(cluster, ["t", "nix"])
 
 
-def test_an_advertised_address_that_nobody_answers_is_named() -> None:
+def test_unreachable_advertised_address_is_named() -> None:
     def hang_up(request: ListOffsetsRequest, version: int) -> None:
         raise HangUp
 
@@ -221,6 +221,6 @@ def test_an_advertised_address_that_nobody_answers_is_named() -> None:
         gone = free_port()
         with cluster_of(broker) as cluster:
             cluster.connect()
-            broker.port = gone  # What Metadata will tell from now on.
+            broker.port = gone  # Metadata responses from now on.
             with pytest.raises(KafkaUnavailable, match=rf"{gone}: connection refused \(the address that broker 1 adv"):
                 list_offsets(cluster, {T0: LATEST}, timeout_ms=20)

@@ -1,4 +1,4 @@
-"""Coordinators that are not there yet, are loading, or have moved."""
+"""Lookup of coordinators that do not exist yet, are loading, or have moved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def heartbeat(connection: Connection) -> int:
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
 @pytest.mark.parametrize("kind", [GROUP, TRANSACTION])
-def test_every_generation_of_the_question(broker: ScriptedBroker, version: int, kind: KeyType) -> None:
+def test_lookup_supports_all_versions(broker: ScriptedBroker, version: int, kind: KeyType) -> None:
     broker.versions[ApiKey.FIND_COORDINATOR] = (0, version)
     coordinator = ScriptedCoordinator(broker)
     with quick(broker) as cluster:
@@ -64,7 +64,7 @@ def test_every_generation_of_the_question(broker: ScriptedBroker, version: int, 
     assert {request.key_type for request in broker.seen} == {kind}
 
 
-def test_a_broker_before_transactions(broker: ScriptedBroker) -> None:
+def test_lookup_of_groups_works_before_transactions(broker: ScriptedBroker) -> None:
     broker.versions[ApiKey.FIND_COORDINATOR] = (0, 0)
     ScriptedCoordinator(broker)
     with quick(broker) as cluster:
@@ -94,7 +94,7 @@ def test_an_error_comes_with_its_name(broker: ScriptedBroker, version: int) -> N
     ],
 )
 @pytest.mark.parametrize("kept", [False, True])
-def test_what_passes_is_waited_for(
+def test_transient_errors_are_retried(
     broker: ScriptedBroker, finding: list[ErrorCode], answering: list[ErrorCode], kept: bool
 ) -> None:
     coordinator = ScriptedCoordinator(broker)
@@ -131,7 +131,7 @@ def test_an_error_for_good_is_not_repeated(broker: ScriptedBroker) -> None:
     assert len(coordinator.seen(HeartbeatRequest)) == 2
 
 
-def test_a_connection_that_breaks_is_made_again(broker: ScriptedBroker) -> None:
+def test_broken_connection_is_reopened(broker: ScriptedBroker) -> None:
     coordinator = ScriptedCoordinator(broker)
     answers: list[object] = [HangUp(), HeartbeatResponse(error_code=0)]
 
@@ -170,7 +170,7 @@ def test_each_name_has_its_own_outcome(broker: ScriptedBroker) -> None:
     assert asked == [["a", "gone", "slow", "left out"], ["slow"]], "only what failed for a while is asked again"
 
 
-def test_nobody_there(broker: ScriptedBroker) -> None:
+def test_unreachable_cluster_is_raised(broker: ScriptedBroker) -> None:
     ScriptedCoordinator(broker)
     with quick(broker, api_timeout_ms=50) as cluster:
         broker.__exit__(None, None, None)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.waits
 
 @contextmanager
 def peer(behave: Callable[[socket.socket], None]) -> Iterator[tuple[str, int]]:
-    """Something that listens and is no Kafka."""
+    """Run a listener that is not Kafka."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -57,14 +57,14 @@ def connect(address: tuple[str, int], **settings: int) -> Connection:
     return Connection(address, ClientConfig("unused:1", **settings))  # type: ignore[arg-type]  # All ints.
 
 
-def test_nobody_listens() -> None:
+def test_closed_port_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
     with pytest.raises(KafkaUnavailable, match=r"nothing answers at 127\.0\.0\.1:\d+: connection refused"):
         connect(address)
 
 
-def test_a_host_that_does_not_exist() -> None:
+def test_unknown_host_is_unavailable() -> None:
     with pytest.raises(KafkaUnavailable, match=r"nothing answers at no-such-host\.invalid:9092"):
         connect(("no-such-host.invalid", 9092))
 
@@ -81,7 +81,7 @@ def test_a_host_that_does_not_exist() -> None:
         struct.pack(">iihi", 10, 1, 0, 2_000_000_000),  # Two billion APIs.
     ],
 )
-def test_what_answers_is_no_kafka(answer: bytes) -> None:
+def test_response_of_another_protocol_is_not_kafka(answer: bytes) -> None:
     def behave(stream: socket.socket) -> None:
         stream.recv(1000)
         stream.sendall(answer)
@@ -124,7 +124,7 @@ def test_a_broker_that_knows_only_version_0_of_api_versions() -> None:
         connection.close()
 
 
-def test_what_the_broker_lacks_is_unsupported() -> None:
+def test_missing_api_is_unsupported() -> None:
     with ScriptedBroker() as broker:
         del broker.versions[ApiKey.DESCRIBE_CLUSTER]
         broker.versions[ApiKey.METADATA] = (0, 3)  # Older than 0.11.
@@ -147,7 +147,7 @@ def test_api_versions_may_be_refused() -> None:
             connect(("127.0.0.1", broker.port))
 
 
-def test_pipelined_requests_are_answered_whoever_is_asked_first() -> None:
+def test_pipelined_responses_can_be_read_in_any_order() -> None:
     with ScriptedBroker() as broker:
         broker.on(ListOffsetsRequest, lambda request, version: ListOffsetsResponse(throttle_time_ms=7, topics=[]))
         connection = connect(("127.0.0.1", broker.port))
@@ -161,7 +161,7 @@ def test_pipelined_requests_are_answered_whoever_is_asked_first() -> None:
         connection.close()
 
 
-def test_a_lost_connection_is_told_to_everyone_who_waits() -> None:
+def test_lost_connection_fails_all_waiting_requests() -> None:
     def hang_up(request: DescribeClusterRequest, version: int) -> None:
         raise HangUp
 
@@ -180,7 +180,7 @@ def test_a_lost_connection_is_told_to_everyone_who_waits() -> None:
             connection.call(request, DescribeClusterResponse)
 
 
-def test_a_late_answer_loses_the_connection() -> None:
+def test_late_response_closes_the_connection() -> None:
     def late(request: DescribeClusterRequest, version: int) -> DescribeClusterResponse:
         time.sleep(0.3)
         return DescribeClusterResponse(error_code=0, cluster_id="late", brokers=[])
@@ -194,7 +194,7 @@ def test_a_late_answer_loses_the_connection() -> None:
         assert not connection.is_open
 
 
-def test_who_is_interrupted_in_an_answer_does_not_take_its_rest_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_response_is_not_mixed_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(events: int, deadline: float) -> None:
         raise KeyboardInterrupt
 
@@ -209,7 +209,7 @@ def test_who_is_interrupted_in_an_answer_does_not_take_its_rest_for_the_next(mon
         assert not connection.is_open
 
 
-def test_what_no_version_can_carry_is_not_sent() -> None:
+def test_unencodable_request_is_not_sent() -> None:
     with ScriptedBroker() as broker:
         connection = connect(("127.0.0.1", broker.port))
         with pytest.raises(Unsendable, match=r"^This can't be sent: FindCoordinatorRequest\.key is longer than 32767"):

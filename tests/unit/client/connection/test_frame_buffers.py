@@ -6,7 +6,7 @@ from hypothesis.strategies import booleans, integers, lists, tuples
 from odradek.client.connection.frame_buffers import KEPT_BUFFERS_MAX, SMALLEST_BYTES, Frames
 
 
-def test_a_frame_nobody_looks_at_is_used_again() -> None:
+def test_unreferenced_frame_is_reused() -> None:
     frames = Frames()
     first = frames.claim_buffer(100)
     buffer = first.obj
@@ -14,7 +14,7 @@ def test_a_frame_nobody_looks_at_is_used_again() -> None:
     assert frames.claim_buffer(200).obj is buffer
 
 
-def test_a_frame_somebody_looks_at_is_left_alone() -> None:
+def test_referenced_frame_is_not_reused() -> None:
     frames = Frames()
     first = frames.claim_buffer(4)
     first[:] = b"kept"
@@ -27,7 +27,7 @@ def test_a_frame_somebody_looks_at_is_left_alone() -> None:
 
 @settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
 @given(lists(tuples(integers(1, 4 * SMALLEST_BYTES), booleans()), max_size=30))
-def test_whatever_is_kept_keeps_its_bytes(takes: list[tuple[int, bool]]) -> None:
+def test_kept_views_keep_their_bytes(takes: list[tuple[int, bool]]) -> None:
     frames = Frames()
     held: list[tuple[int, memoryview]] = []
     for number, (size, is_held) in enumerate(takes):

@@ -1,4 +1,4 @@
-"""Positions, commits and ends of a member, through rebalances, over a log of a record a batch."""
+"""Positions, commits and shutdown of a member, through rebalances, on a log with one record per batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 
 
 class Logs:
-    """Partitions of t: how many records each has, and where it begins."""
+    """Partitions of t: the number of records of each, and its start."""
 
     def __init__(self, broker: ScriptedBroker, ends: Sequence[int]) -> None:
         broker.topics["t"] = len(ends)
@@ -113,7 +113,7 @@ def consumer_of(cluster: Cluster, logs: Logs, *, follows: bool = False) -> Group
 
 
 def read(consumer: GroupConsumer, polls: int = 10_000) -> list[str]:
-    """The values, in the order in which they came; commits after each poll."""
+    """Return the values in order of arrival, with a commit after each poll."""
     values = []
     while not consumer.is_done and polls:
         for fetched in consumer.poll(100):
@@ -125,7 +125,7 @@ def read(consumer: GroupConsumer, polls: int = 10_000) -> list[str]:
     return values
 
 
-def test_to_the_end_and_then_on_from_there(
+def test_consumer_continues_from_its_committed_offset(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [3, 2])
@@ -138,10 +138,10 @@ def test_to_the_end_and_then_on_from_there(
         assert read(consumer) == ["0-3", "0-4"]
 
 
-def test_where_the_group_never_was_is_committed_at_once(
+def test_initial_position_is_committed_immediately(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
-    """Who begins at the end should find there, next time, what came meanwhile."""
+    """A group that starts at the end finds, next time, the records written since."""
     logs = Logs(broker, [7])
     logs.starts[0] = 7
     with consumer_of(cluster, logs) as consumer:
@@ -150,7 +150,9 @@ def test_where_the_group_never_was_is_committed_at_once(
     assert coordinator.committed == {("t", 0): 7}
 
 
-def test_nothing_new_is_no_commit(broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_no_commit_is_sent_without_new_records(
+    broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
+) -> None:
     logs = Logs(broker, [3])
     coordinator.committed["t", 0] = 3
     with consumer_of(cluster, logs) as consumer:
@@ -158,7 +160,7 @@ def test_nothing_new_is_no_commit(broker: ScriptedBroker, coordinator: ScriptedC
     assert coordinator.seen(OffsetCommitRequest) == []
 
 
-def test_what_stays_goes_on_and_what_goes_is_not_processed(
+def test_kept_partitions_continue_and_revoked_ones_are_skipped(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [4, 4])
@@ -177,7 +179,7 @@ def test_what_stays_goes_on_and_what_goes_is_not_processed(
         assert read(consumer, polls=6)[:3] == ["0-1", "0-2", "0-3"], "neither again nor left out"
 
 
-def test_what_comes_back_goes_on_where_others_left_it(
+def test_returned_partition_continues_at_the_committed_offset(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [4, 4])
@@ -191,7 +193,7 @@ def test_what_comes_back_goes_on_where_others_left_it(
         assert read(consumer) == ["1-2", "1-3"]
 
 
-def test_what_was_polled_before_is_stale_when_it_comes_back(
+def test_records_polled_before_a_revocation_are_stale(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [4, 4])
@@ -207,7 +209,7 @@ def test_what_was_polled_before_is_stale_when_it_comes_back(
         assert sorted(each for each in read(consumer, polls=8) if each.startswith("1")) == ["1-0", "1-1", "1-2", "1-3"]
 
 
-def test_who_was_thrown_out_goes_back_to_what_was_committed(
+def test_removed_member_restarts_at_the_committed_offset(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [4])
@@ -232,7 +234,7 @@ def test_a_committed_offset_that_retention_has_removed(
     assert coordinator.committed == {("t", 0): 5}
 
 
-def test_more_members_than_partitions(
+def test_member_without_partitions_reads_nothing(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [5])
@@ -245,7 +247,7 @@ def test_more_members_than_partitions(
         assert not consumer.is_done, "a rebalance may bring something"
 
 
-def test_leaving_with_an_exception_tells_that_one(
+def test_exception_of_the_caller_is_raised_on_exit(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [2])
@@ -257,7 +259,7 @@ def test_leaving_with_an_exception_tells_that_one(
     assert len(coordinator.seen(LeaveGroupRequest)) == 1
 
 
-def test_leaving_tells_of_a_commit_that_failed(
+def test_failed_commit_is_raised_on_exit(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [2])

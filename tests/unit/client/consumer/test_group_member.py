@@ -1,4 +1,4 @@
-"""One member against a coordinator that answers awkwardly."""
+"""One member with a coordinator that returns errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster(broker: ScriptedBroker) -> Iterator[Cluster]:
 
 
 def member_of(cluster: Cluster, *, instance_id: str | None = None, heartbeat_ms: int = 0) -> GroupMember:
-    """Heartbeats are always due unless the test says otherwise."""
+    """Return a member whose heartbeats are always due unless the test sets an interval."""
     return GroupMember(cluster, "g", ["t"], instance_id=instance_id, heartbeat_interval_ms=heartbeat_ms)
 
 
@@ -98,7 +98,7 @@ def test_a_rebalance_is_joined_under_the_same_name(
     assert code.name in coordinator.seen(JoinGroupRequest)[-1].reason
 
 
-def test_who_was_forgotten_comes_as_somebody_new(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_unknown_member_rejoins_as_a_new_one(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     member = member_of(cluster)
     member.keep_alive()
     coordinator.errors[HeartbeatRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -142,7 +142,7 @@ def test_joining_takes_as_long_as_it_takes(
         (HeartbeatRequest, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_what_no_waiting_helps_against_is_told(
+def test_fatal_error_is_raised(
     coordinator: ScriptedCoordinator, cluster: Cluster, request_type: type, code: ErrorCode
 ) -> None:
     coordinator.errors[request_type] = [code]
@@ -207,7 +207,7 @@ def test_a_leader_asks_for_a_rebalance_when_a_topic_has_grown(
     assert "other partitions" in coordinator.seen(JoinGroupRequest)[-1].reason
 
 
-def test_commits_carry_who_makes_them(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_commits_have_member_and_generation(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     member = member_of(cluster, instance_id="i")
     member.keep_alive()
     assert member.commit({T0: Committed(5)})
@@ -261,7 +261,7 @@ def test_static_members_do_not_leave(coordinator: ScriptedCoordinator, cluster: 
     assert coordinator.seen(LeaveGroupRequest) == []
 
 
-def test_who_never_joined_has_nothing_to_leave(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_member_that_never_joined_sends_no_leave(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     member_of(cluster).leave()
     assert coordinator.seen() == []
 

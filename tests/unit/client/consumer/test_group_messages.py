@@ -1,4 +1,4 @@
-"""What members tell each other: read back by kafka-python, and garbage refused in one way."""
+"""Messages between members: read by kafka-python, and garbage refused with one error."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PARTITIONS = st.sets(st.builds(TopicPartition, NAMES.map(TopicName), st.integers
 
 
 @given(st.lists(NAMES, max_size=6))
-def test_a_subscription_comes_back(topics: list[str]) -> None:
+def test_subscription_round_trip(topics: list[str]) -> None:
     for protocol in protocols(topics):
         member = JoinGroupResponseMember(member_id="m", group_instance_id="i", metadata=bytes(protocol.metadata))
         assert subscribers([member]) == [("m", "i", frozenset(topics))]
 
 
 @given(PARTITIONS)
-def test_a_share_comes_back(partitions: set[TopicPartition]) -> None:
+def test_assignment_round_trip(partitions: set[TopicPartition]) -> None:
     assert assigned(share(sorted(partitions))) == tuple(sorted(partitions))
 
 

@@ -1,4 +1,4 @@
-"""Offsets of groups, in every version, and what a coordinator says of them."""
+"""Offsets of groups, in every version, and errors of the coordinator."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cluster(broker: ScriptedBroker) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 5, 6, 7, 9, 10])
-def test_what_is_committed_is_fetched(
+def test_committed_offsets_are_fetched(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster, version: int
 ) -> None:
     broker.versions[ApiKey.OFFSET_COMMIT] = (0, version)
@@ -63,7 +63,7 @@ def test_what_is_committed_is_fetched(
         assert fetch_offsets(cluster, {"g": None})["g"].keys() == {T0, U0}
 
 
-def test_many_groups_are_one_question(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_many_groups_use_one_request(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     coordinator.committed["t", 0] = 1
     found = fetch_offsets(cluster, {"a": None, "b": [T0], "c": [T1]})
     assert {group: list(those) for group, those in found.items()} == {"a": [T0], "b": [T0], "c": []}
@@ -76,7 +76,7 @@ def test_no_offset_is_no_request(coordinator: ScriptedCoordinator, cluster: Clus
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNSTABLE_OFFSET_COMMIT])
-def test_what_passes_is_waited_for(coordinator: ScriptedCoordinator, cluster: Cluster, code: ErrorCode) -> None:
+def test_transient_errors_are_retried(coordinator: ScriptedCoordinator, cluster: Cluster, code: ErrorCode) -> None:
     coordinator.errors[OffsetFetchRequest] = [code] * 3
     coordinator.errors[OffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
     commit_offsets(cluster, "g", {T0: Committed(5)})
@@ -92,7 +92,7 @@ def test_an_error_for_good_says_of_what(coordinator: ScriptedCoordinator, cluste
         fetch_offsets(cluster, {"g": None})
 
 
-def test_offsets_are_deleted_where_nobody_subscribes(
+def test_offsets_without_subscribers_are_deleted(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     def answer(request: OffsetDeleteRequest, version: int) -> OffsetDeleteResponse:

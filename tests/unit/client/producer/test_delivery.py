@@ -33,7 +33,7 @@ T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 
 
 class Log:
-    """Takes batches as a leader would; `errors` are the next answers of a partition."""
+    """A leader's log of batches; `errors` are the next responses of a partition."""
 
     def __init__(self, batch_bytes_max: int = 1 << 30) -> None:
         self.records: dict[int, list[Record]] = {}
@@ -106,7 +106,7 @@ def test_a_topic_without_id_is_written_by_name() -> None:
         assert broker.seen[0].topic_data[0].name == "t"
 
 
-def test_only_what_failed_is_written_again() -> None:
+def test_only_failed_batches_are_resent() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topics["t"] = 2
         log = Log()
@@ -278,7 +278,7 @@ def test_leaving_a_producer_with_an_exception_does_not_flush() -> None:
         assert log.values() == []
 
 
-def test_nobody_there_is_raised_when_patience_ends() -> None:
+def test_unreachable_broker_is_raised_at_the_timeout() -> None:
     with ScriptedBroker() as broker:
         broker.on(ProduceRequest, Log())
         cluster = cluster_of(broker, delivery_timeout_ms=50)

@@ -1,4 +1,4 @@
-"""Numbers of batches, and what becomes of them when answers are lost or refused."""
+"""Sequence numbers of batches, with lost and refused responses."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_broker_that_has_forgotten_the_producer(broker: ScriptedBroker, cluste
     assert leader.identities[-2:] == [(7, 1, 1), (7, 0, 2)], "t-1 goes on as it was"
 
 
-def test_who_gives_up_counts_anew(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_sequences_restart_after_a_failed_delivery(broker: ScriptedBroker, cluster: Cluster) -> None:
     leader = Leader(broker)
     sequences = idempotent(cluster)
     leader.errors[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -244,7 +244,7 @@ def test_batches_encoded_elsewhere_are_numbered_too(broker: ScriptedBroker, clus
     assert leader.identities == [(7, 0, 0), (7, 0, 1), (7, 0, 2)]
 
 
-def test_where_there_is_no_idempotence(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_broker_without_idempotence_gives_no_sequences(broker: ScriptedBroker, cluster: Cluster) -> None:
     del broker.versions[ApiKey.INIT_PRODUCER_ID]
     assert idempotent(cluster) is None
 

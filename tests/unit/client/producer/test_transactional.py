@@ -284,7 +284,7 @@ def test_an_exception_aborts(coordinator: Coordinator, cluster: Cluster) -> None
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ],
 )
-def test_what_was_refused_has_to_be_aborted(coordinator: Coordinator, cluster: Cluster, code: ErrorCode) -> None:
+def test_refused_transaction_must_be_aborted(coordinator: Coordinator, cluster: Cluster, code: ErrorCode) -> None:
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     coordinator.errors[ProduceRequest] = [code]
@@ -311,7 +311,7 @@ def test_what_was_refused_has_to_be_aborted(coordinator: Coordinator, cluster: C
         (EndTxnRequest, [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, HangUp]),
     ],
 )
-def test_what_passes_is_repeated(
+def test_transient_errors_are_retried(
     coordinator: Coordinator, cluster: Cluster, kind: type, codes: list[ErrorCode | type[HangUp]]
 ) -> None:
     coordinator.errors[kind] = list(codes)
@@ -336,7 +336,7 @@ def test_of_many_partitions_the_one_at_fault_is_told(older: Coordinator, cluster
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_who_is_fenced_stays_so(coordinator: Coordinator, cluster: Cluster, code: ErrorCode) -> None:
+def test_fenced_producer_stays_fenced(coordinator: Coordinator, cluster: Cluster, code: ErrorCode) -> None:
     producer = TransactionalProducer(cluster, "x")
     coordinator.errors[EndTxnRequest] = [code] * 2
     coordinator.errors[InitProducerIdRequest] = [ErrorCode.PRODUCER_FENCED]
@@ -364,7 +364,7 @@ def test_a_transaction_that_ran_out_of_time(coordinator: Coordinator, cluster: C
     assert coordinator.numbers()[-1] == (1, 0)
 
 
-def test_a_commit_that_nobody_answers_is_repeated_not_aborted(coordinator: Coordinator, cluster: Cluster) -> None:
+def test_unanswered_commit_is_retried_and_not_aborted(coordinator: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     coordinator.errors[EndTxnRequest] = [HangUp] * 10_000
     with pytest.raises(KafkaUnavailable), producer.transaction():
@@ -453,7 +453,7 @@ def test_on_an_old_broker_an_abort_keeps_epoch_and_numbers(ancient: Coordinator,
     assert len(ancient.seen(InitProducerIdRequest)) == 1
 
 
-def test_on_an_old_broker_who_is_fenced_does_not_come_back(ancient: Coordinator, cluster: Cluster) -> None:
+def test_fenced_producer_of_an_old_broker_cannot_recover(ancient: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     send(producer)
@@ -508,8 +508,8 @@ def test_a_record_that_cannot_be_written_is_not_left_out(modern: Coordinator, cl
     producer.abort()
 
 
-def test_what_is_prepared_waits_for_the_decision(modern: Coordinator, cluster: Cluster) -> None:
-    """Which may have been written down by whoever raised."""
+def test_prepared_transaction_waits_for_the_decision(modern: Coordinator, cluster: Cluster) -> None:
+    """The caller may have stored the decision before it raised."""
     producer = TransactionalProducer(cluster, "x", two_phase=True)
     with pytest.raises(KeyError), producer.transaction():
         producer.send("t", b"x", partition=0)

@@ -1,4 +1,4 @@
-"""What the controller says to a broker, and what becomes of who waits there meanwhile."""
+"""Controller requests to a broker, and their effect on parked client requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from support.invariants import check
 from support.members import OLD, coordinator, group_of, joining, stable
 
 METADATA = 12
-BEFORE_FOLLOWERS = 10  # The last version of Fetch that leaders alone answer.
+BEFORE_FOLLOWERS = 10  # The last version of Fetch that only leaders serve.
 
 
 @pytest.fixture
@@ -79,10 +79,10 @@ def metadata(harness: Harness, topic: str = "t") -> MetadataResponseTopic:
     return harness.ask(asked, METADATA, MetadataResponse).topics[0]
 
 
-# Topics come and go.
+# Topics are created and deleted.
 
 
-def test_a_topic_is_served_once_the_controller_has_said_so(harness: Harness) -> None:
+def test_topic_is_served_after_the_metadata_update(harness: Harness) -> None:
     controller = Controlling(harness)
     assert controller.leads("t", is_new=True) == {}
     assert metadata(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "clients have not been told yet"
@@ -95,12 +95,12 @@ def test_a_topic_is_served_once_the_controller_has_said_so(harness: Harness) -> 
     check(harness.broker)
 
 
-def test_its_configuration_is_in_force_from_the_first_record_on(harness: Harness) -> None:
+def test_topic_configuration_applies_to_the_first_record(harness: Harness) -> None:
     Controlling(harness).makes("t", max_message_bytes="100")
     assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_configuration_altered_between_the_replicas_and_the_metadata_is_in_force(harness: Harness) -> None:
+def test_configuration_altered_before_the_metadata_update_applies(harness: Harness) -> None:
     controller = Controlling(harness)
     controller.leads("t", 0, 1, is_new=True)
     controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
@@ -108,7 +108,7 @@ def test_a_configuration_altered_between_the_replicas_and_the_metadata_is_in_for
     assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_configuration_altered_while_a_broker_opens_its_logs_is_in_force_in_them(harness: Harness) -> None:
+def test_configuration_altered_while_logs_open_applies_to_them(harness: Harness) -> None:
     controller = Controlling(harness)
     controller.makes("t", segment_bytes="10000")
     harness.is_told_at_once = False
@@ -120,7 +120,7 @@ def test_a_configuration_altered_while_a_broker_opens_its_logs_is_in_force_in_th
 
 
 @pytest.mark.parametrize("is_told_first", [True, False])
-def test_a_topic_made_again_has_its_own_configuration_where_the_deletion_was_not_heard_of(
+def test_recreated_topic_gets_its_own_configuration_after_missed_deletion(
     harness: Harness, is_told_first: bool
 ) -> None:
     controller = Controlling(harness)
@@ -136,7 +136,7 @@ def test_a_topic_made_again_has_its_own_configuration_where_the_deletion_was_not
     assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_topic_that_is_deleted_is_gone_for_who_waits_and_on_the_disk(
+def test_topic_deletion_completes_parked_requests_and_removes_files(
     harness: Harness, controller: Controlling, tmp_path: Path
 ) -> None:
     waiting, writing = wait_for(harness, 0), produce(harness, b"a", ALL)
@@ -151,7 +151,7 @@ def test_a_topic_that_is_deleted_is_gone_for_who_waits_and_on_the_disk(
     check(harness.broker)
 
 
-def test_the_whole_truth_drops_what_it_does_not_name(harness: Harness, controller: Controlling) -> None:
+def test_full_metadata_update_removes_unnamed_topics(harness: Harness, controller: Controlling) -> None:
     controller.makes("u")
     controller.tells({"u": 1}, is_full=True)
     assert set(harness.broker.view.topics) == {"u"}
@@ -159,15 +159,15 @@ def test_the_whole_truth_drops_what_it_does_not_name(harness: Harness, controlle
     assert not harness.broker.view.topics
 
 
-def test_the_whole_truth_of_a_topic_takes_no_partition_from_it(harness: Harness, controller: Controlling) -> None:
-    """A controller that was deposed since has told of one more, which the next one has yet to find."""
+def test_full_metadata_update_removes_no_partition_of_a_named_topic(harness: Harness, controller: Controlling) -> None:
+    """A controller deposed since then announced one partition more; its successor has yet to find it."""
     controller.makes("u", 3)
     controller.tells({"u": 2}, is_full=True)
     assert len(harness.broker.view.topics[TopicName("u")].partitions) == 3
 
 
-def test_a_partition_that_the_controller_did_not_tell_of_is_not_told_of(harness: Harness) -> None:
-    """None of its replicas has lived yet."""
+def test_metadata_omits_partitions_without_controller_state(harness: Harness) -> None:
+    """None of the replicas of the omitted partitions has been alive yet."""
     controller = Controlling(harness)
     controller.leads("t", 2, is_new=True)
     told = {name_of("t", 2): PartitionMetadata(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), ())}
@@ -176,11 +176,11 @@ def test_a_partition_that_the_controller_did_not_tell_of_is_not_told_of(harness:
     assert [one.partition_index for one in metadata(harness).partitions] == [2]
 
 
-# Leadership comes and goes.
+# Leaders change.
 
 
-def test_a_leader_that_stays_answers_who_waits_with_success(harness: Harness, controller: Controlling) -> None:
-    """Its epoch rises when the ISR changes, which is nobody's loss."""
+def test_leader_kept_in_a_new_epoch_completes_parked_requests(harness: Harness, controller: Controlling) -> None:
+    """The leader epoch also rises when only the ISR changes."""
     writing, waiting = produce(harness, b"a", ALL), wait_for(harness, 0)
     assert controller.leads("t", epoch=3) == {}
     assert produced(harness, writing) is ErrorCode.NONE
@@ -190,7 +190,7 @@ def test_a_leader_that_stays_answers_who_waits_with_success(harness: Harness, co
     assert [epoch for epoch, _ in harness.broker.replica(TopicName("t"), 0).log.epochs.entries] == [0, 3]
 
 
-def test_who_waits_is_told_that_the_leader_has_gone(harness: Harness, controller: Controlling) -> None:
+def test_parked_requests_fail_when_the_leader_is_lost(harness: Harness, controller: Controlling) -> None:
     writing = produce(harness, b"a", ALL)
     request = fetch_request("t", 0, wait_ms=30_000)
     of_old = harness.send(request, BEFORE_FOLLOWERS)
@@ -208,15 +208,15 @@ def test_who_waits_is_told_that_the_leader_has_gone(harness: Harness, controller
     assert values(harness) == [b"a", b"c"], "what was written stays, though nobody was told so"
 
 
-def test_a_write_is_not_answered_by_the_same_leader_of_a_later_time(harness: Harness, controller: Controlling) -> None:
-    """What it wrote before may have been cut off meanwhile."""
+def test_parked_write_fails_if_this_broker_is_elected_again(harness: Harness, controller: Controlling) -> None:
+    """The record may have been truncated between the two leaderships."""
     writing = produce(harness, b"a", ALL)
     controller.nobody_leads("t", epoch=1)
     assert controller.leads("t", epoch=2) == {}
     assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_clients_are_told_which_epoch_counts(harness: Harness, controller: Controlling) -> None:
+def test_fetch_with_another_leader_epoch_is_refused(harness: Harness, controller: Controlling) -> None:
     assert controller.leads("t", epoch=5) == {}
     for epoch, code in ((4, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.NONE), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         request = fetch_request("t", 0, wait_ms=0)
@@ -224,7 +224,7 @@ def test_clients_are_told_which_epoch_counts(harness: Harness, controller: Contr
         assert fetched(harness, harness.send(request, FETCH)).error_code == code
 
 
-def test_who_is_to_follow_asks_who_leads(harness: Harness, controller: Controlling) -> None:
+def test_new_follower_fetches_from_the_leader(harness: Harness, controller: Controlling) -> None:
     both = (OTHER, US)
     assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -241,19 +241,19 @@ def test_who_is_to_follow_asks_who_leads(harness: Harness, controller: Controlli
     assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
 
 
-def test_a_replica_that_is_not_assigned_here(harness: Harness, controller: Controlling) -> None:
+def test_replica_assigned_elsewhere_is_refused(harness: Harness, controller: Controlling) -> None:
     assert controller.leads("x", replicas=(OTHER,)) == {"x-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert name_of("x") not in harness.broker.partitions
 
 
-def test_a_replica_whose_disk_has_failed_says_so(harness: Harness, controller: Controlling) -> None:
+def test_offline_replica_returns_a_storage_error(harness: Harness, controller: Controlling) -> None:
     harness.broker.partitions[name_of("t")].take_offline()
     assert controller.leads("t", epoch=1) == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
     assert controller.stops("t") == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
     assert produced(harness, produce(harness, b"a")) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_stopped_replica_is_as_it_was_when_it_comes_back(harness: Harness, controller: Controlling) -> None:
+def test_stopped_replica_keeps_its_records_until_it_restarts(harness: Harness, controller: Controlling) -> None:
     assert produced(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
     assert controller.stops("t", epoch=0) == {}
     assert name_of("t") not in harness.broker.partitions
@@ -268,7 +268,7 @@ def test_an_old_stop_does_not_end_a_newer_leadership(harness: Harness, controlle
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NONE
 
 
-def test_another_topic_of_the_name_does_not_get_the_log_of_the_first(
+def test_new_topic_id_does_not_reuse_the_log_of_the_old_topic(
     harness: Harness, controller: Controlling, tmp_path: Path
 ) -> None:
     assert produced(harness, produce(harness, b"old", ALL)) is ErrorCode.NONE
@@ -280,10 +280,10 @@ def test_another_topic_of_the_name_does_not_get_the_log_of_the_first(
     assert [path.name for path in tmp_path.glob("*-stray")], "the old log is set aside, not deleted"
 
 
-def test_a_controller_that_knows_no_topic_ids_means_the_log_that_is_there(
+def test_request_without_topic_id_uses_the_existing_log(
     harness: Harness, controller: Controlling, tmp_path: Path
 ) -> None:
-    """Before Kafka 2.8 there were none."""
+    """Controllers before Kafka 2.8 send no topic ids."""
     writing = produce(harness, b"a", ALL)
     assert controller.leads("t", epoch=1, of=ZERO_UUID) == {}
     assert produced(harness, writing) is ErrorCode.NONE
@@ -291,8 +291,8 @@ def test_a_controller_that_knows_no_topic_ids_means_the_log_that_is_there(
     assert not list(tmp_path.glob("*-stray"))
 
 
-def test_a_topic_that_was_made_without_an_id_is_given_one(harness: Harness, tmp_path: Path) -> None:
-    """As a controller of Kafka 2.8 or later does: in the same leader epoch."""
+def test_topic_without_an_id_gets_one_from_a_newer_controller(harness: Harness, tmp_path: Path) -> None:
+    """A controller of Kafka 2.8 or later adds the id in the same leader epoch."""
     controller = Controlling(harness)
     controller.overrides[TopicName("t")] = {"max.message.bytes": "1000"}
     assert controller.leads("t", is_new=True, of=ZERO_UUID) == {}
@@ -313,7 +313,7 @@ def test_a_topic_that_was_made_without_an_id_is_given_one(harness: Harness, tmp_
     check(harness.broker)
 
 
-# Who says it.
+# The sender of a request.
 
 
 def test_a_deposed_controller_is_refused(harness: Harness, controller: Controlling) -> None:
@@ -331,15 +331,15 @@ def test_a_deposed_controller_is_refused(harness: Harness, controller: Controlli
     assert "t" in harness.broker.view.topics
 
 
-def test_what_was_said_to_who_this_broker_was_before_is_refused(harness: Harness, controller: Controlling) -> None:
+def test_request_for_an_older_broker_epoch_is_refused(harness: Harness, controller: Controlling) -> None:
     harness.broker.controlled.broker_epoch = 20
     update = UpdateMetadata({}, {}, (), is_full=True)
-    for epoch in (20, 21, -1):  # A newer one is ours, too, and brokers before 2.2 have none.
+    for epoch in (20, 21, -1):  # A newer epoch is also ours; brokers before 2.2 have none.
         assert controller.says(update, broker_epoch=epoch) == {}
     for epoch in (19, 1, 0, -2, -(2**63)):
         with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
             controller.says(update, broker_epoch=epoch)
-    controller.epoch -= 1  # And deposed since: Apache Kafka looks at the broker epoch first.
+    controller.epoch -= 1  # Also from a deposed controller: Apache Kafka checks the broker epoch first.
     with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
         controller.says(update, broker_epoch=19)
     with pytest.raises(Refused, match="STALE_CONTROLLER_EPOCH"):
@@ -347,8 +347,8 @@ def test_what_was_said_to_who_this_broker_was_before_is_refused(harness: Harness
 
 
 @pytest.mark.slow
-def test_states_that_come_late_or_twice_change_nothing(harness: Harness) -> None:
-    """Whatever the order, the newest leader epoch of each partition counts."""
+def test_late_and_repeated_states_change_nothing(harness: Harness) -> None:
+    """In any order of arrival, the newest leader epoch of each partition is kept."""
     for seed in range(30):
         random, topic = Random(seed), f"t{seed}"
         controller = Controlling(harness)
@@ -369,7 +369,7 @@ def test_states_that_come_late_or_twice_change_nothing(harness: Harness) -> None
 # Coordinators.
 
 
-def test_a_coordinator_that_moves_sends_its_members_away_and_comes_back_with_their_group(tmp_path: Path) -> None:
+def test_moved_coordinator_rejects_members_and_returns_with_their_group(tmp_path: Path) -> None:
     harness = coordinator(tmp_path)
     joined = stable(harness)
     waiting = harness.send(joining(), OLD)  # Until the first member joins again.

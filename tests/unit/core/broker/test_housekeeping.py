@@ -1,4 +1,4 @@
-"""A round of housekeeping is taken in slices, each of which does little."""
+"""Housekeeping rounds, divided into short slices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.logs import put
 PARTITIONS = 40
 
 
-def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
+def test_each_slice_deletes_segments_of_one_partition(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_retention_ms="1000")
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
@@ -48,8 +48,8 @@ def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS
 
 
-def test_the_cleaner_looks_at_one_after_the_other_that_goes(tmp_path: Path) -> None:
-    """The retention of what is compacted and deleted is the cleaner's, and it is no longer in one go there."""
+def test_each_slice_cleans_one_compacted_and_deleted_log(tmp_path: Path) -> None:
+    """The cleaner applies the retention of logs with cleanup.policy=compact,delete, in slices too."""
     harness = Harness(tmp_path, log_retention_ms="1000", log_cleanup_policy="compact,delete")
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
@@ -67,8 +67,8 @@ def test_the_cleaner_looks_at_one_after_the_other_that_goes(tmp_path: Path) -> N
     assert all(partition.log.start_offset == 1 for partition in harness.broker.partitions.values())
 
 
-def test_the_checkpoint_of_one_directory_is_begun_in_a_slice(tmp_path: Path) -> None:
-    """It takes about a microsecond for each partition, and many directories may have many."""
+def test_each_slice_starts_the_checkpoint_of_one_directory(tmp_path: Path) -> None:
+    """A checkpoint takes about a microsecond per partition, and many directories may have many partitions."""
     harness = Harness(tmp_path / "first")
     others = [
         open_log_directory(

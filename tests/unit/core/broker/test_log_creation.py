@@ -1,4 +1,4 @@
-"""New partitions' files are made before the broker opens them, in the directory where it then looks."""
+"""Files of new partitions, created before the broker opens them, in the directory where it will look."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def opened(folder: Path) -> LogDirectory:
     )
 
 
-def test_opened_where_it_was_made(tmp_path: Path) -> None:
+def test_log_opens_in_the_directory_of_its_creation(tmp_path: Path) -> None:
     directories = [opened(tmp_path / name) for name in "ab"]
     storage = Storage(directories)
     for number in range(6):
@@ -42,7 +42,7 @@ def test_opened_where_it_was_made(tmp_path: Path) -> None:
     assert storage.close({}, NOW) == []
 
 
-def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
+def test_existing_log_is_not_created_again(tmp_path: Path) -> None:
     directories = [opened(tmp_path / name) for name in "ab"]
     storage = Storage(directories)
     log = storage.open(at(0), TOPIC_ID, CONFIGS, NOW)

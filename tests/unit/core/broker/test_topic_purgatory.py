@@ -1,4 +1,4 @@
-"""Who asked for a change is answered when this broker can see it, and in the end in any case."""
+"""Delayed topic changes: each completes when this broker sees the change, or at its timeout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def topic(name: TopicName = T, *partitions: PartitionInfo, number: int = 1) -> T
 
 
 class Awaiting:
-    """One broker's, and what it sees."""
+    """Topic changes that one broker waits for, and its view of the cluster."""
 
     def __init__(self, *topics: TopicInfo) -> None:
         self.view = ClusterView("cluster", topics=topics)
@@ -36,7 +36,7 @@ class Awaiting:
         return [changed.token for changed in self.changes.take_completed(now)]
 
 
-def test_a_topic_is_made_when_it_is_seen_with_all_its_leaders() -> None:
+def test_creation_completes_when_all_partitions_have_leaders() -> None:
     awaiting = Awaiting()
     awaiting.made(topic())
     assert awaiting.ended() == []
@@ -49,7 +49,7 @@ def test_a_topic_is_made_when_it_is_seen_with_all_its_leaders() -> None:
     assert awaiting.ended() == [], "told once"
 
 
-def test_the_end_has_what_is_seen_and_what_was_refused() -> None:
+def test_completed_change_has_visible_topics_and_refusals() -> None:
     refused = Refused(ErrorCode.TOPIC_ALREADY_EXISTS)
     awaiting = Awaiting()
     awaiting.made(topic(), refused=refused)
@@ -60,7 +60,7 @@ def test_the_end_has_what_is_seen_and_what_was_refused() -> None:
     assert changed.refused == {OTHER: refused}
 
 
-def test_another_topic_of_the_name_is_not_the_one_that_was_made() -> None:
+def test_creation_ignores_a_topic_with_another_id() -> None:
     awaiting = Awaiting(topic(number=7))
     awaiting.made(topic(number=8))
     assert awaiting.ended() == []
@@ -68,7 +68,7 @@ def test_another_topic_of_the_name_is_not_the_one_that_was_made() -> None:
     assert awaiting.ended() == [1]
 
 
-def test_one_that_another_broker_has_made_has_an_id_of_its_own() -> None:
+def test_creation_by_another_broker_completes_with_any_topic_id() -> None:
     awaiting = Awaiting()
     awaiting.made(topic(number=8), any_id=True)
     assert awaiting.ended() == []
@@ -76,7 +76,7 @@ def test_one_that_another_broker_has_made_has_an_id_of_its_own() -> None:
     assert awaiting.ended() == [1]
 
 
-def test_of_several_all_are_waited_for() -> None:
+def test_creation_waits_for_all_its_topics() -> None:
     awaiting = Awaiting()
     awaiting.made(topic(), topic(OTHER, number=2))
     awaiting.view.put(topic())
@@ -85,7 +85,7 @@ def test_of_several_all_are_waited_for() -> None:
     assert awaiting.ended() == [1]
 
 
-def test_a_topic_is_deleted_when_it_is_not_seen_any_more() -> None:
+def test_deletion_completes_when_the_topic_is_removed_from_the_view() -> None:
     awaiting = Awaiting(topic(number=1))
     deletion = DeleteTopics(3, {T: topic(number=1).id})
     awaiting.changes.add(deletion, Changed(3, {T: None}, {}), NOW)
@@ -95,14 +95,14 @@ def test_a_topic_is_deleted_when_it_is_not_seen_any_more() -> None:
     assert changed.topics == {T: None}
 
 
-def test_a_topic_that_is_deleted_may_have_a_follower_of_its_name() -> None:
+def test_deletion_completes_when_a_new_topic_has_the_name() -> None:
     awaiting = Awaiting(topic(number=1))
     awaiting.changes.add(DeleteTopics(3, {T: topic(number=1).id}), Changed(3, {T: None}, {}), NOW)
     awaiting.view.put(topic(number=2))
     assert awaiting.ended() == [3]
 
 
-def test_partitions_are_added_when_all_are_seen() -> None:
+def test_added_partitions_complete_when_all_are_visible() -> None:
     awaiting = Awaiting(topic(T, LED, LED))
     grown = topic(T, LED, LED, LED)
     awaiting.changes.add(GrowTopics(4, {T: Growth(2, (LED,))}), Changed(4, {T: grown}, {}), NOW)
@@ -113,7 +113,7 @@ def test_partitions_are_added_when_all_are_seen() -> None:
     assert awaiting.ended() == [4]
 
 
-def test_what_does_not_come_is_over_in_time() -> None:
+def test_change_that_never_appears_times_out() -> None:
     awaiting = Awaiting()
     awaiting.made(topic())
     assert awaiting.ended(NOW + AWAITED_MS_MAX - 1) == []
@@ -121,7 +121,7 @@ def test_what_does_not_come_is_over_in_time() -> None:
     assert changed.topics == {T: None}, "as it is seen: not at all"
 
 
-def test_each_ends_by_itself() -> None:
+def test_changes_complete_independently() -> None:
     awaiting = Awaiting()
     awaiting.made(topic(), token=1)
     awaiting.made(topic(OTHER, number=2), token=2)

@@ -1,4 +1,4 @@
-"""Compactions that were asked for: each step follows from the end of the one before, and waits for no round."""
+"""Requested compactions: each step follows the end of the one before, without waiting for a housekeeping round."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def table(harness: Harness, partitions: int = 1, ratio: str = "1") -> list[Parti
 
 
 def write(harness: Harness, partition: Partition, times: int = 5, *, rolls: bool = False) -> None:
-    """Writes each key so many times, to a log of which everything is synced and visible before."""
+    """Write each key the given number of times to a log that is fully synced and visible before."""
     now, log = harness.now.wall, partition.log
     for _ in range(times):
         raw = encode_batch([(b"k%d" % key, b"v" * 50, (), now) for key in range(KEYS)])
@@ -70,7 +70,7 @@ def won(compaction: Compaction) -> Compacted:
     return compaction.outcome
 
 
-def test_a_small_log_is_compacted_without_any_round(harness: Harness) -> None:
+def test_small_log_is_compacted_without_a_housekeeping_round(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
     (compaction,) = asked(harness, partition)
@@ -81,7 +81,7 @@ def test_a_small_log_is_compacted_without_any_round(harness: Harness) -> None:
     assert partition.log.compaction.cleaned_to == 5 * KEYS
 
 
-def test_all_groups_of_segments_go_without_any_round(harness: Harness) -> None:
+def test_all_segment_groups_are_compacted_without_a_housekeeping_round(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition, SEGMENTS, rolls=True)
     (compaction,) = asked(harness, partition)
@@ -90,7 +90,7 @@ def test_all_groups_of_segments_go_without_any_round(harness: Harness) -> None:
     assert not partition.log.compaction.is_swapping
 
 
-def test_what_was_written_meanwhile_and_asked_for_follows_at_once(harness: Harness) -> None:
+def test_request_for_newer_records_is_compacted_immediately_after(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
     (first,) = asked(harness, partition)
@@ -103,7 +103,7 @@ def test_what_was_written_meanwhile_and_asked_for_follows_at_once(harness: Harne
     assert (won(first).compacted_to, won(second).compacted_to) == (5 * KEYS, 6 * KEYS)
 
 
-def test_it_follows_the_pass_that_is_under_way(harness: Harness) -> None:
+def test_requested_compaction_follows_the_running_pass(harness: Harness) -> None:
     (partition,) = table(harness, ratio="0")
     write(harness, partition, 2, rolls=True)
     harness.keep_house_in_pieces()
@@ -118,8 +118,8 @@ def test_it_follows_the_pass_that_is_under_way(harness: Harness) -> None:
     assert won(compaction).compacted_to == 4 * KEYS
 
 
-def test_of_many_some_at_a_time_are_attended_to(harness: Harness) -> None:
-    """To roll a log takes some hundred microseconds, and an event may not take more than some milliseconds."""
+def test_each_slice_starts_a_limited_number_of_compactions(harness: Harness) -> None:
+    """Rolling a log takes some hundred microseconds, and an event must not take more than some milliseconds."""
     partitions = table(harness, 3 * ATTENDED_PER_SLICE)
     for partition in partitions:
         write(harness, partition)
@@ -131,7 +131,7 @@ def test_of_many_some_at_a_time_are_attended_to(harness: Harness) -> None:
     assert all(won(one).removed_records == 4 * KEYS for one in compactions), "one event after the other goes on"
 
 
-def test_a_partition_that_is_gone_is_not_waited_for(harness: Harness) -> None:
+def test_compaction_of_a_deleted_partition_ends(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
     (compaction,) = asked(harness, partition)

@@ -1,4 +1,4 @@
-"""The log cleaner: which log is compacted when, and what becomes of one that can't be."""
+"""The log cleaner: selection of logs to compact, and treatment of damaged logs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def create(harness: Harness, name: str, **configs: str) -> Partition:
 
 
 def write(harness: Harness, partition: Partition, keys: int, times: int, *, rolls: bool = True) -> None:
-    """Writes each key so many times, then begins a new segment; all of it is synced and visible."""
+    """Write each key the given number of times and roll the log; everything is synced and visible."""
     now = harness.now.wall
     for _ in range(times):
         raw = encode_batch([(b"k%d" % key, b"v" * 50, (), now) for key in range(keys)])
@@ -74,7 +74,7 @@ def keep_house(harness: Harness, rounds: int = 5) -> None:
 
 
 def begun(harness: Harness) -> Clean:
-    """One round; returns the first step of the only pass that has begun."""
+    """Run one round and return the first step of the only pass that has started."""
     passed(harness, 60)
     harness.keep_house_in_pieces()
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
@@ -82,7 +82,7 @@ def begun(harness: Harness) -> Clean:
 
 
 def steps(harness: Harness) -> list[str]:
-    """One round; returns the topics whose passes have begun, which nobody carries out."""
+    """Run one round and return the topics whose passes have started; the passes are not executed."""
     passed(harness, 60)
     harness.keep_house_in_pieces()
     found = [one.partition for one in harness.broker.take_effects() if isinstance(one, Clean)]
@@ -115,7 +115,7 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
     assert again.log.size == partition.log.size
 
 
-def test_the_filthiest_is_first_and_one_thread_does_one_at_a_time(tmp_path: Path) -> None:
+def test_single_thread_cleans_the_dirtiest_log_first(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     for name, times in (("some", 2), ("most", 9), ("more", 5)):
         partition = create(harness, name, min_cleanable_dirty_ratio="0.1")
@@ -126,20 +126,20 @@ def test_the_filthiest_is_first_and_one_thread_does_one_at_a_time(tmp_path: Path
     assert steps(harness) == []
 
 
-def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
+def test_cleaner_runs_one_pass_per_thread(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_cleaner_threads="2")
     for name in ("a", "b", "c"):
         write(harness, create(harness, name), keys=10, times=3)
     assert len(steps(harness)) == 2
 
 
-def test_none_is_compacted_where_the_cleaner_is_switched_off(tmp_path: Path) -> None:
+def test_disabled_cleaner_compacts_nothing(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_cleaner_enable="false")
     write(harness, create(harness, "table"), keys=10, times=3)
     assert steps(harness) == []
 
 
-def test_what_is_too_young_stays(tmp_path: Path) -> None:
+def test_records_younger_than_the_minimum_lag_are_kept(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table", min_compaction_lag_ms=str(100 * SECOND))
     write(harness, partition, keys=10, times=3)
@@ -149,8 +149,8 @@ def test_what_is_too_young_stays(tmp_path: Path) -> None:
     assert partition.log.compaction.cleaned_to == 30
 
 
-def test_what_is_too_old_is_compacted_though_little_is_dirty_and_nothing_is_written(tmp_path: Path) -> None:
-    """The active segment is closed for it: a quiet topic would never be (KAFKA-20664)."""
+def test_records_older_than_the_maximum_lag_are_compacted_in_a_quiet_log(tmp_path: Path) -> None:
+    """The active segment is rolled for it; otherwise a quiet topic is never compacted (KAFKA-20664)."""
     harness = Harness(tmp_path)
     partition = create(harness, "table", min_cleanable_dirty_ratio="1", max_compaction_lag_ms=str(100 * SECOND))
     write(harness, partition, keys=10, times=3, rolls=False)
@@ -161,7 +161,7 @@ def test_what_is_too_old_is_compacted_though_little_is_dirty_and_nothing_is_writ
     assert len(partition.log.segments) == 2
 
 
-def test_an_open_transaction_holds_it_back(tmp_path: Path) -> None:
+def test_open_transaction_delays_compaction(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
@@ -181,9 +181,7 @@ def damage(partition: Partition) -> None:
     path.write_bytes(data)
 
 
-def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_log_is_quarantined_and_others_are_cleaned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(tmp_path)
     bad, good = create(harness, "bad"), create(harness, "good")
     write(harness, bad, keys=10, times=5)
@@ -210,8 +208,8 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     assert not list(uncleanable(str(tmp_path))), "so does a start"
 
 
-def test_what_the_cleaner_finds_damaged_is_not_served_and_told(tmp_path: Path) -> None:
-    """Apache Kafka's cleaner stops at it, too, and its broker serves it on."""
+def test_damage_found_by_the_cleaner_is_not_served(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner also stops at the damage, but its broker still serves the batch."""
     harness = Harness(tmp_path)
     bad = create(harness, "bad")
     write(harness, bad, keys=10, times=5)
@@ -238,12 +236,12 @@ def test_what_the_cleaner_finds_damaged_is_not_served_and_told(tmp_path: Path) -
 
 
 def read(partition: Partition, offset: int) -> list[int]:
-    """The offset of the batch that is served."""
+    """Return the offset of the batch that is served."""
     records = partition.read(Offset(offset), 1, at_least_one=True).records
     return [one.base_offset for one in iter_batches(records.read())]
 
 
-def test_a_batch_that_unpacks_to_too_much_sets_its_log_aside(tmp_path: Path) -> None:
+def test_batch_with_too_large_content_quarantines_its_log(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table", max_decompressed_message_bytes="1000")
     raw = encode_batch([(b"k", bytes(5_000), (), harness.now.wall)], Codec.ZSTD)
@@ -287,7 +285,7 @@ def test_a_log_is_compacted_up_to_its_end_on_demand(tmp_path: Path) -> None:
     assert partition.log.segments[-1].base_offset == 30
 
 
-def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+def test_topic_deleted_during_compaction_leaves_no_files(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
@@ -302,7 +300,7 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> Non
     keep_house(harness, 70)
 
 
-def test_a_topic_of_the_same_name_waits_for_the_last_step_of_the_deleted_one(tmp_path: Path) -> None:
+def test_recreated_topic_waits_for_the_last_step_of_the_deleted_one(tmp_path: Path) -> None:
     """That step still writes files of these names; and it ends once, whatever the new topic does."""
     harness = Harness(tmp_path)
     write(harness, create(harness, "table"), keys=10, times=3)
@@ -320,7 +318,7 @@ def test_a_topic_of_the_same_name_waits_for_the_last_step_of_the_deleted_one(tmp
     assert again.log.compaction.cleaned_to == 30
 
 
-def test_a_log_that_is_cut_during_a_step_is_not_damaged(tmp_path: Path) -> None:
+def test_log_truncated_during_a_step_is_not_damaged(tmp_path: Path) -> None:
     """The step has failed at bytes that are not in the log any more: others may be in their place."""
     harness = Harness(tmp_path)
     partition = create(harness, "table")
@@ -336,7 +334,7 @@ def test_a_log_that_is_cut_during_a_step_is_not_damaged(tmp_path: Path) -> None:
     assert not partition.log.damaged_places
 
 
-def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
+def test_stop_withdraws_the_running_pass(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
@@ -350,11 +348,11 @@ def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
     assert harness.broker.partitions[partition.topic_partition].log.compaction.cleaned_to == 30
 
 
-def test_one_pass_follows_the_other(tmp_path: Path) -> None:
-    """Fifty busy state partitions would wait for each other, were one begun a second."""
+def test_next_pass_starts_immediately_after_the_previous(tmp_path: Path) -> None:
+    """With one start a second, fifty busy state partitions would wait for each other."""
     harness = Harness(tmp_path)
     partitions = [create(harness, f"table-{number}") for number in range(10)]
     for partition in partitions:
         write(harness, partition, keys=10, times=3)
-    keep_house(harness, 2)  # In the second round files get their names.
+    keep_house(harness, 2)  # The second round renames the files.
     assert [partition.log.compaction.cleaned_to for partition in partitions] == [30] * 10

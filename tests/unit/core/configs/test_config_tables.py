@@ -1,4 +1,4 @@
-"""Every row of the table of Kafka's configurations (0.11, 3.9, trunk) against ours: the newest release counts."""
+"""Configuration keys compared with every row of Kafka's tables (0.11, 3.9, trunk); the newest release is decisive."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
 TABLE = Path(__file__).parents[3] / "protocol" / "configs.tsv"
 ERAS = ("trunk", "3.9", "0.11")
-# Changed since 3.9, from which the table has the update modes; seen at a broker of 4.3.0 (describe_configs_4.3.0.tsv).
+# Update modes changed since 3.9, the release of the table; seen at a broker of 4.3.0 (describe_configs_4.3.0.tsv).
 MODE_CHANGED = {
     "advertised.listeners",
     "remote.log.reader.threads",
     "remote.log.manager.copier.thread.pool.size",
     "remote.log.manager.expiration.thread.pool.size",
 }
-# Newer than the table, and our own.
+# Keys newer than the table, and our own.
 BESIDES = {"max.decompressed.message.bytes", "odradek.record.validation"}
 Row = dict[str, str]
 
@@ -65,7 +65,7 @@ def shown_default(key: ConfigKey) -> str:
 
 
 def as_number(text: str) -> str:
-    """Doubles are written in two ways in the table."""
+    """Return one spelling of a double: the table has two."""
     return str(float(text))
 
 
@@ -76,7 +76,7 @@ TOPIC_ROWS = rows("topic")
 @pytest.mark.parametrize(
     "row", BROKER_ROWS + TOPIC_ROWS, ids=[f"{row['scope']}:{row['name']}" for row in BROKER_ROWS + TOPIC_ROWS]
 )
-def test_every_row_is_ours(row: Row) -> None:
+def test_key_matches_its_row_in_kafkas_table(row: Row) -> None:
     key = (TOPIC_KEYS if row["scope"] == "topic" else BROKER_KEYS)[row["name"]]
     assert key.type.name == expected_type(row)
     assert (key.rule.text if key.rule else "-") == expected_rule(row)
@@ -91,7 +91,7 @@ def test_every_row_is_ours(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", BROKER_ROWS, ids=[row["name"] for row in BROKER_ROWS])
-def test_update_modes(row: Row) -> None:
+def test_update_mode_matches_kafkas_table(row: Row) -> None:
     mode = {"dynamic": "cluster-wide"}.get(row["update_mode_3.9"], row["update_mode_3.9"])
     if mode != "-" and row["name"] not in MODE_CHANGED:
         assert BROKER_KEYS[row["name"]].mode.value == mode
@@ -105,7 +105,7 @@ def test_few_keys_are_not_in_the_table() -> None:
     assert {row["name"] for row in rows("broker-dynamic-only")} == DYNAMIC_ONLY
 
 
-def test_synonyms() -> None:
+def test_topic_key_synonyms_match_kafkas_table() -> None:
     table = {row["name"]: tuple(row["broker_synonyms"].split(",")) for row in TOPIC_ROWS}
     known = {name: names for name, names in table.items() if names != ("-",)}
     assert known | {name: (name,) for name in BESIDES} == TOPIC_SYNONYMS
@@ -118,7 +118,7 @@ def test_defaults_satisfy_their_rules() -> None:
             assert key.parse(text) == key.default, key.name
 
 
-def test_every_topic_key_is_documented_and_nothing_else_is() -> None:
+def test_documented_keys_are_exactly_the_known_keys() -> None:
     assert set(TOPIC_KEYS) - {"errors.deadletterqueue.group.enable"} <= set(DOCS)
     extra = set(DOCS) - set(TOPIC_KEYS) - set(BROKER_KEYS)
     assert not extra, extra

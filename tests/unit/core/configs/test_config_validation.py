@@ -1,4 +1,4 @@
-"""What may be changed while a broker runs: operations on keys, and Kafka's rules for what comes of them."""
+"""Configuration changes at run time: operations on keys, and Kafka's rules for the result."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def edit(*keys: tuple[str, Operation, str], replaces_all: bool = False) -> Confi
         ("0:1, 1:1", (THROTTLED, APPEND, "1:1"), "0:1, 1:1,1:1"),
     ],
 )
-def test_an_operation_on_a_key(before: str | None, key: tuple[str, Operation, str], after: str | None) -> None:
+def test_operation_changes_one_key(before: str | None, key: tuple[str, Operation, str], after: str | None) -> None:
     texts = {} if before is None else {key[0]: before}
     assert edit(key).applied(texts, TOPIC_KEYS.get).get(key[0]) == after
 
 
-def test_the_other_keys_stay_unless_all_are_replaced() -> None:
+def test_other_keys_are_kept_unless_all_are_replaced() -> None:
     texts, key = {"retention.ms": "1", "segment.ms": "2"}, ("segment.ms", SET, "3")
     assert altered_topic(STATIC, texts, edit(key)) == {"retention.ms": "1", "segment.ms": "3"}
     assert altered_topic(STATIC, texts, edit(key, replaces_all=True)) == {"segment.ms": "3"}
@@ -64,7 +64,7 @@ def test_the_other_keys_stay_unless_all_are_replaced() -> None:
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
 @pytest.mark.parametrize("name", ["retention.ms", "no.such"])
-def test_only_lists_are_added_to(operation: Operation, name: str) -> None:
+def test_append_requires_a_list_key(operation: Operation, name: str) -> None:
     with pytest.raises(Refused, match="its type is not LIST") as refused:
         altered_topic(STATIC, {}, edit((name, operation, "1")))
     assert refused.value.code == ErrorCode.INVALID_CONFIG
@@ -81,13 +81,13 @@ def test_only_lists_are_added_to(operation: Operation, name: str) -> None:
         [("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "5")],
     ],
 )
-def test_a_topic_is_never_what_none_can_be(keys: list[tuple[str, Operation, str]]) -> None:
+def test_invalid_topic_configuration_is_refused(keys: list[tuple[str, Operation, str]]) -> None:
     with pytest.raises(Refused) as refused:
         altered_topic(STATIC, {}, edit(*keys))
     assert refused.value.code == ErrorCode.INVALID_CONFIG
 
 
-def test_a_key_nobody_knows_can_be_deleted() -> None:
+def test_unknown_key_can_be_deleted() -> None:
     assert altered_topic(STATIC, {"no.such": "1"}, edit(("no.such", DELETE, ""))) == {}
 
 
@@ -120,7 +120,7 @@ REFUSED_OF_BROKERS: dict[str, tuple[str, bool]] = {
 
 
 @pytest.mark.parametrize("text", REFUSED_OF_BROKERS)
-def test_a_broker_is_refused(text: str) -> None:
+def test_invalid_broker_configuration_is_refused(text: str) -> None:
     sentence, for_all = REFUSED_OF_BROKERS[text]
     keys = [pair.partition("=") for pair in text.split(",")]
     with pytest.raises(Refused, match=sentence) as refused:
@@ -142,11 +142,11 @@ def test_a_broker_is_refused(text: str) -> None:
         ("sasl.jaas.config", "x", False),
     ],
 )
-def test_a_broker_is_changed(name: str, value: str, for_all: bool) -> None:
+def test_valid_broker_configuration_is_applied(name: str, value: str, for_all: bool) -> None:
     assert _altered((name, SET, value), for_all=for_all).is_set(name)
 
 
-def test_the_strongest_counts() -> None:
+def test_most_specific_configuration_has_precedence() -> None:
     name = "log.retention.ms"
     for_all, configs = altered_broker(STATIC, NOTHING, edit((name, SET, "3000")), for_all=True)
     assert configs.for_topic({}).retention_ms == 3000
@@ -168,7 +168,7 @@ def test_the_strongest_counts() -> None:
     assert configs.for_topic({}).retention_ms == 3000
 
 
-def test_who_has_the_configs_sees_the_new_values() -> None:
+def test_shared_configs_show_the_new_values() -> None:
     configs = BrokerConfigs.parse({})
     before = configs.for_topic({})
     configs.become(altered_broker(configs, NOTHING, edit(("message.max.bytes", SET, "5")), for_all=True)[1])
@@ -179,12 +179,12 @@ def test_who_has_the_configs_sees_the_new_values() -> None:
     assert entry.value == "5"
 
 
-def test_a_secret_is_not_told() -> None:
+def test_secret_is_absent_from_described_configs() -> None:
     configs = _altered(("listener.name.x.ssl.keystore.password", SET, "hush"))
     assert "hush" not in repr(configs.describe())
 
 
-def test_a_broker_starts_with_what_it_can_use() -> None:
+def test_broker_starts_with_the_valid_stored_values() -> None:
     texts = {"log.retention.ms": "7", "no.such": "1", "num.partitions": "9", "log.cleaner.threads": "many"}
     configs, problems = started_with(STATIC, Dynamic({}, texts))
     assert (configs.int("log.retention.ms"), configs.int("num.partitions")) == (7, 1)
@@ -201,7 +201,7 @@ def test_a_broker_starts_with_what_it_can_use() -> None:
 @pytest.mark.parametrize(
     "name", ["log.retention.ms", "log.retention.bytes", "log.cleanup.policy", "log.cleaner.min.compaction.lag.ms"]
 )
-def test_nothing_is_deleted_by_a_stored_value_that_can_not_be(name: str, is_own: bool) -> None:
+def test_invalid_stored_retention_deletes_nothing(name: str, is_own: bool) -> None:
     part = {name: "seven", "message.max.bytes": "5"}
     static = BrokerConfigs.parse({"log.retention.hours": "5", "log.cleanup.policy": "compact"})
     configs, problems = started_with(static, Dynamic(part, {}) if is_own else Dynamic({}, part))
@@ -214,8 +214,8 @@ def test_nothing_is_deleted_by_a_stored_value_that_can_not_be(name: str, is_own:
     assert "nothing is deleted of topics that go by it until it is repaired" in problem
 
 
-def test_a_static_value_is_told_as_such_again() -> None:
-    """Whatever its unit: that of hours was shown as a default."""
+def test_deleted_dynamic_value_shows_the_static_source_again() -> None:
+    """The unit of the static key does not matter: a value in hours was once shown as a default."""
     name = "log.retention.ms"
     dynamic, _ = altered_broker(STATIC, NOTHING, edit((name, SET, "3000")), for_all=True)
     _, configs = altered_broker(STATIC, dynamic, edit((name, DELETE, "")), for_all=True)
@@ -225,14 +225,14 @@ def test_a_static_value_is_told_as_such_again() -> None:
     assert (entry.source, entry.synonyms) == (ConfigSource.DEFAULT_CONFIG, ())
 
 
-def test_a_broker_starts_without_what_contradicts_itself() -> None:
+def test_broker_starts_without_conflicting_stored_values() -> None:
     lags = {"log.cleaner.max.compaction.lag.ms": "1", "log.cleaner.min.compaction.lag.ms": "2"}
     configs, (problem,) = started_with(STATIC, Dynamic({}, lags))
     assert not configs.is_set("log.cleaner.max.compaction.lag.ms")
     assert "conflict" in problem
 
 
-def test_what_cannot_be_used_does_not_keep_others_from_being_changed() -> None:
+def test_invalid_stored_values_do_not_block_other_changes() -> None:
     before = Dynamic({"no.such": "1", "num.partitions": "9"}, {})
     after, configs = altered_broker(STATIC, before, edit(("log.retention.ms", SET, "7")), for_all=False)
     assert after.broker == {**before.broker, "log.retention.ms": "7"}

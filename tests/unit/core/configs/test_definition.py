@@ -1,4 +1,7 @@
-"""Text to values and back, by Kafka's rules (each text below was tried at a broker of 4.3.0)."""
+"""Conversion of configuration texts to values and back, by Kafka's rules.
+
+Each text below was tried at a broker of 4.3.0.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +45,20 @@ BAD = [
 
 
 @pytest.mark.parametrize(("type_", "text", "value"), GOOD)
-def test_good_texts(type_: ConfigType, text: str, value: Value) -> None:
+def test_valid_text_is_parsed(type_: ConfigType, text: str, value: Value) -> None:
     parsed = parse_value("k", type_, text)
     assert parsed == value
     assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(("type_", "text", "sentence"), BAD, ids=range(len(BAD)))
-def test_bad_texts(type_: ConfigType, text: str, sentence: str) -> None:
+def test_invalid_text_is_refused_with_kafkas_message(type_: ConfigType, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_value("k", type_, text)
     assert str(error.value) == sentence
 
 
-def test_a_secret_does_not_print() -> None:
+def test_secret_is_not_printed() -> None:
     secret = Secret("hunter2")
     assert "hunter2" not in f"{secret} {secret!r} {[secret]}"
     assert secret.reveal() == "hunter2"
@@ -83,7 +86,7 @@ def test_doubles_print_as_in_java(value: float, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_doubles_survive_the_text(value: float) -> None:
+def test_double_survives_conversion_to_text(value: float) -> None:
     text = to_text(value)
     assert text is not None
     assert double("k", None).parse(text) == value
@@ -91,7 +94,7 @@ def test_doubles_survive_the_text(value: float) -> None:
 
 @given(st.text())
 def test_any_text_is_parsed_or_refused(text: str) -> None:
-    """A text becomes a value or one ConfigError, whatever the type."""
+    """Any text becomes a value or a ConfigError, whatever the type."""
     for type_ in ConfigType:
         try:
             value = parse_value("k", type_, text)
@@ -102,7 +105,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
             assert parse_value("k", type_, shown) == value
 
 
-def test_bounds() -> None:
+def test_value_outside_its_bounds_is_refused() -> None:
     key = int_("k", 1, between(1, 9))
     assert key.parse("9") == 9
     with pytest.raises(ConfigError, match=r"^Invalid value 0 for configuration k: Value must be at least 1$"):

@@ -1,4 +1,4 @@
-"""DescribeConfigs against what Apache Kafka 4.3.0 answered, key by key."""
+"""DescribeConfigs responses, compared key by key with those of Apache Kafka 4.3.0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigEntry
 
 GOLDEN = Path(__file__).parents[3] / "protocol" / "describe_configs_4.3.0.tsv"
-# What the broker that gave the answers was started with.
+# The configuration of the broker that gave the responses.
 STATIC = {
     "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
     "advertised.listeners": "PLAINTEXT://127.0.0.1:9092",
@@ -83,14 +83,14 @@ def answers(resource: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("resource", ["broker", "topic", "topic-with-overrides"])
-def test_as_kafka_answers(resource: str) -> None:
+def test_described_configs_match_kafkas_response(resource: str) -> None:
     ours, theirs = answers(resource), golden(resource)
     wrong = {name: (ours.get(name), row) for name, row in theirs.items() if ours.get(name) != row}
     assert len(theirs) > 30
     assert set(wrong) <= set(DIFFERENT), wrong
 
 
-def test_a_secret_is_never_told() -> None:
+def test_secret_is_never_described() -> None:
     entries = BrokerConfigs.parse(
         {"ssl.key.password": "hunter2", "config.providers.vault.param.token": "s3"}
     ).describe()
@@ -101,19 +101,19 @@ def test_a_secret_is_never_told() -> None:
     assert by_name["config.providers.vault.param.token"].sensitive
 
 
-def test_only_what_is_asked_for() -> None:
+def test_only_requested_keys_are_described() -> None:
     broker = BrokerConfigs.parse({})
     assert [entry.name for entry in broker.describe(["num.partitions", "nope"])] == ["num.partitions"]
     assert [entry.name for entry in broker.for_topic({}).describe(["segment.ms", "nope"])] == ["segment.ms"]
 
 
-def test_a_listener_of_its_own() -> None:
+def test_listener_secret_is_described_as_sensitive() -> None:
     broker = BrokerConfigs.parse({"listener.name.outside.scram-sha-256.sasl.jaas.config": "secret"})
     entry = next(entry for entry in broker.describe() if entry.name.startswith("listener.name."))
     assert (entry.value, entry.sensitive) == (None, True)
 
 
-def test_dynamic_configuration_comes_first() -> None:
+def test_dynamic_configuration_precedes_static_configuration() -> None:
     broker = BrokerConfigs.parse({"log.retention.hours": "100"}).with_dynamic(
         {"log.retention.ms": "5000"}, {"log.retention.ms": "6000", "log.segment.bytes": "2000000"}
     )

@@ -1,4 +1,4 @@
-"""inter.broker.protocol.version: which texts name one, and what each brings."""
+"""inter.broker.protocol.version: valid texts, and the features of each version."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ KEY = "inter.broker.protocol.version"
         ("3.9.1", "3.9-IV0"),
     ],
 )
-def test_texts_are_read_as_kafka_reads_them(text: str, name: str) -> None:
+def test_version_text_is_parsed_as_in_kafka(text: str, name: str) -> None:
     found = metadata_version(text)
     assert found is not None and found.name == name
 
 
 @pytest.mark.parametrize("text", ["", "0.11", "0.10.2", "3", "2.8-IV2", "2.8-IV", "3.9-IV0-x", "4.0", "4.0-IV0", "new"])
-def test_others_are_refused_with_a_sentence(text: str) -> None:
+def test_invalid_version_text_is_refused(text: str) -> None:
     assert metadata_version(text) is None
     with pytest.raises(ConfigError, match=rf"{KEY}: Version must be one from 0.11.0 to 3.9"):
         BrokerConfigs.parse({KEY: text})
@@ -58,19 +58,19 @@ def test_any_text_names_a_version_or_none(text: str) -> None:
     assert found is None or (found in METADATA_VERSIONS and text.startswith(found.name.partition("-")[0]))
 
 
-def test_each_version_brings_what_kafka_says() -> None:
+def test_features_of_each_version_match_kafka() -> None:
     assert list(map(line_of, METADATA_VERSIONS)) == KAFKAS
 
 
 @pytest.mark.parametrize(
     ("text", "version"), [("2.7-IV1", None), ("2.7", 0), ("3.1", 0), ("3.2", 1), ("3.3", 2), ("3.4", 2), ("3.5", 3)]
 )
-def test_a_leader_asks_what_the_oldest_release_can_read(text: str, version: int | None) -> None:
+def test_alter_partition_version_depends_on_the_protocol_version(text: str, version: int | None) -> None:
     found = metadata_version(text)
     assert found is not None and protocol(found).alter_partition == version
 
 
-def test_our_brokers_can_read_all_of_it() -> None:
+def test_own_brokers_read_all_inter_broker_requests() -> None:
     newest = protocol(NEWEST)
     asked = (
         (FetchRequest, newest.fetch),
@@ -81,7 +81,7 @@ def test_our_brokers_can_read_all_of_it() -> None:
     assert all(version in schema_of(message).versions for message, version in asked)
 
 
-def test_each_version_brings_what_the_ones_before_it_have() -> None:
+def test_each_version_includes_its_predecessors() -> None:
     for before, after in pairwise(METADATA_VERSIONS):
         older, newer = protocol(before), protocol(after)
         for name in InterBrokerProtocol._fields[1:]:
@@ -89,7 +89,7 @@ def test_each_version_brings_what_the_ones_before_it_have() -> None:
     assert (OLDEST.name, NEWEST.name) == ("0.11.0-IV0", "3.9-IV0")
 
 
-def test_each_change_has_a_version_and_changes_something() -> None:
+def test_each_protocol_change_has_a_version_and_an_effect() -> None:
     for one in CHANGES:
         version = metadata_version(one.since)
         assert version is not None and version.name == one.since
@@ -99,7 +99,7 @@ def test_each_change_has_a_version_and_changes_something() -> None:
 
 
 @pytest.mark.parametrize("texts", [{}, {KEY: "3.9"}, {KEY: "3.9-IV0"}])
-def test_in_a_cluster_of_ours_everything_is_there(texts: dict[str, str]) -> None:
+def test_own_cluster_uses_all_features(texts: dict[str, str]) -> None:
     found = protocol_of(BrokerConfigs.parse(texts))
     assert found.features == {"group.version": 1, "transaction.version": 2}
     assert (found.offset_value, found.transaction_value, found.write_txn_markers) == (4, 1, 2)
@@ -107,7 +107,7 @@ def test_in_a_cluster_of_ours_everything_is_there(texts: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("version", [one.name for one in METADATA_VERSIONS])
-def test_where_a_broker_of_kafka_may_come_nothing_newer_is_finalized(version: str) -> None:
+def test_cluster_on_zookeeper_finalizes_only_its_protocol_version(version: str) -> None:
     ensemble = protocol_of(BrokerConfigs.parse({KEY: version, "zookeeper.connect": "zk1:2181/kafka"}))
     assert ensemble.version.name == version
     assert ensemble == protocol(ensemble.version)

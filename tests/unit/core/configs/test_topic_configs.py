@@ -1,4 +1,4 @@
-"""What holds for a topic; the refusals are the sentences of Apache Kafka 4.3.0."""
+"""Effective topic configurations; the error messages are those of Apache Kafka 4.3.0."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ ACCEPTED: list[dict[str, str | None]] = [
     *({"cleanup.policy": text} for text in ("", "compact,compact", " compact , delete ")),
     {"internal.segment.bytes": "1000"},
     {"remote.log.delete.on.disable": "true"},
-    {"message.format.version": "2.8-IV1"},  # Kafka 3.9 takes it, 4 no longer.
+    {"message.format.version": "2.8-IV1"},  # Kafka 3.9 accepts it, 4 does not.
 ]
 
 
 @pytest.mark.parametrize(("overrides", "sentence"), REFUSED, ids=range(len(REFUSED)))
-def test_refused(overrides: dict[str, str | None], sentence: str) -> None:
+def test_invalid_topic_override_is_refused_with_kafkas_message(overrides: dict[str, str | None], sentence: str) -> None:
     with pytest.raises(Refused) as refused:
         PLAIN.check_topic(overrides)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
@@ -92,11 +92,11 @@ def test_refused(overrides: dict[str, str | None], sentence: str) -> None:
 
 
 @pytest.mark.parametrize("overrides", ACCEPTED, ids=str)
-def test_accepted(overrides: dict[str, str | None]) -> None:
+def test_valid_topic_override_is_accepted(overrides: dict[str, str | None]) -> None:
     PLAIN.check_topic(overrides)
 
 
-def test_defaults() -> None:
+def test_topic_defaults_match_kafka() -> None:
     topic = PLAIN.for_topic({})
     assert topic.retention_ms == 7 * DAY_MS
     assert topic.segment_bytes == 1 << 30
@@ -115,7 +115,7 @@ def test_defaults() -> None:
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_the_finest_unit_that_is_set_counts(static: dict[str, str], retention_ms: int) -> None:
+def test_finest_time_unit_has_precedence(static: dict[str, str], retention_ms: int) -> None:
     assert BrokerConfigs.parse(static).for_topic({}).retention_ms == retention_ms
     assert BrokerConfigs.parse(static).for_topic({"retention.ms": "1"}).retention_ms == 1
 
@@ -125,13 +125,13 @@ def test_the_finest_unit_that_is_set_counts(static: dict[str, str], retention_ms
     [
         ({}, {}, True),
         ({}, {"flush.ms": "1000"}, False),
-        ({}, {"flush.messages": str(INT64_MAX)}, False),  # Said explicitly, though it is the default.
+        ({}, {"flush.messages": str(INT64_MAX)}, False),  # Set explicitly, though it is the default.
         ({"log.flush.interval.messages": "10000"}, {}, False),
         ({"log.flush.interval.ms": "1000"}, {}, False),
         ({"log.flush.offset.checkpoint.interval.ms": "1000"}, {}, True),
     ],
 )
-def test_answers_wait_for_the_disk_unless_flushing_is_configured(
+def test_responses_wait_for_the_disk_unless_flushing_is_configured(
     static: dict[str, str], overrides: dict[str, str], waits: bool
 ) -> None:
     assert BrokerConfigs.parse(static).for_topic(overrides).flush.before_acknowledging is waits
@@ -143,12 +143,12 @@ def test_a_flush_is_due_by_count() -> None:
     assert flush.is_due(3)
 
 
-def test_the_older_timestamp_bound_counts_where_the_newer_are_not_set() -> None:
+def test_older_timestamp_bound_applies_where_the_newer_is_unset() -> None:
     topic = PLAIN.for_topic({"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "9"})
     assert (topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms) == (5, 9)
 
 
-def test_small_segments_for_tests() -> None:
+def test_internal_segment_bytes_allows_small_segments() -> None:
     assert PLAIN.for_topic({"internal.segment.bytes": "1000"}).segment_bytes == 1000
     assert PLAIN.for_topic({"internal.segment.bytes": "-1000"}).segment_bytes == 1 << 30
 
@@ -168,23 +168,23 @@ def test_small_segments_for_tests() -> None:
     ],
     ids=range(3),
 )
-def test_a_broker_must_give_its_topics_what_they_may_have(static: dict[str, str], sentence: str) -> None:
+def test_broker_default_that_is_invalid_for_topics_is_refused(static: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         BrokerConfigs.parse(static)
     assert str(error.value) == sentence
 
 
-def test_less_than_nothing_is_no_limit() -> None:
+def test_negative_retention_means_no_limit() -> None:
     topic = BrokerConfigs.parse({"log.retention.hours": "-7"}).for_topic({"retention.bytes": "-5"})
     assert (topic.retention_ms, topic.retention_bytes) == (-1, -1)
 
 
-def test_stored_overrides_that_are_no_use_are_passed_over() -> None:
-    """A znode that another broker wrote must not keep this one from starting."""
+def test_invalid_stored_overrides_are_ignored() -> None:
+    """A znode written by another broker must not prevent this one from starting."""
     topic = PLAIN.for_topic({"retention.ms": "x", "of.the.future": "1", "segment.ms": "7"})
     assert (topic.retention_ms, topic.segment_ms) == (7 * DAY_MS, 7)
     for text, size in (("2000", 2000), ("13", 1 << 30), ("1e3", 1 << 30), ("-5", 1 << 30), ("99999999999", 1 << 30)):
-        assert PLAIN.for_topic({"segment.bytes": text}).segment_bytes == size  # Kafka before 4 may follow.
+        assert PLAIN.for_topic({"segment.bytes": text}).segment_bytes == size  # Values of Kafka before 4.
     assert "of.the.future" not in {entry.name for entry in topic.describe()}
 
 
@@ -202,8 +202,8 @@ def test_throttled_replicas_are_shown_as_they_were_written(text: str, shown: str
     ("name", "text"),
     [("retention.ms", "seven"), ("retention.bytes", "1e9"), ("cleanup.policy", "keep"), ("segment.ms", "0")],
 )
-def test_nothing_is_deleted_of_a_topic_with_a_stored_value_that_can_not_be(name: str, text: str) -> None:
-    """And the value is shown, so that it can be repaired."""
+def test_invalid_stored_topic_retention_deletes_nothing(name: str, text: str) -> None:
+    """The invalid value is shown, so that it can be repaired."""
     topic = BrokerConfigs.parse({"log.cleanup.policy": "compact,delete"}).for_topic({name: text, "flush.ms": "5"})
     logs = log_config(topic)
     assert not (logs.cleanup_delete or logs.cleanup_compact)
@@ -216,7 +216,7 @@ def test_nothing_is_deleted_of_a_topic_with_a_stored_value_that_can_not_be(name:
     assert "flush.ms" not in told
 
 
-def test_what_another_release_stored_is_valid() -> None:
+def test_overrides_stored_by_another_release_are_valid() -> None:
     stored = {"a.newer.key": "x", "segment.bytes": "1000"}
     assert told_invalid("t", stored) is None
     assert log_config(BrokerConfigs.parse({}).for_topic(stored)).cleanup_delete

@@ -1,4 +1,4 @@
-"""Stories of a cluster and its controller; test_controller_kafka has Kafka's own come to the same states."""
+"""Scenarios of a cluster and its controller; test_controller_kafka checks that Kafka's own reaches the same states."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def back(cluster: SimCluster, *brokers: int) -> None:
     calm(cluster, SESSION_SECONDS + CALM_SECONDS)
 
 
-def test_one_of_them_is_the_controller_and_all_know_all() -> None:
+def test_one_broker_is_elected_controller_and_all_get_the_metadata() -> None:
     cluster = started()
     assert [member.controller.epoch for member in cluster.controllers] == [1]
     cluster.create_topic("flights", [[0, 1], [1, 2], [2]])
@@ -57,7 +57,7 @@ def test_one_of_them_is_the_controller_and_all_know_all() -> None:
     assert all(assigned.is_new for member in cluster.alive for assigned in member.states.values())
 
 
-def test_a_topic_grows() -> None:
+def test_topic_gets_new_partitions() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
@@ -67,7 +67,7 @@ def test_a_topic_grows() -> None:
     assert leader_epoch_isr(cluster, "flights", 0) == (0, 0, (0, 1))
 
 
-def test_a_broker_dies_and_comes_back() -> None:
+def test_dead_broker_leaves_the_isr_and_leads_again_if_it_is_alone_in_it() -> None:
     cluster = started()
     cluster.create_topic("flights", [[1, 2], [2, 1], [2]])
     calm(cluster)
@@ -80,8 +80,8 @@ def test_a_broker_dies_and_comes_back() -> None:
     assert leader_epoch_isr(cluster, "flights", 2) == (2, 2, (2,)), "all of it is back with its broker"
 
 
-def test_no_replica_lives_and_everybody_is_told_so() -> None:
-    """KAFKA-3096: leader -1 reaches those that live."""
+def test_live_brokers_learn_of_a_partition_without_live_replicas() -> None:
+    """KAFKA-3096: leader -1 reaches the brokers that are alive."""
     cluster = started()
     cluster.create_topic("flights", [[1, 2]])
     calm(cluster)
@@ -91,7 +91,7 @@ def test_no_replica_lives_and_everybody_is_told_so() -> None:
     assert told.state.leader == -1 and set(told.offline) == {1, 2}
 
 
-def test_unclean_elections_are_asked_for() -> None:
+def test_unclean_election_requires_configuration() -> None:
     for config, led_by in (({}, -1), ({"unclean": "true"}, 1)):
         cluster = started()
         cluster.create_topic("flights", [[2, 1]], config)
@@ -104,8 +104,8 @@ def test_unclean_elections_are_asked_for() -> None:
         assert state.recovery == (1 if led_by == 1 else 0)
 
 
-def test_the_controller_dies_while_it_follows() -> None:
-    """KAFKA-3143: its successor takes it out of the ISRs."""
+def test_dead_controller_leaves_the_isrs_it_followed_in() -> None:
+    """KAFKA-3143: its successor removes it from the ISRs."""
     cluster = started()
     controller = cluster.controllers[0].id
     others = [broker for broker in (0, 1, 2) if broker != controller]
@@ -116,8 +116,8 @@ def test_the_controller_dies_while_it_follows() -> None:
     assert leader_epoch_isr(cluster, "flights") == (others[0], 1, tuple(others))
 
 
-def test_a_controller_that_was_deposed_changes_nothing() -> None:
-    """KAFKA-6082: it slept while another was elected, and every one of its writes is refused."""
+def test_deposed_controller_changes_nothing() -> None:
+    """KAFKA-6082: another controller was elected during its pause, and each of its writes is refused."""
     cluster = started()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
@@ -127,15 +127,15 @@ def test_a_controller_that_was_deposed_changes_nothing() -> None:
     active = [member for member in cluster.controllers if member is not sleeper]
     assert [member.controller.epoch for member in active] == [2]
     before = cluster.state("flights", 0)
-    sleeper.controller.epoch = 1  # It still believes so.
+    sleeper.controller.epoch = 1  # It still believes to be the controller.
     sleeper.node.go_on()
     calm(cluster, SESSION_SECONDS + CALM_SECONDS)
     after = cluster.state("flights", 0)
     assert before is not None and after is not None and after.controller_epoch == 2 == before.controller_epoch
 
 
-def test_a_broker_restarts_faster_than_its_session() -> None:
-    """KAFKA-7235: its epoch tells, and what was meant for the process before is refused."""
+def test_restart_within_the_session_is_detected_by_the_broker_epoch() -> None:
+    """KAFKA-7235: requests for the previous process are refused."""
     cluster = started()
     cluster.create_topic("flights", [[2, 1]])
     calm(cluster)
@@ -158,7 +158,7 @@ def test_a_topic_is_deleted() -> None:
     assert not cluster.topics() and not cluster.logs
 
 
-def test_a_deleted_topic_is_made_again() -> None:
+def test_deleted_topic_can_be_created_again() -> None:
     cluster = started()
     for leader in (0, 1):
         cluster.create_topic("flights", [[leader], [2]])
@@ -169,7 +169,7 @@ def test_a_deleted_topic_is_made_again() -> None:
     assert not cluster.topics() and not cluster.logs
 
 
-def test_a_topic_is_replaced_by_another_of_its_name_by_hand() -> None:
+def test_topic_replaced_in_the_tree_gets_new_state() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
@@ -195,7 +195,7 @@ def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
     assert not cluster.topics() and not cluster.logs
 
 
-def test_a_deletion_waits_for_a_log_that_had_no_room() -> None:
+def test_deletion_waits_for_an_offline_log() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
@@ -212,15 +212,15 @@ def test_a_deletion_waits_for_a_log_that_had_no_room() -> None:
     assert not cluster.topics() and not cluster.logs
 
 
-def test_a_mark_for_a_topic_that_is_gone_is_taken_away() -> None:
-    """linkedin/kafka#596: a controller died between the znodes, and the next one does not loop."""
+def test_deletion_mark_of_a_missing_topic_is_removed() -> None:
+    """linkedin/kafka#596: a controller died between the znode writes, and its successor must not loop."""
     cluster = started()
     cluster.mark_for_deletion("never")
     calm(cluster)
     assert not cluster.admin.children("/admin/delete_topics")
 
 
-def test_an_isr_is_proposed_and_a_proposal_that_came_late_is_refused() -> None:
+def test_late_isr_proposal_is_refused() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
@@ -234,8 +234,8 @@ def test_an_isr_is_proposed_and_a_proposal_that_came_late_is_refused() -> None:
     assert leader_epoch_isr(cluster, "flights") == (0, 1, (0,))
 
 
-def test_a_follower_that_was_seen_to_catch_up_has_restarted_since() -> None:
-    """It may lack what it had (KIP-903); who does not know a follower's process does not say one."""
+def test_isr_proposal_with_a_restarted_follower_is_refused() -> None:
+    """The restarted follower may have lost records (KIP-903). A leader that does not know its epoch sends none."""
     cluster = started()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
@@ -268,7 +268,7 @@ def test_a_follower_that_was_seen_to_catch_up_has_restarted_since() -> None:
 
 
 def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> None:
-    """What Apache Kafka 3.9.1 answers; interop/test_broker_epochs_kafka asks one."""
+    """The results are those of Apache Kafka 3.9.1, which interop/test_broker_epochs_kafka queries."""
     cluster = started()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
@@ -279,7 +279,7 @@ def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> No
     stops = [ShutDown(BrokerId(broker), epoch) for broker in (0, 99) for epoch in epochs]
     for ask in (*alters, *stops):
         cluster.controllers[0].tell(ask)
-        cluster.run(CALM_SECONDS)  # Who is to shut down has stopped its replicas, and runs on here.
+        cluster.run(CALM_SECONDS)  # The broker has stopped its replicas for the shutdown, and keeps running here.
     accepted = [ask.broker_epoch for ask in alters if not ask.error]
     assert accepted == [own]
     assert {ask.error for ask in alters} == {ErrorCode.NONE, stale}
@@ -288,7 +288,7 @@ def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> No
     assert [ask.broker_epoch for ask in stops if ask.error is unknown] == [-1]
 
 
-def test_a_failed_directory_takes_its_replicas_offline_alone() -> None:
+def test_failed_directory_takes_only_its_replicas_offline() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1], [0, 1]])
     calm(cluster)
@@ -299,8 +299,8 @@ def test_a_failed_directory_takes_its_replicas_offline_alone() -> None:
     assert leader_epoch_isr(cluster, "flights", 1) == (1, 1, (1,))
 
 
-def test_a_broker_stops_in_order() -> None:
-    """Others lead before it goes; of an ISR that stops as a whole the last one may lead again (C10)."""
+def test_controlled_shutdown_moves_leadership_first() -> None:
+    """The last broker of an ISR that stops as a whole may lead again (C10)."""
     cluster = started()
     cluster.create_topic("flights", [[0, 1], [1, 0], [0]])
     calm(cluster)
@@ -321,7 +321,7 @@ def test_a_broker_stops_in_order() -> None:
     assert leader_epoch_isr(cluster, "flights", 0)[0] == 1
 
 
-def test_brokers_that_stop_at_once_do_not_wait_for_each_other() -> None:
+def test_simultaneous_shutdowns_do_not_wait_for_each_other() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1], [1, 0], [2, 1]])
     calm(cluster)
@@ -334,7 +334,7 @@ def test_brokers_that_stop_at_once_do_not_wait_for_each_other() -> None:
     assert [leader_epoch_isr(cluster, "flights", index)[0] for index in range(3)] == [0, 0, 2]
 
 
-def test_the_preferred_replica_leads_again_when_it_is_asked_for() -> None:
+def test_preferred_replica_leads_again_on_request() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
@@ -351,8 +351,8 @@ def test_the_preferred_replica_leads_again_when_it_is_asked_for() -> None:
     assert leader_epoch_isr(cluster, "flights") == (0, 2, (0, 1))
 
 
-def test_an_isr_that_a_leader_wrote_by_itself() -> None:
-    """Before Kafka 2.7 leaders did, and told of it through the tree."""
+def test_isr_written_by_a_leader_is_applied() -> None:
+    """Leaders before Kafka 2.7 wrote the ISR themselves and notified the controller through the tree."""
     cluster = started()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)

@@ -1,4 +1,4 @@
-"""Elections: what must hold of each, and the cases that people ask about."""
+"""Partition leader elections: invariants, and the cases that users ask about."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def leader_and_isr(elected: Elected | None) -> tuple[int, tuple[int, ...]] | Non
     return None if elected is None else (elected.state.leader, elected.state.isr)
 
 
-def test_the_leader_is_gone() -> None:
+def test_first_live_replica_in_the_isr_replaces_a_dead_leader() -> None:
     found = for_offline(state(3, 1, 2), ids(1, 2, 3), brokers(2, 3), may_be_unclean=False)
     assert leader_and_isr(found) == (2, (3, 2)), "the first of the replicas, not of the ISR"
     assert found is not None and found.state.leader_epoch == 8 and not found.is_unclean
 
 
-def test_none_of_the_isr_lives() -> None:
-    """Availability or the records: what is configured decides."""
+def test_partition_without_live_isr_needs_an_unclean_election() -> None:
+    """The configuration decides between availability and keeping all records."""
     waiting = state(1)
     assert for_offline(waiting, ids(1, 2, 3), brokers(2, 3), may_be_unclean=False) is None
     found = for_offline(waiting, ids(1, 2, 3), brokers(2, 3), may_be_unclean=True)
@@ -55,43 +55,43 @@ def test_none_of_the_isr_lives() -> None:
     assert for_offline(waiting, ids(1, 2, 3), brokers(), may_be_unclean=True) is None
 
 
-def test_before_kafka_3_2_nobody_is_told_to_recover() -> None:
+def test_unclean_leader_before_kafka_3_2_has_no_recovery_state() -> None:
     found = for_offline(state(1), ids(1, 2, 3), brokers(2, 3), may_be_unclean=True, has_recovery=False)
     assert leader_and_isr(found) == (2, (2,))
     assert found is not None and found.is_unclean and found.state.recovery != RECOVERING
 
 
-def test_clean_comes_before_unclean() -> None:
+def test_clean_election_precedes_unclean_election() -> None:
     found = for_offline(state(3), ids(1, 2, 3), brokers(1, 2, 3), may_be_unclean=True)
     assert leader_and_isr(found) == (3, (3,))
     assert found is not None and not found.is_unclean
 
 
-def test_the_preferred_one_has_to_be_in_sync() -> None:
+def test_preferred_leader_must_be_in_sync() -> None:
     assert leader_and_isr(for_preferred(state(2, 1, leader=2), ids(1, 2), brokers(1, 2))) == (1, (2, 1))
     assert for_preferred(state(2, leader=2), ids(1, 2), brokers(1, 2)) is None
     assert for_preferred(state(2, 1, leader=2), ids(1, 2), brokers(2)) is None
 
 
-def test_a_reassignment_is_led_by_one_of_its_targets() -> None:
+def test_reassigned_partition_is_led_by_a_target_replica() -> None:
     found = for_reassignment(state(1, 3), ids(2, 3), brokers(1, 2, 3))
     assert leader_and_isr(found) == (3, (1, 3))
 
 
-def test_who_stops_hands_over() -> None:
-    """The others that stop too do not get it."""
+def test_stopping_leader_hands_over_to_a_running_replica() -> None:
+    """Other stopping brokers are not elected."""
     found = for_controlled_shutdown(state(1, 2, 3), ids(1, 2, 3), brokers(1, 2, 3), brokers(1, 2))
     assert leader_and_isr(found) == (3, (3,))
     assert for_controlled_shutdown(state(1, 2), ids(1, 2), brokers(1, 2), brokers(1, 2)) is None
 
 
-def test_a_new_partition_is_led_by_the_first_that_lives() -> None:
+def test_new_partition_is_led_by_its_first_live_replica() -> None:
     found = first(ids(3, 1, 2), brokers(1, 2))
     assert found is not None and (found.leader, found.leader_epoch, found.isr) == (1, 0, (1, 2))
     assert first(ids(3), brokers(1, 2)) is None
 
 
-def test_who_has_gone_and_was_not_replaced() -> None:
+def test_dead_replica_leaves_the_isr_unless_it_is_the_last() -> None:
     after = without(state(1, 2, 3), brokers(3))
     assert (after.leader, after.leader_epoch, after.isr) == (1, 8, (1, 2))
     after = without(state(1, 2), brokers(1, 2))
@@ -100,7 +100,7 @@ def test_who_has_gone_and_was_not_replaced() -> None:
 
 
 @given(LISTS, LISTS, SETS, SETS, LISTS, st.booleans())
-def test_any(  # noqa: PLR0917
+def test_every_election_keeps_its_invariants(  # noqa: PLR0917
     replicas: tuple[BrokerId, ...],
     isr: tuple[BrokerId, ...],
     alive: Brokers,

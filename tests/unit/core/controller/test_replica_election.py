@@ -1,4 +1,4 @@
-"""Elections that are asked for, leadership that goes back by itself, and unclean elections that were allowed later."""
+"""Requested elections, automatic preferred elections, and unclean elections that are allowed later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name_of(index: int, topic: TopicName = TOPIC) -> TopicPartition:
 
 
 class World:
-    """Three brokers, and the topic with these replicas."""
+    """A cluster of three brokers and a topic with the given replicas."""
 
     def __init__(self, *replicas: Sequence[int], config: dict[str, str] | None = None) -> None:
         self.cluster = SimCluster(1, 3)
@@ -49,7 +49,7 @@ class World:
         self.calm(SESSION_SECONDS + CALM_SECONDS)
 
     def bounce(self, broker: int) -> None:
-        """It is back, and in no ISR that had another member."""
+        """Restart the broker; it leaves every ISR that has another member."""
         self.kill(broker)
         self.start(broker)
 
@@ -72,7 +72,7 @@ class World:
         return [end.error for end in self.asked(kind, *partitions)]
 
     def state(self, index: int = 0) -> tuple[int, int, tuple[int, ...]]:
-        """The leader, its epoch and the ISR."""
+        """Return the leader, its epoch and the ISR."""
         state = self.cluster.state(TOPIC, index)
         assert state is not None
         return state.leader, state.leader_epoch, state.isr
@@ -99,7 +99,7 @@ def test_a_preferred_replica_leads_when_it_is_in_sync() -> None:
     assert world.state() == (0, 2, (0, 1)), "the ISR stays"
 
 
-def test_what_cannot_be_elected_for_is_told_of_each() -> None:
+def test_election_returns_an_error_for_each_ineligible_partition() -> None:
     world = World([0, 1], [1, 0])
     world.kill(2)
     world.cluster.create_topic("nowhere", [[2]])
@@ -122,8 +122,8 @@ def test_what_cannot_be_elected_for_is_told_of_each() -> None:
         ]
 
 
-def test_any_replica_leads_when_that_is_asked_for() -> None:
-    """The ISR is that one alone; who led before is not in it, and does not lead when it comes back."""
+def test_requested_unclean_election_elects_any_replica() -> None:
+    """The ISR has only the new leader; the old one is not in it and does not lead when it restarts."""
     world = World([0, 1, 2])
     world.kill(1, 2)
     world.start(1)
@@ -138,7 +138,7 @@ def test_any_replica_leads_when_that_is_asked_for() -> None:
     assert world.state()[::2] == (1, (1,))
 
 
-def test_an_unclean_election_elects_who_is_in_sync_if_it_can() -> None:
+def test_unclean_election_prefers_a_replica_in_sync() -> None:
     world = World([0, 1], [0])
     world.kill(0, 1)
     world.start(1)
@@ -150,7 +150,7 @@ def test_an_unclean_election_elects_who_is_in_sync_if_it_can() -> None:
     assert world.state()[::2] == (1, (1,))
 
 
-def test_who_is_not_the_controller_says_so() -> None:
+def test_election_request_to_another_broker_returns_not_controller() -> None:
     world = World([0, 1])
     (controller,) = world.cluster.controllers
     other = next(member for member in world.cluster.alive if member is not controller)
@@ -160,7 +160,7 @@ def test_who_is_not_the_controller_says_so() -> None:
     assert (ask.answer, ask.error) == (None, ErrorCode.NOT_CONTROLLER)
 
 
-def test_a_broker_that_stops_is_elected_by_nobody() -> None:
+def test_stopping_broker_is_not_elected() -> None:
     world = World([0, 1])
     world.bounce(0)
     world.in_sync(0, 0, 1)
@@ -173,10 +173,10 @@ def test_a_broker_that_stops_is_elected_by_nobody() -> None:
     assert world.leaders(1) == [1]
 
 
-# By itself.
+# Automatic elections.
 
 
-def test_leadership_goes_back_where_it_can() -> None:
+def test_leadership_returns_to_preferred_replicas_in_sync() -> None:
     world = World([0, 1], [0, 2], [1, 0], [0, 1])
     world.bounce(0)
     assert 0 not in world.leaders(4)
@@ -192,7 +192,7 @@ def test_leadership_goes_back_where_it_can() -> None:
 
 
 def test_a_little_imbalance_is_left_alone() -> None:
-    """One in ten is no more than leader.imbalance.per.broker.percentage; two are."""
+    """One in ten does not exceed leader.imbalance.per.broker.percentage; two do."""
     world = World(*([0, 1] for _ in range(10)))
     world.bounce(0)
     for index in range(10):
@@ -208,7 +208,7 @@ def test_a_little_imbalance_is_left_alone() -> None:
     assert world.leaders(10) == [0] * 10
 
 
-def test_a_reassignment_is_waited_for() -> None:
+def test_rebalance_waits_for_a_reassignment() -> None:
     world = World([0, 1], [1, 2])
     world.bounce(0)
     world.in_sync(0, 0, 1)
@@ -216,17 +216,17 @@ def test_a_reassignment_is_waited_for() -> None:
     moving = before._replace(adding={1: (BrokerId(0),)})
     for assignment, leader in ((moving, 1), (before, 0)):
         world.cluster.admin.set(layout.topic(TOPIC), layout.encode_topic(assignment))
-        world.cluster.depose()  # Whoever is elected reads it.
+        world.cluster.depose()  # An elected controller reads it.
         world.calm(SESSION_SECONDS + CALM_SECONDS)
         world.rebalance()
         assert world.leaders(2) == [leader, 1]
 
 
-# What was altered.
+# Altered configurations.
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-def test_unclean_elections_are_allowed_while_there_is_no_leader(is_allowed: bool) -> None:
+def test_enabling_unclean_elections_elects_a_missing_leader(is_allowed: bool) -> None:
     world = World([0, 1], [2])
     world.kill(1)
     world.start(1)

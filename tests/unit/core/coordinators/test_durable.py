@@ -1,4 +1,4 @@
-"""What waits for a write that will never be safe."""
+"""Waits for writes that will never be durable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def harness(tmp_path: Path) -> Harness:
 
 
 def marked(harness: Harness, partitions: int = 1) -> Transactional:
-    """A producer whose decision is safe; its markers are written to t, and not synced."""
+    """Return a producer with a durable decision; its markers are written to t but not synced."""
     make_topic(harness, "t", partitions)
     producer = Transactional(harness)
     producer.begin()
@@ -49,22 +49,22 @@ def ends(harness: Harness, producer: Transactional) -> bool:
     return producer.state.state is TransactionState.COMPLETE_COMMIT
 
 
-def test_a_transaction_ends_though_its_topic_is_deleted_before_its_marker_is_safe(harness: Harness) -> None:
+def test_transaction_ends_if_its_topic_is_deleted_before_the_marker_sync(harness: Harness) -> None:
     producer = marked(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, DeleteTopicsResponse)
     assert ends(harness, producer)
 
 
-def test_a_marker_is_written_again_where_the_disk_failed_before_it_was_safe(harness: Harness) -> None:
+def test_marker_is_rewritten_after_a_disk_failure_before_its_sync(harness: Harness) -> None:
     producer = marked(harness)
     name = TopicPartition(TopicName("t"), 0)
     harness.broker.partitions[name].take_offline()
     assert not ends(harness, producer)
-    harness.broker.replicas._unopened[name] = harness.broker.view.topics[name.topic].id  # As if there had been no room.
+    harness.broker.replicas._unopened[name] = harness.broker.view.topics[name.topic].id  # As if the disk had been full.
     assert ends(harness, producer)
 
 
-def test_many_markers_may_be_lost_at_once(harness: Harness) -> None:
+def test_many_lost_markers_do_not_exceed_the_recursion_limit(harness: Harness) -> None:
     producer = marked(harness, partitions=60)
     for name, partition in harness.broker.partitions.items():
         if name.topic == "t":

@@ -1,4 +1,4 @@
-"""State in a topic: read again as it was written, loaded beside the loop if it is much, and kept small."""
+"""Coordinator state in a topic: replayed as written, loaded on a thread if it is large, and compacted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def write_many(harness: Harness, ids: int, times: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_state_is_read_again_as_it_was_written(harness: Harness, how: str) -> None:
+def test_state_is_replayed_as_it_was_written(harness: Harness, how: str) -> None:
     write_many(harness, ids=20, times=10)
     harness.broker.transactions.shards.shard(0).remove("t7", harness.now)
     before = known(harness)
@@ -70,7 +70,7 @@ def test_state_is_read_again_as_it_was_written(harness: Harness, how: str) -> No
     assert len(before) == 19
 
 
-def test_who_asks_while_much_is_loaded_is_told_to_come_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_during_a_long_load_return_load_in_progress(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 100)
     write_many(harness, ids=3, times=3)
     before = known(harness)
@@ -82,7 +82,7 @@ def test_who_asks_while_much_is_loaded_is_told_to_come_again(harness: Harness, m
 
 
 class OutOfFiles(RealDisk):
-    """No file under `path` can be opened while `is_out`."""
+    """A disk on which no file under `path` can be opened while `is_out`."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class OutOfFiles(RealDisk):
 
 
 def start_out_of_files(harness: Harness, producer: Transactional) -> OutOfFiles:
-    """A broker whose state lies in two segments, of which it can't open the first."""
+    """Return a broker with state in two segments, of which it cannot open the first."""
     producer.begin()
     log = state_partition(harness).log
     disk = OutOfFiles(log.segments[0].path)
@@ -108,7 +108,7 @@ def start_out_of_files(harness: Harness, producer: Transactional) -> OutOfFiles:
     return disk
 
 
-def test_what_finds_no_descriptor_is_loaded_later(harness: Harness) -> None:
+def test_load_without_a_free_descriptor_is_retried(harness: Harness) -> None:
     producer = Transactional(harness, "t")
     disk = start_out_of_files(harness, producer)
     harness.keep_house()
@@ -119,7 +119,7 @@ def test_what_finds_no_descriptor_is_loaded_later(harness: Harness) -> None:
     assert producer.begin().error_code == ErrorCode.NONE
 
 
-def test_what_goes_offline_before_a_descriptor_is_free_is_not_loaded(harness: Harness) -> None:
+def test_partition_offline_before_a_descriptor_is_free_is_not_loaded(harness: Harness) -> None:
     producer = Transactional(harness, "t")
     disk = start_out_of_files(harness, producer)
     state_partition(harness).take_offline()
@@ -129,7 +129,7 @@ def test_what_goes_offline_before_a_descriptor_is_free_is_not_loaded(harness: Ha
 
 
 def commit_offset(harness: Harness, producer: Transactional) -> None:
-    """To group g, as part of the producer's transaction."""
+    """Commit an offset of group g as part of the producer's transaction."""
     part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
     request = TxnOffsetCommitRequest(
         transactional_id=producer.id,
@@ -146,9 +146,7 @@ def offsets(harness: Harness) -> GroupShard:
     return harness.broker.groups.shards.shard(0)
 
 
-def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_marker_written_while_offsets_load_is_applied(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(harness, "t")
     harness.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
     producer = Transactional(harness)
@@ -165,7 +163,7 @@ def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
     harness.kill()
     loads = [effect for effect in harness.broker.take_effects() if isinstance(effect, Load)]
     assert len(loads) == 2
-    for load in sorted(loads, key=lambda load: load.name, reverse=True):  # Transactions first.
+    for load in sorted(loads, key=lambda load: load.name, reverse=True):  # Transactions are loaded first.
         harness.broker.on_event(load.run(), harness.now)
         harness.settle()
     assert not offsets(harness).offsets.has_pending_of("g")
@@ -173,7 +171,7 @@ def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
 
 
 def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also between its two parts: what was there at first, and what was written meanwhile."""
+    """Compaction is also possible between the two parts of a load: the initial records, and those appended since."""
     write_many(harness, ids=5, times=20)
     before = known(harness)
     monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 100)
@@ -196,19 +194,19 @@ def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """State logs are compacted while they are small."""
+    """Compact state logs while they are small."""
     monkeypatch.setattr(shards_module, "COMPACTED_FROM_BYTES", 20_000)
 
 
 def keep_house_a_while(harness: Harness) -> None:
-    """Until what has grown is asked for, synced, compacted and has its names."""
+    """Keep house until the state log is requested, synced, compacted and renamed."""
     for _ in range(5):
         harness.pass_time(1000)
         harness.keep_house()
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_log_far_beyond_its_state_is_compacted_and_says_the_same(harness: Harness) -> None:
+def test_state_log_is_compacted_without_a_change_of_state(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
     before, log = known(harness), state_partition(harness).log
     assert log.size > 100_000
@@ -223,7 +221,7 @@ def test_a_log_far_beyond_its_state_is_compacted_and_says_the_same(harness: Harn
 
 
 @pytest.mark.usefixtures("soon")
-def test_it_is_when_the_cleaner_is_switched_off_too(tmp_path: Path) -> None:
+def test_state_log_is_compacted_with_a_disabled_cleaner(tmp_path: Path) -> None:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1", log_cleaner_enable="false")
     write_many(harness, ids=5, times=200)
     before = known(harness)
@@ -235,8 +233,8 @@ def test_it_is_when_the_cleaner_is_switched_off_too(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_whenever_the_broker_stops_on_the_way_the_log_says_the_same(harness: Harness, how: str) -> None:
-    """A stop after each of the steps that a pass takes, from the roll of the active segment to the last name."""
+def test_state_survives_a_stop_at_any_step_of_compaction(harness: Harness, how: str) -> None:
+    """Stop after each step of a pass, from the roll of the active segment to the last rename."""
     write_many(harness, ids=5, times=200)
     before, sizes = known(harness), []
     for steps in range(12):
@@ -256,9 +254,7 @@ def test_whenever_the_broker_stops_on_the_way_the_log_says_the_same(harness: Har
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("how", ["go on", "restart", "kill"])
-def test_a_log_with_open_transactions_is_compacted_up_to_them_and_they_end_as_they_would(
-    harness: Harness, how: str
-) -> None:
+def test_state_log_is_compacted_up_to_open_transactions(harness: Harness, how: str) -> None:
     make_topic(harness, "t", 3)
     group = GroupOffsets(harness)
     for number in range(200):
@@ -284,8 +280,8 @@ def test_a_log_with_open_transactions_is_compacted_up_to_them_and_they_end_as_th
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("soon")
-def test_a_log_in_which_a_transaction_is_open_all_the_time_is_compacted_too(harness: Harness) -> None:
-    """Somebody who copies without a pause has one open at any time."""
+def test_state_log_with_permanently_open_transactions_is_compacted(harness: Harness) -> None:
+    """A client that copies without a pause has a transaction open at any time."""
     make_topic(harness, "t")
     group = GroupOffsets(harness)
     first, second = Transactional(harness, "first"), Transactional(harness, "second")
@@ -309,7 +305,7 @@ def test_a_log_in_which_a_transaction_is_open_all_the_time_is_compacted_too(harn
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("soon")
-def test_a_log_that_grows_fast_while_it_is_compacted_stays_small_too(harness: Harness) -> None:
+def test_fast_growing_state_log_stays_small(harness: Harness) -> None:
     write_many(harness, ids=5, times=1)
     log, sizes = state_partition(harness).log, []
     for _ in range(60):
@@ -321,7 +317,7 @@ def test_a_log_that_grows_fast_while_it_is_compacted_stays_small_too(harness: Ha
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_log_that_one_transaction_holds_up_is_compacted_after_that(harness: Harness) -> None:
+def test_state_log_is_compacted_after_a_blocking_transaction_ends(harness: Harness) -> None:
     make_topic(harness, "t", 2)
     group, producer = GroupOffsets(harness), Transactional(harness, "t")
     producer.begin()
@@ -351,7 +347,7 @@ def test_a_log_is_not_compacted_before_it_is_synced(harness: Harness) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_log_of_batches_that_would_be_too_large_by_now_is_compacted_too(harness: Harness) -> None:
+def test_state_log_is_compacted_after_max_message_bytes_was_lowered(harness: Harness) -> None:
     write_many(harness, ids=20, times=50)
     before, log = known(harness), state_partition(harness).log
     log.config = replace(log.config, max_message_bytes=100)
@@ -362,7 +358,7 @@ def test_a_log_of_batches_that_would_be_too_large_by_now_is_compacted_too(harnes
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_log_that_cannot_be_compacted_is_told_of_once_and_serves_on(
+def test_damaged_state_log_is_reported_once_and_stays_in_use(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_many(harness, ids=5, times=200)
@@ -382,7 +378,7 @@ def test_a_log_that_cannot_be_compacted_is_told_of_once_and_serves_on(
 
 
 class FullDisk(RealDisk):
-    """A disk on which nothing compacted can be written while `is_full`."""
+    """A disk on which no compacted data can be written while `is_full`."""
 
     is_full = True
 
@@ -393,7 +389,7 @@ class FullDisk(RealDisk):
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_log_that_a_full_disk_kept_from_being_compacted_is_later(tmp_path: Path) -> None:
+def test_state_log_is_compacted_after_a_full_disk_has_room_again(tmp_path: Path) -> None:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1")
     harness.disk = disk = FullDisk()
     harness.kill()
@@ -411,7 +407,7 @@ def test_a_log_that_a_full_disk_kept_from_being_compacted_is_later(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("soon")
-def test_the_log_of_a_state_that_is_empty_by_now_is_compacted_too(harness: Harness) -> None:
+def test_state_log_with_only_tombstones_is_compacted(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
     for transactional_id in known(harness):
         harness.broker.transactions.shards.shard(0).remove(transactional_id, harness.now)
@@ -428,7 +424,7 @@ def test_the_log_of_a_state_that_is_empty_by_now_is_compacted_too(harness: Harne
     assert known(harness) == {}
 
 
-def test_without_a_disk_nobody_is_coordinated(harness: Harness) -> None:
+def test_offline_state_partition_returns_not_coordinator(harness: Harness) -> None:
     producer = Transactional(harness, "t")
     producer.begin()
     state_partition(harness).take_offline()

@@ -1,4 +1,4 @@
-"""A partition is moved to another data directory with all that is known of it, and a stop anywhere loses nothing."""
+"""Moves of a partition to another data directory: all state moves too, and a stop at any point loses nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Records = dict[int, bytes]
 
 
 class Server:
-    """A broker of two data directories on one simulated disk; effects are carried out one by one."""
+    """A broker with two data directories on one simulated disk; effects are executed one by one."""
 
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
@@ -84,7 +84,7 @@ class Server:
         self.broker.moves.alter(T, target, NOW)
 
     def step(self) -> bool:
-        """Carries out one effect; False if there is none."""
+        """Execute one effect; return False if there is none."""
         self.pending += self.broker.take_effects()
         if not self.pending:
             return False
@@ -115,11 +115,11 @@ class Server:
 
 
 def filled() -> Server:
-    """A log of several segments and epochs, with producers, transactions, and a start amid a segment."""
+    """Return a log of several segments and epochs, with producers, transactions and a start amid a segment."""
     server = Server(SimDisk())
     log = server.log
     for number in range(RECORDS):
-        producer = number % 4 - 1 if number else 9  # Nothing of the last one is left.
+        producer = number % 4 - 1 if number else 9  # No record of producer 9 is retained.
         raw = encode_batch(
             [(None, b"%d" % number, (), T0 + number)],
             producer_id=producer,
@@ -135,7 +135,7 @@ def filled() -> Server:
     delete_below_start(log, T0)
     assert log.segments[0].base_offset > 0 and len(log.segments) > 3
     flush_now(log)
-    log.epochs.assign(LeaderEpoch(4), log.end_offset)  # It has no record yet.
+    log.epochs.assign(LeaderEpoch(4), log.end_offset)  # The epoch has no record yet.
     log.producers.high_watermark_advanced(log.end_offset)
     server.broker.partitions[T].positions.advance_high_watermark(log.end_offset)
     server.broker.partitions[T].positions.advance_durable_end(log.end_offset)
@@ -157,7 +157,7 @@ def contents(log: Log) -> Records:
 
 
 def known(log: Log) -> object:
-    """All that is known of a log, but for where its segments begin."""
+    """Return all state of a log except for its segment boundaries."""
     aborted = {
         one for segment in log.segments for one in segment.transactions.overlapping(Offset(0), log.end_offset)[0]
     }
@@ -176,7 +176,7 @@ def folders(disk: SimDisk, path: str) -> list[str]:
     return sorted(entry.name.partition(".")[0] for entry in disk.entries(path) if entry.size < 0)
 
 
-def test_everything_goes_with_it() -> None:
+def test_move_keeps_all_state_of_the_log() -> None:
     server = filled()
     before, records = known(server.log), contents(server.log)
     server.move("/b")
@@ -194,8 +194,8 @@ def test_everything_goes_with_it() -> None:
     server.broker.stop(NOW)
 
 
-def test_the_producers_outlive_a_crash_after_the_move() -> None:
-    """Those whose records are gone by retention, too: the first snapshot goes with the log."""
+def test_producers_survive_a_crash_after_the_move() -> None:
+    """The first snapshot is moved too, so producers without retained records are kept."""
     server = filled()
     before = known(server.log)
     server.move("/b")
@@ -206,7 +206,7 @@ def test_the_producers_outlive_a_crash_after_the_move() -> None:
     assert again_known[4:] == before[4:]
 
 
-def test_records_are_written_and_read_meanwhile() -> None:
+def test_records_are_written_and_read_during_a_move() -> None:
     server = filled()
     records = contents(server.log)
     server.move("/b")
@@ -223,12 +223,12 @@ def test_records_are_written_and_read_meanwhile() -> None:
     assert contents(server.log) == records
 
 
-def test_another_directory_and_back_again() -> None:
+def test_move_back_to_the_current_directory_cancels_the_move() -> None:
     server = filled()
     records = contents(server.log)
     server.move("/b")
     assert server.step()
-    server.move("/a")  # Where it is: that ends the move.
+    server.move("/a")  # The current directory: this cancels the move.
     server.finish()
     server.keep_house()
     assert server.where == "/a/t-0"
@@ -239,7 +239,7 @@ def test_another_directory_and_back_again() -> None:
         assert server.where == f"{path}/t-0" and contents(server.log) == records
 
 
-def test_a_slow_move() -> None:
+def test_move_is_throttled_by_its_configured_rate() -> None:
     server = filled()
     server.broker.configs.become(BrokerConfigs.parse({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}))
     size = server.log.size
@@ -266,7 +266,7 @@ def cut_and_replace(server: Server, offset: int, count: int) -> Records:
     return contents(partition.log)
 
 
-def test_records_that_are_replaced_after_they_were_copied_are_copied_again() -> None:
+def test_records_replaced_after_the_copy_are_copied_again() -> None:
     """The log is longer than the copy again, so no offset shows it."""
     server = filled()
     server.move("/b")
@@ -283,7 +283,7 @@ def test_records_that_are_replaced_after_they_were_copied_are_copied_again() -> 
 
 
 @pytest.mark.parametrize("count", [0, RECORDS])
-def test_a_log_that_is_cut_while_a_thread_copies_it_stays_online(count: int) -> None:
+def test_log_truncated_while_a_thread_copies_it_stays_online(count: int) -> None:
     """The thread finds the file too short, or other bytes in it: neither is the disk's fault."""
     server = filled()
     server.move("/b")
@@ -299,7 +299,7 @@ def test_a_log_that_is_cut_while_a_thread_copies_it_stays_online(count: int) -> 
     assert server.where == "/b/t-0" and contents(server.log) == records
 
 
-def test_a_topic_is_deleted_on_its_way() -> None:
+def test_topic_can_be_deleted_during_a_move() -> None:
     server = filled()
     server.move("/b")
     assert server.step()
@@ -316,7 +316,7 @@ def test_a_topic_is_deleted_on_its_way() -> None:
     ids=["checksum", "too short", "too long", "below 0"],
 )
 def test_damage_is_not_copied(position: int, byte: bytes) -> None:
-    """It is not served either from then on, and is told."""
+    """The damaged batch is no longer served at the source either, and the damage is reported."""
     server = filled()
     segment = server.log.segments[0]
     file, begin = server.disk.open(segment.path), segment.locate(server.log.start_offset)
@@ -335,8 +335,8 @@ def test_damage_is_not_copied(position: int, byte: bytes) -> None:
 
 
 @pytest.mark.parametrize("power_fails", [False, True])
-def test_a_stop_at_any_call(power_fails: bool) -> None:
-    """After a kill or a power failure anywhere there is one log, with all that was acknowledged."""
+def test_stop_at_any_disk_call_keeps_one_complete_log(power_fails: bool) -> None:
+    """After a kill or a power failure at any call, one log exists with all acknowledged records."""
     number, ended = 0, False
     while not ended:
         server = filled()
@@ -361,10 +361,10 @@ def test_a_stop_at_any_call(power_fails: bool) -> None:
     assert number > 30
 
 
-def test_one_failing_call(caplog: pytest.LogCaptureFixture) -> None:
-    """The move succeeds, or is given up with a line that says so; the partition is served in any case.
+def test_failing_disk_call_ends_the_move_and_keeps_the_partition(caplog: pytest.LogCaptureFixture) -> None:
+    """The move succeeds, or is cancelled with a log line; the partition is served in any case.
 
-    A log whose own file can't be read goes offline, as it would with any other reader.
+    If a file of the log itself cannot be read, the log goes offline, as for any other reader.
     """
     number = 0
     while True:
@@ -390,7 +390,7 @@ def test_one_failing_call(caplog: pytest.LogCaptureFixture) -> None:
         number += 1
 
 
-def test_a_copy_that_a_stop_left_is_begun_anew() -> None:
+def test_interrupted_copy_restarts_after_a_stop() -> None:
     server = filled()
     records = contents(server.log)
     server.move("/b")

@@ -1,4 +1,4 @@
-"""Descriptors run short: logs let go of their files, and nobody who uses one notices."""
+"""Release of log files when descriptors run short; active users of a file are not affected."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def written(harness: Harness, index: int, at: int, *, flushed: bool = True) -> N
         flush_now(log, TimestampMs(at))
 
 
-def test_those_that_were_written_to_longest_ago_let_go(harness: Harness) -> None:
+def test_least_recently_written_logs_release_their_files(harness: Harness) -> None:
     for age, index in enumerate([3, 7, 1, 9]):
         written(harness, index, T0 + age)
     files = OpenFiles(harness.broker.partitions)
     assert files.release(2, INT32_MAX) == (2, [])
     assert [index for index in range(PARTITIONS) if is_open(harness, index)] == [1, 9]
-    # What needs a file opens it again.
+    # A log reopens its file on the next use.
     for age, index in enumerate([3, 7, 1, 9]):
         written(harness, index, T0 + 10 + age)
         assert stored(harness.broker.partitions[name(index)].log) == [(0, 0), (1, 1)]
 
 
-def test_only_what_holds_a_low_descriptor(harness: Harness) -> None:
+def test_only_low_descriptors_are_released(harness: Harness) -> None:
     for index in range(4):
         written(harness, index, T0 + index)
     descriptors = [harness.broker.partitions[name(index)].log.segments[-1].file.fileno() for index in range(4)]
@@ -70,7 +70,7 @@ def test_only_what_holds_a_low_descriptor(harness: Harness) -> None:
     assert [is_open(harness, index) for index in range(4)] == [descriptor >= below for descriptor in descriptors]
 
 
-def test_what_is_not_synced_is_to_be_synced_first(harness: Harness) -> None:
+def test_unsynced_file_is_synced_before_its_release(harness: Harness) -> None:
     written(harness, 0, T0, flushed=False)
     written(harness, 1, T0 + 1)
     files = OpenFiles(harness.broker.partitions)
@@ -79,7 +79,7 @@ def test_what_is_not_synced_is_to_be_synced_first(harness: Harness) -> None:
     log = harness.broker.partitions[name(0)].log
     with pytest.raises(AssertionError):
         release_files(log)
-    # A sync that is under way says nothing yet, and what is written meanwhile is not in it.
+    # A running sync guarantees nothing yet, and does not cover later writes.
     flush = begin_flush(log)
     put(log, b"y")
     flush.run()
@@ -89,14 +89,14 @@ def test_what_is_not_synced_is_to_be_synced_first(harness: Harness) -> None:
     assert files.release(1, INT32_MAX) == (1, [])
 
 
-def test_the_broker_syncs_what_cannot_let_go(harness: Harness) -> None:
+def test_broker_syncs_logs_that_cannot_release_files(harness: Harness) -> None:
     written(harness, 0, T0, flushed=False)
     assert harness.broker.release_files(1, INT32_MAX) == 0
     harness.settle()
     assert harness.broker.release_files(1, INT32_MAX) == 1
 
 
-def test_a_batch_that_arrives_keeps_its_log(harness: Harness) -> None:
+def test_streaming_append_keeps_its_file_open(harness: Harness) -> None:
     written(harness, 0, T0)
     log = harness.broker.partitions[name(0)].log
     arrival = begin_arrival(log, batch(b"x"), LeaderEpoch(0), T0)
@@ -105,8 +105,8 @@ def test_a_batch_that_arrives_keeps_its_log(harness: Harness) -> None:
     forget_arrival(log, arrival)
 
 
-def test_each_comes_to_its_turn_where_there_are_many(tmp_path: Path) -> None:
-    """A look ends when it has found enough, and the next one goes on there."""
+def test_release_scan_resumes_after_the_last_log(tmp_path: Path) -> None:
+    """A scan ends when it has found enough files, and the next scan resumes after it."""
     harness = Harness(tmp_path)
     count = LOOKED_AT_MIN + 50
     topic = CreatableTopic(name="t", num_partitions=count, replication_factor=1, assignments=[], configs=[])
@@ -121,8 +121,8 @@ def test_each_comes_to_its_turn_where_there_are_many(tmp_path: Path) -> None:
         left -= released
 
 
-def test_whoever_uses_a_file_keeps_it_though_its_number_is_wanted(harness: Harness) -> None:
-    """A slice, a flush: each has its own until it is done, and no socket gets that number before."""
+def test_file_in_use_keeps_its_descriptor_after_a_release(harness: Harness) -> None:
+    """A slice or a flush has its own reference until it is done; no socket gets the descriptor before."""
     written(harness, 0, T0)
     log = harness.broker.partitions[name(0)].log
     records = log.read(log.start_offset, 1 << 20, log.end_offset)
@@ -134,7 +134,7 @@ def test_whoever_uses_a_file_keeps_it_though_its_number_is_wanted(harness: Harne
             assert sockets.enter_context(socket.socket()).fileno() != number
         assert records.read() == expected
         assert flush.descriptors() == [number]
-        # Opened again it is another, and the same file.
+        # A reopened file has another descriptor, and the same content.
         again = log.read(log.start_offset, 1 << 20, log.end_offset)
         assert again.file.fileno() != number and again.read() == expected
         assert os.path.sameopenfile(again.file.fileno(), number)

@@ -49,14 +49,14 @@ def partitions(fetch: FetchRound) -> list[int]:
     return [one.key.partition for one in fetch.due()]
 
 
-def test_without_a_session_nothing_is_kept() -> None:
+def test_sessionless_fetch_is_not_cached() -> None:
     cache = sessions()
     fetch = begin(cache, 0, FINAL_EPOCH, wanted(1, 2))
     assert (fetch.session_id, fetch.is_incremental, partitions(fetch)) == (SESSIONLESS, False, [1, 2])
     assert len(cache) == 0
 
 
-def test_a_session_remembers_adds_changes_and_forgets() -> None:
+def test_session_adds_changes_and_forgets_partitions() -> None:
     cache = sessions()
     opened = begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
     assert opened.session_id == 100
@@ -75,7 +75,9 @@ def test_a_session_remembers_adds_changes_and_forgets() -> None:
         (100, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_what_does_not_fit_is_refused(session_id: int, epoch: int, uses_ids: bool, code: ErrorCode) -> None:
+def test_fetch_with_a_wrong_session_id_or_epoch_is_refused(
+    session_id: int, epoch: int, uses_ids: bool, code: ErrorCode
+) -> None:
     cache = sessions()
     begin(cache, 0, INITIAL_EPOCH, wanted(1))
     with pytest.raises(Refused) as refused:
@@ -83,7 +85,7 @@ def test_what_does_not_fit_is_refused(session_id: int, epoch: int, uses_ids: boo
     assert refused.value.code is code
 
 
-def test_the_final_epoch_closes_and_an_initial_one_replaces() -> None:
+def test_final_epoch_closes_and_initial_epoch_replaces_a_session() -> None:
     cache = sessions()
     begin(cache, 0, INITIAL_EPOCH, wanted(1))
     assert begin(cache, 100, INITIAL_EPOCH, wanted(1)).session_id == 101
@@ -100,7 +102,7 @@ def test_a_session_without_partitions_ends() -> None:
     assert len(cache) == 0
 
 
-def test_the_cache_is_bounded_and_gives_up_who_was_idle_longest() -> None:
+def test_full_cache_evicts_the_longest_idle_session() -> None:
     cache = sessions(limit=2)
     begin(cache, 0, INITIAL_EPOCH, wanted(1), steady=0)
     begin(cache, 0, INITIAL_EPOCH, wanted(1), steady=1)
@@ -110,7 +112,7 @@ def test_the_cache_is_bounded_and_gives_up_who_was_idle_longest() -> None:
     assert begin(cache, 100, 2, [], steady=1 + EVICTION_MS).session_id == 100
 
 
-def test_a_session_that_ends_while_a_request_is_merged_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_is_refused_if_its_session_ends_during_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = sessions()
     begin(cache, 0, INITIAL_EPOCH, wanted(1))
     merging = cache.begin_round(100, 1, {one.key: one for one in wanted(1, 2, 3)}, (), uses_ids=False, steady=0)
@@ -123,7 +125,7 @@ def test_a_session_that_ends_while_a_request_is_merged_into_it(monkeypatch: pyte
     assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2, 3)).session_id, "nothing of it counts any more"
 
 
-def test_partitions_are_counted_in_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_limit_applies_to_all_sessions_together(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = sessions()
     monkeypatch.setattr(fetch_sessions, "FETCH_SESSION_PARTITIONS_MAX", 5)
     begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
@@ -137,7 +139,7 @@ def test_partitions_are_counted_in_all_sessions(monkeypatch: pytest.MonkeyPatch)
     assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2)).session_id
 
 
-def test_who_was_served_goes_to_the_end() -> None:
+def test_served_partition_moves_to_the_end_of_the_session() -> None:
     cache = sessions()
     fetch = begin(cache, 0, INITIAL_EPOCH, wanted(1, 2, 3))
     assert fetch.session is not None
@@ -145,7 +147,7 @@ def test_who_was_served_goes_to_the_end() -> None:
     assert partitions(begin(cache, 100, 1, [])) == [2, 3, 1]
 
 
-def test_news_are_told_once() -> None:
+def test_change_of_a_partition_is_sent_once() -> None:
     one = wanted(1)[0]
     assert one.is_news(5, 0)
     one.remember_sent(5, 0)

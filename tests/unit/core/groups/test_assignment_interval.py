@@ -1,4 +1,4 @@
-"""How often a consumer group is assigned anew is altered while it runs."""
+"""Changes of a consumer group's assignment interval at run time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.configuring import BROKER, SET, alter
 from support.consumer_group import Consumers
 
 
-def test_it_counts_at_once(tmp_path: Path) -> None:
+def test_altered_assignment_interval_applies_immediately(tmp_path: Path) -> None:
     consumers = Consumers(tmp_path, group_consumer_assignment_interval_ms="60000")
     consumers.create("t", 4)
     consumers.join("a", "t")

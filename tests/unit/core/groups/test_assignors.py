@@ -1,4 +1,4 @@
-"""The coordinator's assignors: each partition once, to a subscriber, evenly, and no more moves than must be."""
+"""The coordinator's assignors: each partition to one subscriber, evenly, with as few moves as possible."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def members(count: int, *topics: int) -> Members:
 
 
 def after(group: Members, assigned: Mapping[str, Assignment]) -> Members:
-    """The same members, who own what they were assigned."""
+    """Return the same members, each owning its assigned partitions."""
     return {member_id: group[member_id]._replace(owned=assigned[member_id]) for member_id in group}
 
 
 def pairs(assigned: Mapping[str, Assignment]) -> dict[tuple[Uuid, int], str]:
-    """Who owns each partition; nobody shares one."""
+    """Return the owner of each partition; no partition has two."""
     owners: dict[tuple[Uuid, int], str] = {}
     for member_id, by_topic in assigned.items():
         for topic_id, partitions in by_topic.items():
@@ -61,7 +61,7 @@ owned = st.dictionaries(topics, st.frozensets(st.integers(0, 9), min_size=1), ma
 
 @st.composite
 def groups(draw: st.DrawFn, same: bool = False) -> tuple[Members, Counts]:
-    """Members that claim to own anything, also what is another's, or not there any more."""
+    """Draw members that may claim partitions of other members or of deleted topics."""
     common = draw(st.frozensets(topics, min_size=1))
     subscriptions = st.just(common) if same else st.frozensets(topics)
     instances = st.none() | st.uuids().map(str)
@@ -74,7 +74,7 @@ def groups(draw: st.DrawFn, same: bool = False) -> tuple[Members, Counts]:
 @pytest.mark.share(2)
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
-def test_every_partition_goes_to_one_of_its_subscribers(name: str, group: tuple[Members, Counts]) -> None:
+def test_every_partition_is_assigned_to_one_of_its_subscribers(name: str, group: tuple[Members, Counts]) -> None:
     specs, counts = group
     assigned = ASSIGNORS[name](specs, counts)
     assert assigned.keys() == specs.keys()
@@ -95,7 +95,7 @@ def test_the_order_of_the_members_does_not_matter(name: str, group: tuple[Member
 @pytest.mark.share(2)
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
-def test_the_same_again_moves_nothing(name: str, group: tuple[Members, Counts]) -> None:
+def test_repeated_assignment_moves_nothing(name: str, group: tuple[Members, Counts]) -> None:
     specs, counts = group
     assigned = ASSIGNORS[name](specs, counts)
     assert ASSIGNORS[name](after(specs, assigned), counts) == assigned
@@ -109,7 +109,7 @@ def test_uniform_is_balanced_within_one(group: tuple[Members, Counts]) -> None:
 
 
 @given(group=groups(same=True))
-def test_uniform_has_the_very_same_for_members_of_whom_nothing_moves(group: tuple[Members, Counts]) -> None:
+def test_uniform_reuses_the_assignments_of_unchanged_members(group: tuple[Members, Counts]) -> None:
     specs, counts = group
     assigned = ASSIGNORS["uniform"](specs, counts)
     again = ASSIGNORS["uniform"](after(specs, assigned), counts)
@@ -117,8 +117,8 @@ def test_uniform_has_the_very_same_for_members_of_whom_nothing_moves(group: tupl
 
 
 @given(st.integers(1, 6), st.lists(st.integers(0, 8), max_size=30))
-def test_uniform_moves_no_more_than_it_must(count: int, owners: list[int]) -> None:
-    """From any owners, of whom some may have left: as much stays as fits into the numbers of each."""
+def test_uniform_moves_as_few_partitions_as_possible(count: int, owners: list[int]) -> None:
+    """Start from any owners, some of which have left; keep as many partitions as each member's share allows."""
     group = members(count, 1)
     for place, member_id in enumerate(group):
         mine = Partitions(partition for partition, owner in enumerate(owners) if owner == place)
@@ -135,7 +135,7 @@ def test_uniform_moves_no_more_than_it_must(count: int, owners: list[int]) -> No
 
 
 @given(group=groups())
-def test_uniform_leaves_no_move_that_would_even_it_out(group: tuple[Members, Counts]) -> None:
+def test_uniform_assignment_cannot_be_balanced_further(group: tuple[Members, Counts]) -> None:
     specs, counts = group
     assigned = ASSIGNORS["uniform"](specs, counts)
     loads = dict(zip(assigned, sizes(assigned), strict=True))
@@ -154,7 +154,7 @@ def test_uniform_takes_from_all_for_a_new_member() -> None:
     assert moved(before, assigned) == 3
 
 
-def test_uniform_gives_what_a_leaver_had_to_the_others_alone() -> None:
+def test_uniform_moves_only_the_partitions_of_a_leaving_member() -> None:
     counts = {topic(1): 7, topic(2): 5}
     before = ASSIGNORS["uniform"](members(4, 1, 2), counts)
     group = {member_id: spec for member_id, spec in after(members(4, 1, 2), before).items() if member_id != "m0000"}
@@ -168,7 +168,7 @@ def test_uniform_spreads_each_topic() -> None:
     assert [sorted(map(len, by_topic.values())) for by_topic in assigned.values()] == [[1, 1], [1, 1]]
 
 
-def test_uniform_with_mixed_subscriptions_relieves_who_alone_can_take_more() -> None:
+def test_uniform_relieves_the_only_subscriber_of_another_topic() -> None:
     group = {
         "a": MemberSpec(frozenset({topic(1)}), {}),
         "b": MemberSpec(frozenset({topic(1), topic(2)}), {topic(1): Partitions(range(6))}),
@@ -179,7 +179,7 @@ def test_uniform_with_mixed_subscriptions_relieves_who_alone_can_take_more() -> 
     assert len(assigned["b"][topic(1)]) == 1
 
 
-def test_uniform_with_mixed_subscriptions_keeps_what_is_even() -> None:
+def test_uniform_keeps_even_assignments_of_mixed_subscriptions() -> None:
     group = {"a": MemberSpec(frozenset({topic(1)}), {topic(1): Partitions({1, 3})})}
     group["b"] = MemberSpec(frozenset({topic(1), topic(2)}), {topic(1): Partitions({0, 2})})
     assigned = ASSIGNORS["uniform"](group, {topic(1): 4, topic(2): 1})
@@ -187,17 +187,17 @@ def test_uniform_with_mixed_subscriptions_keeps_what_is_even() -> None:
     assert assigned["b"] == {topic(1): {0, 2}, topic(2): {0}}
 
 
-def test_ranges_are_consecutive_and_the_first_get_more() -> None:
+def test_ranges_are_consecutive_and_larger_for_the_first_members() -> None:
     assigned = ASSIGNORS["range"](members(3, 1), {topic(1): 8})
     assert [by_topic[topic(1)] for by_topic in assigned.values()] == [{0, 1, 2}, {3, 4, 5}, {6, 7}]
 
 
-def test_ranges_of_topics_of_one_size_meet() -> None:
+def test_ranges_of_topics_with_equal_size_are_equal() -> None:
     assigned = ASSIGNORS["range"](members(3, 1, 2), {topic(1): 8, topic(2): 8})
     assert all(by_topic[topic(1)] == by_topic[topic(2)] for by_topic in assigned.values())
 
 
-def test_ranges_begin_with_static_members() -> None:
+def test_ranges_start_with_static_members() -> None:
     both = frozenset({topic(1)})
     group = {
         "a": MemberSpec(both, {}),
@@ -212,12 +212,12 @@ def test_ranges_begin_with_static_members() -> None:
     }
 
 
-def test_more_members_than_partitions() -> None:
+def test_excess_members_are_assigned_nothing() -> None:
     for assign in ASSIGNORS.values():
         assert sorted(sizes(assign(members(5, 1), {topic(1): 2}))) == [0, 0, 0, 1, 1]
 
 
-def test_nobody_and_nothing() -> None:
+def test_group_without_members_or_topics_is_assigned_nothing() -> None:
     for assign in ASSIGNORS.values():
         assert assign({}, {}) == {}
         assert assign(members(2), {}) == {"m0000": {}, "m0001": {}}
@@ -225,12 +225,12 @@ def test_nobody_and_nothing() -> None:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("mixed", [False, True])
-def test_the_work_grows_with_the_group_and_not_with_its_square(name: str, mixed: bool) -> None:
+def test_assignment_cost_grows_linearly_with_the_group(name: str, mixed: bool) -> None:
     assert lines_of_a_large_group(name, mixed, 200) <= 3 * lines_of_a_large_group(name, mixed, 100)
 
 
 def lines_of_a_large_group(name: str, mixed: bool, count: int) -> int:
-    """What it takes when a group doubles to so many members, of whom each may have five partitions."""
+    """Return the lines run when a group doubles to the given number of members, with up to five partitions each."""
     assign: Assignor = ASSIGNORS[name]
     counts = {topic(number): count // 4 for number in range(20)}
     group = members(count, *range(20))
@@ -247,7 +247,7 @@ def lines_of_a_large_group(name: str, mixed: bool, count: int) -> int:
 
 
 def lines_run(function: Callable[[], dict[str, Assignment]]) -> tuple[int, dict[str, Assignment]]:
-    """How many lines of Python it runs, which no busy machine changes."""
+    """Return the number of Python lines run, which does not depend on the machine's load."""
     lines = 0
 
     def count(frame: FrameType, event: str, argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What groups cost, counted in calls: a member of many costs no more than a member of few."""
+"""Cost of classic groups, counted in calls: a member of a large group costs no more than one of a small group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW, MANY = 20, 200
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions of Python were called."""
+    """Return the number of Python functions called."""
     count = 0
 
     def called(frame: object, event: str, argument: object) -> None:
@@ -36,7 +36,7 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def rebalance(harness: Harness, count: int) -> list[JoinGroupResponse]:
-    """All of them join at once, and have their assignments at the end."""
+    """Let all members join at once, and return their responses after the rebalance."""
     waiting = [parked(harness.send(joining(), OLD)) for _ in range(count)]
     harness.pass_time(1000)
     harness.pass_time(1000)
@@ -57,7 +57,7 @@ def all_told(harness: Harness) -> None:
 
 
 def of_each(directory: Path, count: int) -> tuple[float, float]:
-    """Calls for each member: of a rebalance, and of a heartbeat."""
+    """Return the calls per member of a rebalance, and of a heartbeat."""
     directory.mkdir()
     harness = coordinator(directory, group_initial_rebalance_delay_ms="1000")
     joined: list[JoinGroupResponse] = []
@@ -69,14 +69,14 @@ def of_each(directory: Path, count: int) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-def test_two_hundred_members_cost_each_what_twenty_do(tmp_path: Path) -> None:
+def test_cost_per_member_is_independent_of_group_size(tmp_path: Path) -> None:
     of_each(tmp_path / "warm", 2)  # Codecs are compiled.
     few, many = of_each(tmp_path / "few", FEW), of_each(tmp_path / "many", MANY)
     assert many[0] < 1.2 * few[0], (few, many)
     assert many[1] < 1.2 * few[1], (few, many)
 
 
-def test_the_leader_of_many_is_told_in_a_turn_of_its_own(tmp_path: Path) -> None:
+def test_leader_of_a_large_group_is_answered_in_a_separate_turn(tmp_path: Path) -> None:
     harness = coordinator(tmp_path, group_initial_rebalance_delay_ms="1000")
     waiting = [parked(harness.send(joining(), OLD)) for _ in range(MANY)]
     harness.pass_time(1000)

@@ -1,4 +1,4 @@
-"""What a classic group says to the rest of the broker: who may commit, when offsets expire, what is kept of it."""
+"""A classic group as seen by the rest of the broker: commits, expiry of offsets, and stored state."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def commit(
     return ErrorCode.NONE
 
 
-# Committing.
+# Commits.
 
 
-def test_anybody_commits_for_a_group_without_members(harness: Harness) -> None:
+def test_group_without_members_accepts_commits_of_any_client(harness: Harness) -> None:
     group = simple(harness)
     for member_id, epoch in (("", -1), ("somebody", -1), ("", -2)):
         assert commit(harness, group, member_id, epoch) == ErrorCode.NONE
@@ -84,13 +84,13 @@ def test_members_commit_for_their_generation(harness: Harness, transactional: bo
         ("", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         assert commit(harness, group, member, epoch, instance_id, transactional=transactional) == code
-    # A transactional producer of old says neither member nor generation.
+    # An old transactional producer sends neither member nor generation.
     nameless = ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(harness, group, "", -1, transactional=transactional) == nameless
 
 
 @pytest.mark.parametrize(("transactional", "code"), [(False, ErrorCode.REBALANCE_IN_PROGRESS), (True, ErrorCode.NONE)])
-def test_only_transactions_commit_while_the_leader_assigns(
+def test_only_transactional_commits_are_accepted_during_assignment(
     harness: Harness, transactional: bool, code: ErrorCode
 ) -> None:
     joined = join(harness)
@@ -113,12 +113,10 @@ def test_a_commit_is_a_heartbeat_unless_a_transaction_makes_it(harness: Harness,
 
 
 @pytest.mark.parametrize(("ms", "code"), [(19_999, ErrorCode.NONE), (20_000, ErrorCode.UNKNOWN_MEMBER_ID)])
-def test_who_was_silent_for_two_sessions_while_the_broker_stood_still_is_gone(
-    harness: Harness, ms: int, code: ErrorCode
-) -> None:
-    """What a member sent before it gave itself up would otherwise keep the group waiting for it."""
+def test_member_silent_for_two_sessions_during_a_stall_is_removed(harness: Harness, ms: int, code: ErrorCode) -> None:
+    """Otherwise a request sent before the member gave up would keep the group waiting for it."""
     joined = stable(harness)
-    harness.now = Moment(TimestampMs(harness.now.wall + ms), harness.now.steady + ms)  # And no timer has looked.
+    harness.now = Moment(TimestampMs(harness.now.wall + ms), harness.now.steady + ms)  # No timer has run.
     assert heartbeat_code(harness, joined.member_id) == code
     assert group_of(harness).is_empty == (code != ErrorCode.NONE)
 
@@ -128,10 +126,10 @@ def heartbeat_code(harness: Harness, member_id: str) -> int:
     return harness.ask(request, 3, HeartbeatResponse).error_code
 
 
-# What becomes of offsets.
+# Expiry of offsets.
 
 
-def test_offsets_of_simple_consumers_expire_by_themselves(harness: Harness) -> None:
+def test_offsets_of_simple_consumers_expire_individually(harness: Harness) -> None:
     group = simple(harness)
     assert group.offsets_expire_after(harness.now) == 0
     assert not group.is_subscribed_to(TopicName("t"))
@@ -153,7 +151,7 @@ def test_offsets_expire_after_the_group_has_become_empty(harness: Harness) -> No
     assert group_of(harness).offsets_expire_after(harness.now) == emptied
 
 
-def test_which_topics_a_group_is_subscribed_to(harness: Harness) -> None:
+def test_group_is_subscribed_to_the_topics_of_its_members(harness: Harness) -> None:
     joined = stable(harness, protocols=subscribed("t", "u"))
     group = group_of(harness)
     assert [group.is_subscribed_to(TopicName(name)) for name in "tuv"] == [True, True, False]
@@ -165,14 +163,14 @@ def test_which_topics_a_group_is_subscribed_to(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff\xff", b"meta"])
-def test_what_can_not_be_read_may_be_a_subscription_to_anything(harness: Harness, metadata: bytes) -> None:
+def test_unreadable_subscription_covers_every_topic(harness: Harness, metadata: bytes) -> None:
     stable(harness, protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)])
     group = group_of(harness)
     assert group.is_subscribed_to(TopicName("t"))
     assert group.offsets_expire_after(harness.now) is None
 
 
-def test_other_types_of_groups_have_no_subscriptions(harness: Harness) -> None:
+def test_group_of_another_protocol_type_has_no_subscriptions(harness: Harness) -> None:
     stable(harness, protocol_type="connect")
     group = group_of(harness)
     assert not group.is_subscribed_to(TopicName("t"))
@@ -193,15 +191,15 @@ def test_a_group_with_members_is_not_deleted(harness: Harness) -> None:
     assert join(harness, member_id=joined.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# What is kept.
+# Stored state.
 
 
-def test_a_group_that_only_offsets_make_is_not_written(harness: Harness) -> None:
+def test_group_with_only_offsets_has_no_group_record(harness: Harness) -> None:
     simple(harness)
     assert said_by(shard(harness).log.leading.log).classic == {}
 
 
-def test_what_has_happened_since_it_was_written_is_not_kept(harness: Harness) -> None:
+def test_changes_since_the_last_write_are_lost_in_a_crash(harness: Harness) -> None:
     joined = stable(harness)
     harness.send(joining(), OLD)
     group = group_of(harness)
@@ -236,7 +234,7 @@ def value(*members: MemberMetadata, **fields: object) -> GroupMetadataValue:
 
 
 def replayed(harness: Harness, *values: GroupMetadataValue | None, version: int = 3) -> GroupShard:
-    """A shard that was loaded from records like these."""
+    """Return a shard that was loaded from the given records."""
     here: GroupShard = shards(harness)._make(shard(harness).log.leading)
     for one in values:
         key, encoded = encode(GroupMetadataKey(group="g"), one, version)
@@ -261,7 +259,7 @@ def test_records_of_every_version_are_read(harness: Harness, version: int) -> No
     assert second.instance_id == ("i" if version >= 3 else None)
 
 
-def test_the_last_record_counts(harness: Harness) -> None:
+def test_last_record_replaces_earlier_ones(harness: Harness) -> None:
     here = replayed(harness, value(member("a"), member("b")), value(member("c"), generation=8))
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)
@@ -272,7 +270,7 @@ def test_the_last_record_counts(harness: Harness) -> None:
     assert emptied.is_empty and emptied.protocol_type == "consumer"
 
 
-def test_a_record_that_nobody_would_write_does_no_harm(harness: Harness) -> None:
+def test_inconsistent_group_record_is_repaired(harness: Harness) -> None:
     twice = value(member("a"), member("a"), member("b", group_instance_id="i"), member("c", group_instance_id="i"))
     twice.leader = "somebody"
     group = replayed(harness, twice).groups["g"]
@@ -280,7 +278,7 @@ def test_a_record_that_nobody_would_write_does_no_harm(harness: Harness) -> None
     assert [one.id for one in group.members] == ["a", "b"] and group.members.leader == "a"
 
 
-# As Apache Kafka 4.3.0 wrote them: a group that was made, one with a static member, one that was left.
+# Written by Apache Kafka 4.3.0: a new group, a group with a static member, and a group after its last leave.
 MADE = "0003000000000000ffffffff000001a200e6d80900000000"
 STABLE = (
     "00030008636f6e73756d6572000000030006737469636b790026692d37333030633163622d323230612d346666392d396135652d66656532"
@@ -294,7 +292,7 @@ LEFT = "00030008636f6e73756d657200000004ffffffff000001a200e6e12300000000"
 @pytest.mark.parametrize(
     ("written", "state", "generation"), [(MADE, "Empty", 0), (STABLE, "Stable", 3), (LEFT, "Empty", 4)]
 )
-def test_records_are_those_of_apache_kafka(harness: Harness, written: str, state: str, generation: int) -> None:
+def test_group_records_match_apache_kafka(harness: Harness, written: str, state: str, generation: int) -> None:
     key, encoded = bytes.fromhex("0002000167"), bytes.fromhex(written)
     here: GroupShard = shards(harness)._make(shard(harness).log.leading)
     here.replay(key, encoded, NOBODY)
@@ -306,7 +304,7 @@ def test_records_are_those_of_apache_kafka(harness: Harness, written: str, state
     assert group.is_subscribed_to(TopicName("t")) == (state == "Stable")
 
 
-def test_loaded_members_have_a_whole_session(harness: Harness) -> None:
+def test_loaded_members_get_a_full_session(harness: Harness) -> None:
     harness.pass_time(50_000)
     here = replayed(harness, value(member("a"), member("b", session_timeout=20_000)))
     group = here.groups["g"]
@@ -317,14 +315,14 @@ def test_loaded_members_have_a_whole_session(harness: Harness) -> None:
     assert group.state == "PreparingRebalance" and [one.id for one in group.members] == ["b"]
 
 
-def test_a_group_that_is_too_large_after_a_restart_rebalances(tmp_path: Path) -> None:
+def test_group_above_the_maximum_size_rebalances_after_a_restart(tmp_path: Path) -> None:
     harness = coordinator(tmp_path, group_max_size="1")
     group = replayed(harness, value(member("a"), member("b"))).groups["g"]
     assert group.state == "PreparingRebalance"
 
 
-def test_a_write_that_fails_sends_all_back(harness: Harness) -> None:
-    """Nobody has an assignment that is not kept."""
+def test_failed_write_of_an_assignment_rejects_all_members(harness: Harness) -> None:
+    """No member gets an assignment that is not stored."""
     joined = join(harness)
     harness.broker.partitions[shard(harness).log.name].take_offline()
     group = group_of_offline(harness)
@@ -339,7 +337,7 @@ def group_of_offline(harness: Harness) -> ClassicGroup:
     return group
 
 
-def test_an_assignment_that_is_too_large_is_refused_to_all(harness: Harness) -> None:
+def test_oversized_assignment_is_refused_for_all_members(harness: Harness) -> None:
     joined = join(harness)
     huge = b"x" * (2 << 20)
     answer = sync(
@@ -352,7 +350,7 @@ def test_an_assignment_that_is_too_large_is_refused_to_all(harness: Harness) -> 
     assert sync(harness, join(harness, member_id=joined.member_id)).error_code == ErrorCode.NONE
 
 
-def test_replacing_a_static_member_that_can_not_be_written_changes_nothing(harness: Harness) -> None:
+def test_failed_write_of_a_static_replacement_changes_nothing(harness: Harness) -> None:
     old = join(harness, 5, group_instance_id="i")
     assert sync(harness, old).error_code == ErrorCode.NONE
     group = group_of(harness)
@@ -365,7 +363,7 @@ def test_replacing_a_static_member_that_can_not_be_written_changes_nothing(harne
 # States.
 
 
-def test_every_state_may_end() -> None:
+def test_every_state_is_reachable_and_can_end() -> None:
     assert all(events.get(Event.GONE) is State.DEAD for events in NEXT.values())
     reached = {state for events in NEXT.values() for state in events.values()}
     assert reached == set(State)

@@ -1,7 +1,7 @@
-"""Members come, go, die and come back in any order, and a group stays what it should be.
+"""Random histories of a classic group: members join, leave, die and return in any order.
 
-Whatever happened: counts agree with what they count, nobody is forgotten, and when nothing more happens everybody who
-waits is answered, and the group is empty.
+In any history, counters match what they count and no member is lost. After the last event every waiting request is
+answered, and the group is empty.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Members(RuleBasedStateMachine):
         assert group is None or isinstance(group, ClassicGroup)
         return group
 
-    # What clients do.
+    # Client requests.
 
     @rule(who=CLIENTS, version=st.sampled_from([3, 5, 9]), protocols=st.sampled_from(["range", "range,rr", "rr,range"]))
     def join(self, who: str, version: int, protocols: str) -> None:
@@ -91,7 +91,7 @@ class Members(RuleBasedStateMachine):
     def hang_up(self, who: str) -> None:
         self.world.hang_up(who)
 
-    # What happens to them.
+    # Failures and timeouts.
 
     @rule(seconds=st.sampled_from([1, 3, 9, 10, 60, 300]))
     def time_passes(self, seconds: int) -> None:
@@ -111,7 +111,7 @@ class Members(RuleBasedStateMachine):
         assert self.group is None or self.group.phase in (State.STABLE, State.EMPTY)
         self.last_generation = self.group.generation if self.group else 0
 
-    # What holds.
+    # Invariants.
 
     @invariant()
     def counts_agree(self) -> None:
@@ -132,7 +132,7 @@ class Members(RuleBasedStateMachine):
     def state_agrees(self) -> None:
         group = self.group
         if group is None:
-            self.last_generation = 0  # Nothing was kept of it, or not any more.
+            self.last_generation = 0  # The member was never stored, or no longer is.
             return
         assert group.generation >= self.last_generation
         self.last_generation = group.generation
@@ -151,7 +151,7 @@ class Members(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
-        """Who waits is known to the group, or waits for the disk; and each member has one timer."""
+        """Check that the group or the disk write knows each waiting member, and that each member has one timer."""
         group = self.group
         waiting = {one for one in self.world.waiting if not self.world.is_stalled}
         promises = {parked.condition for parked in waiting}
@@ -169,7 +169,7 @@ TestMembers.settings = settings(max_examples=40, stateful_step_count=40, deadlin
 
 
 class MembersToldOneByOne(Members):
-    """What happens in a group of hundreds while they are told: others come, members leave, the leader is ready."""
+    """Members of a group of hundreds that are answered in turns, while others join, leave or become ready."""
 
     told_per_turn = 1
 

@@ -1,4 +1,4 @@
-"""Who leads a group, and by which protocol it works."""
+"""Election of a group's leader and protocol."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def members(*some: Member) -> Members:
         (["new old", "old", "new old"], "old"),
     ],
 )
-def test_votes(offers: list[str], chosen: str) -> None:
+def test_protocol_with_most_votes_is_chosen(offers: list[str], chosen: str) -> None:
     voters = [member(str(number), *offer.split()) for number, offer in enumerate(offers)]
     assert elected(voters) == members(*voters).chosen_protocol() == chosen
 
 
-def test_what_all_support() -> None:
+def test_group_works_by_protocols_that_all_members_support() -> None:
     group = members(member("a", "range", "sticky"), member("b", "sticky", "new"))
     assert group.can_work_by((("other", b""), ("sticky", b"")))
     assert not group.can_work_by((("range", b""), ("new", b"")))
@@ -58,7 +58,7 @@ def test_what_all_support() -> None:
     assert (only.metadata("new"), only.metadata("range"), only.metadata(None)) == (b"n", b"", b"")
 
 
-def test_the_first_leads_and_then_the_next() -> None:
+def test_next_member_leads_after_the_leader_leaves() -> None:
     group = members(member("a"), member("b"), member("c"))
     assert group.leader == "a"
     group.remove("a")
@@ -68,7 +68,7 @@ def test_the_first_leads_and_then_the_next() -> None:
     assert group.leader is None and len(group) == 0
 
 
-def test_who_waits_is_elected() -> None:
+def test_waiting_member_is_elected_leader() -> None:
     group = members(member("a"), member("b"), member("c"))
     assert not group.elect()
     third = group.get("c")
@@ -81,7 +81,7 @@ def test_who_waits_is_elected() -> None:
     assert group.elect() and group.leader == "c", "it waits too, so it stays"
 
 
-def test_a_successor_leads_where_its_predecessor_did() -> None:
+def test_static_successor_inherits_leadership() -> None:
     old, new = member("i-1", instance_id="i"), member("i-2", instance_id="i")
     group = members(old, member("b"))
     waiting = group.await_join(old)
@@ -91,7 +91,7 @@ def test_a_successor_leads_where_its_predecessor_did() -> None:
     assert group.waiting == 0
 
 
-def test_who_is_who() -> None:
+def test_member_lookup_checks_member_and_instance_ids() -> None:
     group = members(member("i-1", instance_id="i"), member("b"))
     assert group.known("i-1", "i") is group.known("i-1", None) is group.static("i")
     for member_id, instance_id, code in (
@@ -105,7 +105,7 @@ def test_who_is_who() -> None:
         assert refused.value.code == code
 
 
-def test_two_requests_of_one_member_have_one_answer() -> None:
+def test_two_joins_of_one_member_share_one_response() -> None:
     group = members(member("a"))
     first = group.get("a")
     assert first is not None
@@ -116,7 +116,7 @@ def test_two_requests_of_one_member_have_one_answer() -> None:
     assert group.waiting == 0
 
 
-def test_who_is_expected_is_waited_for() -> None:
+def test_group_waits_for_pending_members() -> None:
     group = members()
     assert group.have_all_joined
     session = group.pending["p"] = Session(Timers(), lambda now: None)

@@ -1,7 +1,7 @@
-"""Any history of groups, offsets and transactions, and any compaction of its log: what is read again is what there was.
+"""Random histories of groups, offsets and transactions with compaction: replay restores the state.
 
-Members of both protocols come and go, groups are upgraded, downgraded and deleted, and the log is compacted up to
-anywhere, also amid a change, some of it or all of it, while tombstones are kept or long gone.
+Members of both protocols join and leave; groups are upgraded, downgraded and deleted. The log is compacted up to any
+point, also amid a change, fully or partly, with tombstones kept or removed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from support.kept import kept, pending, said_by
 
 pytestmark = pytest.mark.slow
 
-SLOTS = 8  # Of the map of a pass, which ends amid a segment, or a batch, after seven keys.
+SLOTS = 8  # Slots of the offset map: a pass ends amid a segment, or a batch, after seven keys.
 GROUPS, CLASSIC, CONSUMERS, PRODUCERS = ("g", "h"), ("a", "b", "s"), ("m", "n", "x", "y"), ("p", "q")
-STATIC = ("s", "x", "y")  # All of one instance.
+STATIC = ("s", "x", "y")  # Static members of one instance.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "offsets.retention.minutes": "30",
-    "log.cleaner.enable": "false",  # The history says when.
+    "log.cleaner.enable": "false",  # The history controls the time.
 }
 
 
 class History:
-    """What happens, by the numbers of one seed; `story` is what has happened."""
+    """A random history from one seed; `story` lists its steps."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = Random(seed)
@@ -76,10 +76,10 @@ class History:
             if self.random.random() < 0.06:
                 self.compaction()
 
-    # What clients do.
+    # Client requests.
 
     def joins(self, group: str) -> None:
-        """A classic member, that gives everything to itself if it leads."""
+        """Join a classic member, which assigns everything to itself if it leads."""
         who = self.random.choice(CLASSIC)
         instance = " instance=i" if who in STATIC else ""
         self.happens(f"join {group} {who} topics=t session=30s{instance}")
@@ -93,7 +93,7 @@ class History:
         self.happens(f"leave {group} {self.random.choice(CLASSIC)}")
 
     def enters(self, group: str) -> None:
-        """A member of the consumer protocol, to which a classic group is upgraded."""
+        """Join a member of the consumer protocol, which upgrades a classic group."""
         who = self.random.choice(CONSUMERS)
         instance = " instance=i" if who in STATIC else ""
         to = self.random.choice(["topics=t", "topics=t,tt", "regex=t+", "regex=tt"])
@@ -108,7 +108,7 @@ class History:
         self.happens(f"poll {group} {self.random.choice(CONSUMERS)} {to}")
 
     def quits(self, group: str) -> None:
-        """With the last of them a group is downgraded, if classic members are left."""
+        """Remove a member; without consumer members a group with classic members is downgraded."""
         who = self.random.choice(CONSUMERS)
         self.happens(f"quit {group} {who}{self.random.choice(['', ' for=while']) if who in STATIC else ''}")
 
@@ -128,7 +128,7 @@ class History:
         self.happens(f"end {self.random.choice(PRODUCERS)} {self.random.choice(['commit', 'abort'])}")
 
     def begins(self, group: str) -> None:
-        """Which aborts what was open."""
+        """Start a transaction, which aborts the open one."""
         self.happens(f"init {self.random.choice(PRODUCERS)}")
 
     def drops(self, group: str) -> None:
@@ -140,10 +140,10 @@ class History:
     def time_passes(self, group: str) -> None:
         self.happens(f"after {self.random.choice(['1s', '5s', '20s', '61s', '40min'])}")
 
-    # Compaction, and what has to be true after it.
+    # Compaction, and the checks after it.
 
     def compaction(self) -> None:
-        """Of what is sealed; then, as a rule, the broker is killed, and everything is as it was."""
+        """Compact the sealed segments; usually kill the broker, and check that the state is unchanged."""
         was_kept, was_pending, were_transactions = kept(self.shard), pending(self.shard.offsets), self.transactions
         before = said_by(self.log())
         assert was_kept._replace(classic={}) == before._replace(classic={})
@@ -157,17 +157,17 @@ class History:
             assert said_by(self.log()) == before
             assert kept(self.shard) == before
             assert pending(self.shard.offsets) == was_pending
-            # Decided transactions are completed, and the epoch before the present one is not kept.
+            # Decided transactions are completed, and the epoch before the current one is not stored.
             assert {name: one.producer for name, one in self.transactions.items()} == {
                 name: one.producer for name, one in were_transactions.items()
             }
 
     def producers(self) -> list[ProducerStateEntry]:
-        """Without their earlier batches, and what only a marker told that may be gone since."""
+        """Return the producers without earlier batches, and without those known only from a marker."""
         return [one._replace(batches=one.batches[-1:], coordinator_epoch=-1) for one in sorted(self.log().producers)]
 
     def _compact(self, log: Log) -> None:
-        later = self.random.choice([0, 0, 2 * DAY_MS])  # All tombstones that a pass has seen are gone by then.
+        later = self.random.choice([0, 0, 2 * DAY_MS])  # By then all tombstones seen by a pass are removed.
         now = TimestampMs(self.world.harness.now.wall + later)
         memory = self.random.choice([SLOTS * SLOT_BYTES, 1 << 20])
         self.story.append(f"# compacted with {memory} bytes, {later} ms later")
@@ -178,7 +178,7 @@ class History:
             self._compact_part(log, now, memory)
 
     def _compact_part(self, log: Log, now: TimestampMs, memory: int) -> None:
-        """As far as a pass came before the broker was killed."""
+        """Compact as much as a pass completes before the broker is killed."""
         flush_now(log, now)
         cleaning, _ = begin(log, now, memory)
         cleaning.build_map(lambda _: None)
@@ -211,7 +211,9 @@ ANYTHING: list[Callable[[History, str], None]] = [
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(24))
-def test_what_is_read_again_is_what_there_was(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_of_a_compacted_log_restores_the_state(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cleaner, "SLOTS_MIN", SLOTS)
     history = History(tmp_path, seed)
     try:

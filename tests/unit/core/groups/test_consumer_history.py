@@ -1,7 +1,7 @@
-"""Clients of both protocols come, work and go at random, and the coordinator is killed: nobody ever shares a partition.
+"""Random histories of clients of both protocols and coordinator crashes: no partition ever has two owners.
 
-What a client uses it stops using when it was told to, later or sooner, and uses what it was given at once.  When all is
-quiet everything is used again, evenly, and what a restart reads from the log is what was there.
+A client stops using a revoked partition sooner or later, and uses an assigned one immediately. When the group is stable
+all partitions are used evenly, and a restart replays the same state.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ pytestmark = pytest.mark.slow
 
 GROUP, TOPIC = "g", "t"
 OK, REBALANCE, MEMBER_ID_REQUIRED = 0, 27, 79
-AGAIN = 14, 15, 16  # The coordinator is loading, or somewhere else.
+AGAIN = 14, 15, 16  # The coordinator is loading, or is another broker.
 STATIC_SHARE = 0.3
 
 
 class Client:
-    """`using` is what it reads from; at most one request of it is under way."""
+    """A client with at most one request in flight; `using` lists the partitions that it reads."""
 
     def __init__(self, world: World, name: str, instance: str | None) -> None:
         self.world = world
@@ -57,7 +57,7 @@ class Client:
         raise NotImplementedError
 
     def obey(self) -> None:
-        """Stop using what it was told to."""
+        """Stop using the revoked partitions."""
 
     def leave(self) -> None:
         raise NotImplementedError
@@ -67,7 +67,7 @@ class Client:
 
 
 class NewClient(Client):
-    """Of the consumer protocol."""
+    """A member of the consumer protocol."""
 
     def __init__(self, world: World, name: str, instance: str | None) -> None:
         super().__init__(world, name, instance)
@@ -121,7 +121,7 @@ class NewClient(Client):
 
 
 class ClassicClient(Client):
-    """An eager one: it stops using everything before it joins again.  Whoever leads gives to each in turn."""
+    """An eager classic member: it stops using everything before it rejoins. The leader assigns round-robin."""
 
     def __init__(self, world: World, name: str, instance: str | None) -> None:
         super().__init__(world, name, instance)
@@ -218,7 +218,7 @@ def _encoded(share: list[int]) -> bytes:
 
 
 class History:
-    """What happens, by the numbers of one seed."""
+    """A random history from one seed."""
 
     def __init__(self, directory: Path, seed: int, kinds: tuple[type[Client], ...]) -> None:
         self.random = Random(seed)
@@ -242,7 +242,7 @@ class History:
                 self._settle()
             self.world.pass_time(self.random.randint(0, 1500))
             self._check()
-        for _ in range(120):  # The sessions of those that died end.
+        for _ in range(120):  # The sessions of dead members end.
             for client in self.clients:
                 client.obey()
                 client.act()
@@ -268,7 +268,7 @@ class History:
         self.clients.append(self.random.choice(self.kinds)(self.world, f"c{self.names}", instance))
 
     def _stop(self) -> None:
-        """It leaves, or dies; of a static one the next process may be of the other protocol."""
+        """Let a client leave or die; the next process of a static member may use the other protocol."""
         gone = self.clients.pop(self.random.randrange(len(self.clients)))
         self.world.hang_up(gone.name)
         if self.random.random() < 0.7:
@@ -303,7 +303,7 @@ class History:
 @pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kinds", [(NewClient,), (NewClient, ClassicClient)], ids=["consumers", "both"])
-def test_nobody_shares_a_partition_and_all_are_used(seed: int, kinds: tuple[type[Client], ...], tmp_path: Path) -> None:
+def test_partitions_have_one_owner_and_are_all_used(seed: int, kinds: tuple[type[Client], ...], tmp_path: Path) -> None:
     history = History(tmp_path, seed, kinds)
     history.run()
     assert sorted(partition for client in history.clients for partition in client.using) == list(

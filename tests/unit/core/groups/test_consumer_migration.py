@@ -1,4 +1,4 @@
-"""From the classic to the consumer protocol and back: what makes it impossible, and what members may have said."""
+"""Migration between the classic and the consumer protocol: obstacles, and invalid data of members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUBSCRIPTION = encode_subscription(ConsumerProtocolSubscription(topics=["t"]), 1
 
 
 class Classic:
-    """One classic member without an instance id."""
+    """A classic member without an instance id."""
 
     def __init__(self, broker: Consumers, protocols: Protocols | None = None, kind: str = "consumer") -> None:
         self.broker = broker
@@ -92,7 +92,7 @@ def describe_classic(broker: Consumers) -> DescribedGroup:
 @pytest.mark.parametrize(
     "assignment", [assigned(0, user_data=b"mine"), *(garbage for garbage in GARBAGE if garbage)], ids=repr
 )
-def test_an_assignment_that_can_not_be_taken_over(broker: Consumers, assignment: bytes) -> None:
+def test_classic_assignment_with_user_data_prevents_the_upgrade(broker: Consumers, assignment: bytes) -> None:
     old = Classic(broker)
     old.join()
     old.sync(assignment)
@@ -104,7 +104,7 @@ def test_an_assignment_that_can_not_be_taken_over(broker: Consumers, assignment:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_a_subscription_that_can_not_be_read(broker: Consumers, garbage: bytes) -> None:
+def test_unreadable_classic_subscription_prevents_the_upgrade(broker: Consumers, garbage: bytes) -> None:
     old = Classic(broker, {"range": garbage})
     old.join()
     old.sync(assigned(0))
@@ -112,7 +112,7 @@ def test_a_subscription_that_can_not_be_read(broker: Consumers, garbage: bytes) 
     assert old.heartbeat() == ErrorCode.NONE
 
 
-def test_a_group_of_another_kind(broker: Consumers) -> None:
+def test_group_of_another_type_is_not_upgraded(broker: Consumers) -> None:
     old = Classic(broker, {"v1": b"x"}, kind="connect")
     old.join()
     old.sync(b"x")
@@ -123,7 +123,7 @@ def test_a_group_of_another_kind(broker: Consumers) -> None:
 @pytest.mark.parametrize(
     ("policy", "goes_up"), [("Upgrade", True), ("bidirectional", True), ("DOWNGRADE", False), ("disabled", False)]
 )
-def test_the_policy(tmp_path: Path, policy: str, goes_up: bool) -> None:
+def test_migration_policy_decides_on_upgrade_and_downgrade(tmp_path: Path, policy: str, goes_up: bool) -> None:
     settings = {"group_initial_rebalance_delay_ms": "0", "group_consumer_migration_policy": policy}
     broker = Consumers(tmp_path, **settings)
     broker.create("t", 2)
@@ -138,7 +138,7 @@ def test_the_policy(tmp_path: Path, policy: str, goes_up: bool) -> None:
         assert is_classic == (policy == "bidirectional")
 
 
-def test_too_many_for_the_other_protocol(tmp_path: Path) -> None:
+def test_group_too_large_for_the_other_protocol_is_not_downgraded(tmp_path: Path) -> None:
     settings = {"group_initial_rebalance_delay_ms": "0", "group_max_size": "1", "group_consumer_max_size": "3"}
     broker = Consumers(tmp_path, **settings)
     broker.create("t", 2)
@@ -151,8 +151,8 @@ def test_too_many_for_the_other_protocol(tmp_path: Path) -> None:
     assert {one.member_id for one in broker.describe().members} == {member.id for member in members}
 
 
-def test_what_a_leader_assigned_wrongly_is_put_right(broker: Consumers) -> None:
-    """Partitions and topics that aren't there; it is the next assignment that counts."""
+def test_next_assignment_corrects_partitions_that_do_not_exist(broker: Consumers) -> None:
+    """A classic leader may assign partitions and topics that do not exist."""
     old = Classic(broker)
     old.join()
     old.sync(assigned(0, 1, 7))
@@ -166,7 +166,7 @@ def test_what_a_leader_assigned_wrongly_is_put_right(broker: Consumers) -> None:
     assert targets == {0, 1}
 
 
-def test_an_assignment_to_a_topic_that_is_gone(broker: Consumers) -> None:
+def test_classic_assignment_of_a_deleted_topic_is_dropped(broker: Consumers) -> None:
     old = Classic(broker)
     old.join()
     old.sync(assigned(0, topic="gone"))
@@ -175,7 +175,7 @@ def test_an_assignment_to_a_topic_that_is_gone(broker: Consumers) -> None:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_a_classic_member_that_says_nothing_sensible_does_not_get_in(broker: Consumers, garbage: bytes) -> None:
+def test_classic_member_with_an_unreadable_subscription_is_refused(broker: Consumers, garbage: bytes) -> None:
     broker.join("n", "t")
     answer = Classic(broker, {"range": garbage}).join()
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -183,8 +183,8 @@ def test_a_classic_member_that_says_nothing_sensible_does_not_get_in(broker: Con
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_only_the_first_of_its_protocols_is_read(broker: Consumers, garbage: bytes) -> None:
-    """So a group may have to go back by one that nobody can read."""
+def test_only_the_first_protocol_of_a_classic_member_is_read(broker: Consumers, garbage: bytes) -> None:
+    """After a downgrade the group may therefore use a protocol with an unreadable subscription."""
     broker.join("n", "t")
     first = Classic(broker, {"range": SUBSCRIPTION, "odd": garbage})
     second = Classic(broker, {"odd": garbage, "range": SUBSCRIPTION})
@@ -198,7 +198,7 @@ def test_only_the_first_of_its_protocols_is_read(broker: Consumers, garbage: byt
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 9])
-def test_an_assignment_is_in_the_version_of_the_subscription(broker: Consumers, version: int) -> None:
+def test_assignment_has_the_version_of_the_subscription(broker: Consumers, version: int) -> None:
     data = encode_subscription(ConsumerProtocolSubscription(topics=["t"]), min(version, 3))
     broker.join("n")
     old = Classic(broker, {"range": version.to_bytes(2, "big") + data[2:]})
@@ -208,7 +208,7 @@ def test_an_assignment_is_in_the_version_of_the_subscription(broker: Consumers, 
     assert decode_assignment(answer).assigned_partitions == [TopicPartition(topic="t", partitions=[0, 1])]
 
 
-def test_classic_members_are_checked_as_ever(broker: Consumers) -> None:
+def test_classic_members_of_an_upgraded_group_are_checked(broker: Consumers) -> None:
     broker.join("n", "t")
     old = Classic(broker)
     assert old.join().error_code == ErrorCode.NONE
@@ -217,7 +217,7 @@ def test_classic_members_are_checked_as_ever(broker: Consumers) -> None:
     assert old.sync().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert old.join().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     old.id = "n"
-    assert old.heartbeat(generation=2) == ErrorCode.UNKNOWN_MEMBER_ID  # It speaks the other protocol.
+    assert old.heartbeat(generation=2) == ErrorCode.UNKNOWN_MEMBER_ID  # The member uses the other protocol.
     old.id = "x"
     assert old.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
     assert old.sync().error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,4 +1,4 @@
-"""One member on its way to its target: what it may have, what it must give up first, and that it arrives."""
+"""Reconciliation of one member with its target: its partitions, its revocations, and its arrival."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def free(topic: Uuid, partition: int) -> bool:
     return True
 
 
-def test_a_new_member_gets_what_is_free() -> None:
+def test_new_member_gets_free_partitions() -> None:
     assert step(Current(), aim(2, 0, 1), free) == Current(2, 0, STABLE, held(2, 0, 1))
 
 
-def test_what_is_not_free_is_waited_for() -> None:
+def test_partitions_that_are_not_free_are_awaited() -> None:
     waiting = step(Current(), aim(2, 0, 1), lambda topic, partition: partition == 0)
     assert waiting == Current(2, 0, UNRELEASED, held(2, 0))
     assert step(waiting, aim(2, 0, 1), free) == Current(2, 2, STABLE, held(2, 0, 1))
 
 
-def test_what_is_kept_keeps_its_epoch() -> None:
+def test_kept_partitions_keep_their_assignment_epoch() -> None:
     before = Current(2, 1, STABLE, held(2, 0, 1))
     assert step(before, aim(5, 0, 1, 2), free).assigned == {T: {0: 2, 1: 2, 2: 5}}
 
 
-def test_a_member_gives_up_in_its_old_epoch() -> None:
+def test_member_revokes_partitions_in_its_old_epoch() -> None:
     before = Current(2, 1, STABLE, held(2, 0, 1))
     giving = step(before, aim(3, 0, 5), free)
     assert giving == Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
@@ -57,41 +57,41 @@ def test_a_member_gives_up_in_its_old_epoch() -> None:
     assert step(giving, aim(3, 0, 5, owned=owning(0)), free) == Current(3, 2, STABLE, {T: {0: 2, 5: 3}})
 
 
-def test_a_member_that_owns_nothing_gives_up_at_once() -> None:
+def test_member_without_owned_partitions_revokes_immediately() -> None:
     before = Current(2, 1, STABLE, held(2, 0, 1))
     assert step(before, aim(3, 5, owned={}), free) == Current(3, 2, STABLE, held(3, 5))
 
 
-def test_the_target_moves_on_while_a_member_gives_up() -> None:
+def test_target_may_change_during_a_revocation() -> None:
     giving = Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
     assert step(giving, aim(4, owned=owning(0, 1)), free) == giving
     further = step(giving, aim(4, owned=owning(0)), free)
     assert further == Current(2, 2, UNREVOKED, NOTHING, held(2, 0))
 
 
-def test_a_target_may_give_back_what_was_given_up() -> None:
+def test_new_target_may_return_revoked_partitions() -> None:
     giving = Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
     assert step(giving, aim(4, 0, 1, owned=owning(0)), free) == Current(4, 2, STABLE, {T: {0: 2, 1: 4}})
 
 
-def test_topics_that_were_left_are_given_up_before_there_is_a_new_target() -> None:
+def test_unsubscribed_topics_are_revoked_before_a_new_target() -> None:
     before = Current(2, 1, STABLE, {**held(2, 0), **held(2, 7, topic=U)})
     left = aim(2, 0, topics=frozenset({U}), has_resubscribed=True)
     assert step(before, left, free) == Current(2, 2, UNREVOKED, held(2, 7, topic=U), held(2, 0))
     assert step(before, left._replace(owned={}), free) == Current(2, 2, STABLE, held(2, 7, topic=U))
 
 
-def test_what_is_left_joins_what_is_being_given_up() -> None:
+def test_unsubscribed_partitions_join_the_running_revocation() -> None:
     before = Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
     left = aim(3, 0, topics=frozenset({U}), has_resubscribed=True)
     assert step(before, left, free) == Current(2, 2, UNREVOKED, NOTHING, held(2, 0, 1))
 
 
-def test_a_target_is_not_followed_to_topics_that_were_left() -> None:
+def test_target_partitions_of_unsubscribed_topics_are_ignored() -> None:
     assert step(Current(), aim(2, 0, topics=frozenset({U})), free) == Current(2, 0, STABLE)
 
 
-def test_a_state_of_a_newer_broker_wants_a_member_without_partitions() -> None:
+def test_unknown_member_state_fences_a_member_with_partitions() -> None:
     unknown = Current(2, 1, MemberState(42), held(2, 0))
     assert unknown.state is MemberState.UNKNOWN
     for owned in (None, owning(0)):
@@ -109,10 +109,10 @@ partitions = st.frozensets(st.integers(0, 7))
     st.lists(st.tuples(partitions, partitions, st.sampled_from(("lazy", "honest"))), max_size=12),
     partitions,
 )
-def test_it_never_has_what_another_has_and_arrives(
+def test_member_reaches_its_target_without_shared_partitions(
     targets: list[tuple[frozenset[int], frozenset[int], str]], last: frozenset[int]
 ) -> None:
-    """Targets follow each other while the member is slow, and others hold some partitions now and then."""
+    """Targets change while the member is slow, and other members hold some partitions for a time."""
     current = Current()
     for epoch, (target, taken, manner) in enumerate(targets, 1):
         mine = {partition for _, partition in current.partitions()}
@@ -131,7 +131,7 @@ def test_it_never_has_what_another_has_and_arrives(
         else:
             assert after.epoch == epoch
             assert set(after.assigned.get(T, ())) <= target
-        if manner == "lazy":  # Nothing is taken from it before it has said that it stopped.
+        if manner == "lazy":  # Nothing is removed before the member has confirmed the revocation.
             assert mine <= {partition for _, partition in after.partitions()}
         current = after
     epoch = len(targets) + 1

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: RE2's syntax, whole names, and patterns that mean harm."""
+"""Subscriptions by regular expression: RE2 syntax, matches of whole names, and malicious patterns."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ TOPICS = ["news", "news.a", "news.b", "old-news", "__consumer_offsets"]
         (r"\Qnews.a\E", {"news.a"}),
     ],
 )
-def test_the_whole_name_matches(pattern: str, matched: set[str]) -> None:
+def test_pattern_matches_whole_topic_names(pattern: str, matched: set[str]) -> None:
     check_pattern(pattern)
     assert matching(pattern, TOPICS) == matched
 
 
 @pytest.mark.parametrize("pattern", ["(a", "a)", "[a", "*", "a{2,1}", r"(a)\1", "(?=a)", "(?<!a)b", "a{1001}", "\\"])
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+def test_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(Refused) as refused:
         check_pattern(pattern)
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert pattern in refused.value.detail
-    assert matching(pattern, TOPICS) == frozenset()  # Of another broker's making.
+    assert matching(pattern, TOPICS) == frozenset()  # The pattern of another broker.
 
 
 @pytest.mark.parametrize(
     "pattern", ["((a{100}){100}){100}", r"(\pL{1,100}){100}", "|".join(f"{n}.{{900}}" for n in range(99)), "(" * 30_000]
 )
-def test_what_is_compiled_is_bounded(pattern: str) -> None:
+def test_pattern_with_a_large_program_is_refused(pattern: str) -> None:
     with pytest.raises(Refused):
         check_pattern(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(.*a){40}", ".*a.{20}", "(a|aa)+", "(" * 900 + "a*" + ")*" * 900])
-def test_no_pattern_takes_for_ever(pattern: str) -> None:
-    """These end in no test's time where a matcher tries one way after the other."""
+def test_pathological_pattern_is_matched_in_linear_time(pattern: str) -> None:
+    """A backtracking matcher would not finish these within the time of a test."""
     matching(pattern, ["a" * 249] * 1000)
 
 
@@ -66,14 +66,14 @@ def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
     assert matching(pattern, TOPICS) <= set(TOPICS)
 
 
-def test_without_re2_every_pattern_is_refused_with_the_command_that_installs_it(
+def test_pattern_without_re2_is_refused_with_the_pip_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "re2", None)  # As where it is not installed: the import fails.
+    monkeypatch.setitem(sys.modules, "re2", None)  # As if it were not installed: the import fails.
     with pytest.raises(Refused) as refused:
         check_pattern("news.*")
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     detail = refused.value.detail
     assert detail.startswith("`news.*` cannot be used: regular expressions need the extra regex on this broker, and")
     assert f"re2 is not installed: {sys.executable} -m pip install" in detail
-    assert matching("news.*", TOPICS) == frozenset()  # Of a group that another broker, or this one, had before.
+    assert matching("news.*", TOPICS) == frozenset()  # Pattern of an existing group.

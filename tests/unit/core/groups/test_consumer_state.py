@@ -1,5 +1,4 @@
-"""What is kept of a group: as records that make it again, and that make it forgotten; and what happens if the log can't
-be written."""
+"""Stored state of a consumer group: records that restore it, tombstones that delete it, and failed writes."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ T = Uuid(b"t" * 16)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Consumers:
-    """A group in which something of everything is kept."""
+    """A broker with a group that has every kind of stored state."""
     made = Consumers(tmp_path)
     topic = made.create("t", 6)
     made.join("a", "t", instance_id="i", rack_id="r", server_assignor="range")
@@ -50,7 +49,7 @@ def broker(tmp_path: Path) -> Consumers:
 
 
 def written(broker: Consumers) -> list[tuple[type, bool]]:
-    """The kinds of records in the log, and whether they are tombstones."""
+    """Return the kinds of records in the log, and whether they are tombstones."""
     log = broker.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     data = log.read(log.start_offset, 1 << 30, log.end_offset).read()
     kinds = []
@@ -64,7 +63,7 @@ def written(broker: Consumers) -> list[tuple[type, bool]]:
 
 
 def again(listed: list[StateRecord]) -> GroupState:
-    """Through bytes, as from a log."""
+    """Replay records through bytes, as from a log."""
     state = GroupState(GROUP)
     for record in listed:
         data, body = encode(record.key, record.value, 0)
@@ -74,22 +73,22 @@ def again(listed: list[StateRecord]) -> GroupState:
     return state
 
 
-def test_all_records_make_the_same_group(broker: Consumers) -> None:
+def test_records_restore_the_group(broker: Consumers) -> None:
     kept = broker.group().kept
     assert {member.current.state for member in kept.members.values()} >= {MemberState.STABLE}
     assert kept.regexes and kept.owners and kept.static and kept.targets
     assert vars(again(records_of(broker.group().kept))) == vars(kept)
 
 
-def test_they_do_so_in_any_order(broker: Consumers) -> None:
-    """Compaction leaves each key's last record where it stands."""
+def test_records_in_any_order_restore_the_group(broker: Consumers) -> None:
+    """Compaction keeps each key's last record in its place."""
     listed, expected = records_of(broker.group().kept), vars(broker.group().kept)
     for seed in range(50):
         assert vars(again(Random(seed).sample(listed, len(listed)))) == expected
 
 
-def test_they_do_so_on_top_of_the_group_itself(broker: Consumers) -> None:
-    """A log of which only a part was compacted says again what it said before."""
+def test_repeated_records_leave_the_group_unchanged(broker: Consumers) -> None:
+    """A partly compacted log repeats earlier records."""
     group, before = broker.group(), again(records_of(broker.group().kept))
     group.shard.write(records_of(group.kept), broker.now)
     assert vars(broker.group().kept) == vars(before)
@@ -97,7 +96,7 @@ def test_they_do_so_on_top_of_the_group_itself(broker: Consumers) -> None:
     assert vars(broker.group().kept) == vars(before)
 
 
-def test_tombstones_leave_nothing(broker: Consumers) -> None:
+def test_tombstones_delete_all_group_state(broker: Consumers) -> None:
     group = broker.group()
     tombstones = group.tombstones()
     state = again([*records_of(group.kept), *tombstones])
@@ -112,14 +111,14 @@ def test_tombstones_leave_nothing(broker: Consumers) -> None:
     assert broker.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_tombstones_of_what_is_not_there_mean_nothing() -> None:
+def test_tombstones_of_missing_state_are_ignored() -> None:
     state = GroupState(GROUP)
     for record in (*records.no_member(GROUP, "a"), records.regex(GROUP, "x", None, 0)):
         state.apply(record.key, record.value)
     assert vars(state) == vars(GroupState(GROUP))
 
 
-def test_one_change_is_one_batch_with_only_what_changed(broker: Consumers) -> None:
+def test_one_change_is_one_batch_of_only_the_changed_records(broker: Consumers) -> None:
     before = len(written(broker))
     broker.beat("a", 4)
     assert len(written(broker)) == before
@@ -133,8 +132,8 @@ def test_one_change_is_one_batch_with_only_what_changed(broker: Consumers) -> No
     ]
 
 
-def test_epochs_of_partitions_that_were_not_written_are_the_members() -> None:
-    """By brokers before 4.3; and where there are not as many as partitions."""
+def test_missing_partition_epochs_default_to_the_member_epoch() -> None:
+    """Brokers before 4.3 write none; the same applies if their number differs from that of the partitions."""
     for epochs in (None, [1]):
         listed = [TopicPartitions(topic_id=T, partitions=[3, 5], assignment_epochs=epochs)]
         value = ConsumerGroupCurrentMemberAssignmentValue(
@@ -148,8 +147,8 @@ def test_epochs_of_partitions_that_were_not_written_are_the_members() -> None:
         assert Current.of(value) == Current(7, 6, MemberState.UNREVOKED, expected)
 
 
-def test_who_owns_a_partition_is_the_last_to_say_so() -> None:
-    """In a log of which parts were compacted, what one member gave up may be missing."""
+def test_partition_owner_is_the_member_of_the_last_record() -> None:
+    """In a partly compacted log the record of a revocation may be missing."""
     state = GroupState(GROUP)
 
     def has(member_id: str, *partitions: int) -> None:
@@ -162,14 +161,14 @@ def test_who_owns_a_partition_is_the_last_to_say_so() -> None:
     assert state.owners == {(T, 0): "a", (T, 1): "b"}
 
 
-def test_an_instance_id_that_a_member_has_no_more_is_nobodys(broker: Consumers) -> None:
-    """As after a restart from a log of which only the member's last record is left."""
+def test_abandoned_instance_id_has_no_member(broker: Consumers) -> None:
+    """The same holds after a restart from a log with only the member's last record."""
     assert broker.join("a", "t", instance_id="j").error_code == ErrorCode.NONE
     assert broker.group().kept.static == {"j": "a"}
     assert vars(again(records_of(broker.group().kept))) == vars(broker.group().kept)
 
 
-def test_what_members_are_subscribed_to_follows_them(broker: Consumers) -> None:
+def test_group_subscriptions_follow_those_of_the_members(broker: Consumers) -> None:
     kept = broker.group().kept
     assert kept.subscriptions == {
         (frozenset({"t"}), ""): 1,
@@ -179,7 +178,7 @@ def test_what_members_are_subscribed_to_follows_them(broker: Consumers) -> None:
     assert kept.patterns == ["t|u"]
     state = GroupState(GROUP)
     for record in records_of(broker.group().kept):
-        # Kafka may have written of such a member, and not yet what it matches.
+        # Kafka may have stored such a member before the matches of its pattern.
         if not isinstance(record.key, ConsumerGroupRegularExpressionKey):
             state.apply(record.key, record.value)
     assert state.patterns == ["t|u"]
@@ -189,8 +188,8 @@ def test_what_members_are_subscribed_to_follows_them(broker: Consumers) -> None:
     assert not kept.patterns and not kept.regexes
 
 
-def test_a_member_may_be_known_before_what_it_said() -> None:
-    """In a log of which parts were compacted its last words may come after where it is."""
+def test_member_assignment_may_precede_its_subscription() -> None:
+    """In a partly compacted log the subscription record may follow the assignment record."""
     state = GroupState(GROUP)
     current = records.current(GROUP, "a", Current(2, 1))
     said = records.said(GROUP, "a", Said(topics=frozenset({"t"})))
@@ -211,7 +210,7 @@ def test_partition_metadata_of_older_brokers_is_removed(broker: Consumers) -> No
     assert not group.kept.has_partition_metadata
 
 
-def test_what_can_not_be_written_has_not_happened(broker: Consumers) -> None:
+def test_change_with_a_failed_write_is_undone(broker: Consumers) -> None:
     group, before = broker.group(), broker.group().kept
     broker.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].take_offline()
     for answer in (broker.join("d", "t"), broker.beat("a", -1), broker.beat("b", 3, subscribed_topic_names=[])):
@@ -220,9 +219,7 @@ def test_what_can_not_be_written_has_not_happened(broker: Consumers) -> None:
     assert set(before.members) == {"a", "b", "c"}
 
 
-def test_what_is_refused_while_it_is_written_has_not_happened(
-    broker: Consumers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_change_refused_during_its_write_is_undone(broker: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
     group, before = broker.group(), records_of(broker.group().kept)
 
     def refuse(*_: object) -> None:
@@ -243,9 +240,7 @@ def test_what_is_refused_while_it_is_written_has_not_happened(
     assert vars(broker.group().kept) == kept
 
 
-def test_a_member_that_can_not_be_removed_now_is_tried_again(
-    broker: Consumers, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_removal_of_a_member_is_retried(broker: Consumers, caplog: pytest.LogCaptureFixture) -> None:
     group = broker.group()
     broker.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].take_offline()
     with caplog.at_level(logging.WARNING):

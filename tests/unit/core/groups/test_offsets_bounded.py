@@ -1,4 +1,4 @@
-"""The log of a shard does not grow for ever: it is compacted, long before a segment is full."""
+"""Bounded size of a shard's log: it is compacted long before a segment is full."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 NONE = ErrorCode.NONE
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
-AT_ONCE = 4000  # Commits in one request.
+AT_ONCE = 4000  # Commits per request.
 
 
 def log_of(harness: Harness) -> Log:
@@ -27,7 +27,7 @@ def log_of(harness: Harness) -> Log:
 
 
 def commit_often(group: GroupOffsets, times: int) -> int:
-    """The last offset committed."""
+    """Commit the given number of times, and return the last offset."""
     request = group.request({A: 0}, 9)
     (part,) = request.topics[0].partitions
     for last in range(AT_ONCE, times + 1, AT_ONCE):
@@ -53,8 +53,8 @@ def keep_house_a_while(harness: Harness) -> None:
         harness.keep_house()
 
 
-def test_a_log_of_one_offset_committed_again_and_again_is_compacted(tmp_path: Path) -> None:
-    """Up to an open transaction; and all of it when that has ended."""
+def test_log_of_one_repeatedly_committed_offset_is_compacted(tmp_path: Path) -> None:
+    """Compaction reaches an open transaction, and the end of the log after the transaction's end."""
     harness = Harness(tmp_path, offsets_topic_num_partitions="1")
     make_topic(harness, "t", 3)
     group = GroupOffsets(harness)

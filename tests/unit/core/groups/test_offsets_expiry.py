@@ -1,4 +1,4 @@
-"""Offsets that nobody has needed for long go, and groups of which nothing is left."""
+"""Expiry of old offsets, and removal of empty groups."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def harness(tmp_path: Path) -> Harness:
 
 
 def wait(harness: Harness, ms: int) -> None:
-    """A second at a time would do the same, and take longer."""
+    """Pass the time in large steps; single seconds have the same effect, and take longer."""
     harness.pass_time(ms)
     harness.keep_house()
 
 
-def test_an_offset_of_a_simple_consumer_goes_when_it_is_old_and_the_group_with_the_last(harness: Harness) -> None:
+def test_old_offsets_of_simple_consumers_expire_with_their_group(harness: Harness) -> None:
     group = GroupOffsets(harness)
     group.commit({A: 1, B: 1})
     wait(harness, RETENTION_MS // 2)
@@ -48,7 +48,7 @@ def test_an_offset_of_a_simple_consumer_goes_when_it_is_old_and_the_group_with_t
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_one_with_a_time_of_its_own_goes_then(harness: Harness, version: int) -> None:
+def test_offset_with_its_own_retention_expires_then(harness: Harness, version: int) -> None:
     group = GroupOffsets(harness)
     group.commit({A: 1}, version, retention_ms=2 * MINUTE_MS)
     group.commit({B: 1}, version, retention_ms=(1 << 63) - 1)
@@ -62,7 +62,7 @@ def test_one_with_a_time_of_its_own_goes_then(harness: Harness, version: int) ->
     assert group.fetch() == {B: Kept(1)}, "that never goes"
 
 
-def test_it_is_looked_for_from_time_to_time(harness: Harness) -> None:
+def test_expired_offsets_are_removed_at_the_next_check(harness: Harness) -> None:
     group = GroupOffsets(harness)
     group.commit({A: 1}, 4, retention_ms=SECOND_MS)
     wait(harness, MINUTE_MS - 1)
@@ -71,7 +71,7 @@ def test_it_is_looked_for_from_time_to_time(harness: Harness) -> None:
     assert group.fetch() == {}
 
 
-def test_a_part_at_a_time(harness: Harness) -> None:
+def test_expiry_checks_some_groups_at_a_time(harness: Harness) -> None:
     looks = Expiry(harness.configs, at_once=2)
     list(looks.tick(harness.broker.groups.shards, harness.now))
     for name in "abcd":
@@ -84,7 +84,7 @@ def test_a_part_at_a_time(harness: Harness) -> None:
     assert left == [3, 2, 1, 0]
 
 
-def test_a_shard_that_went_meanwhile_is_left_alone(harness: Harness) -> None:
+def test_expiry_skips_a_shard_that_was_resigned(harness: Harness) -> None:
     looks = Expiry(harness.configs, at_once=2)
     list(looks.tick(harness.broker.groups.shards, harness.now))
     for name in "abcd":
@@ -99,7 +99,7 @@ def test_a_shard_that_went_meanwhile_is_left_alone(harness: Harness) -> None:
     assert len(groups(harness)) == 3, "another coordinator has the shards now"
 
 
-def test_what_a_transaction_is_about_to_decide_stays(harness: Harness) -> None:
+def test_offsets_with_pending_transactional_commits_do_not_expire(harness: Harness) -> None:
     group = GroupOffsets(harness)
     producer = Transactional(harness, "p")
     producer.begin(timeout_ms=15 * MINUTE_MS)
@@ -113,7 +113,7 @@ def test_what_a_transaction_is_about_to_decide_stays(harness: Harness) -> None:
     assert (group.fetch(), groups(harness)) == ({}, set())
 
 
-def test_a_group_that_only_a_transaction_knows_stays_until_its_end(harness: Harness) -> None:
+def test_group_with_only_pending_offsets_is_kept_until_the_end(harness: Harness) -> None:
     group = GroupOffsets(harness)
     producer = Transactional(harness, "p")
     producer.begin(timeout_ms=15 * MINUTE_MS)

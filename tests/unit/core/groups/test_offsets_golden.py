@@ -1,4 +1,7 @@
-"""Offsets that Apache Kafka 4.4.0 kept (tests/interop/capture_golden_offsets.py) are what it says they are."""
+"""Offsets stored by Apache Kafka 4.4.0, compared with Kafka's own view of them.
+
+Captured by tests/interop/capture_golden_offsets.py.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ KEPT = json.loads((GOLDEN / "kept.json").read_text())
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    """A broker that finds Kafka's log in place of its own."""
+    """A broker that opens Kafka's log as its own."""
     harness = Harness(tmp_path, offsets_topic_num_partitions="1")
     make_topic(harness, "t", 2)
     GroupOffsets(harness)
@@ -41,7 +44,7 @@ def shard_of(harness: Harness) -> GroupShard:
     return harness.broker.groups.shards.shard(0)
 
 
-def test_all_offsets_and_groups_are_there(harness: Harness) -> None:
+def test_offsets_and_groups_match_kafkas(harness: Harness) -> None:
     offsets = shard_of(harness).offsets
     found = [
         [group, topic, partition, value.offset, value.leader_epoch, value.metadata]
@@ -57,7 +60,7 @@ def test_all_offsets_and_groups_are_there(harness: Harness) -> None:
     assert sorted(groups(harness)) == KEPT["groups"]
 
 
-def test_the_groups_go_on_here(harness: Harness) -> None:
+def test_groups_of_kafka_remain_usable(harness: Harness) -> None:
     group = GroupOffsets(harness, "members")
     assert group.delete().name == "NON_EMPTY_GROUP"
     shard = shard_of(harness)
@@ -67,7 +70,7 @@ def test_the_groups_go_on_here(harness: Harness) -> None:
     assert "txn" not in shard_of(harness).offsets.groups()
 
 
-def test_we_write_the_same_bytes() -> None:
+def test_written_records_have_the_same_bytes_as_kafkas() -> None:
     records = [one for batch in iter_batches(LOG.read_bytes()) if not batch.is_control for one in iter_records(batch)]
     newest = protocol_of(BrokerConfigs.parse({})).offset_value
     offsets = 0

@@ -1,6 +1,6 @@
-"""Any history of commits, transactions, deletions and stops over a whole broker, against a naive list of what was done.
+"""Random histories of commits, transactions, deletions and stops of a broker, compared with a naive model.
 
-What a restart or a crash reads from the log is what was there before.
+Replay after a restart or a crash restores the previous state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Step = tuple[str, str, Name, str]
 
 
 class History:
-    """A broker, and all that it was told, in order."""
+    """A broker, and all operations on it in order."""
 
     def __init__(self, directory: Path) -> None:
         self.harness = Harness(directory, offsets_topic_num_partitions="1", transaction_state_log_num_partitions="1")
@@ -39,8 +39,8 @@ class History:
         for producer in self.producers.values():
             assert producer.begin().error_code == NONE
         self.offset = 0
-        self.told: list[tuple[Place, int | None, object]] = []  # With the transaction, True for one that committed.
-        self.open: dict[str, list[int]] = {}  # Where what each producer's open transaction holds stands in the list.
+        self.told: list[tuple[Place, int | None, object]] = []  # With the producer's transaction: True if it committed.
+        self.open: dict[str, list[int]] = {}  # List positions of pending offsets, by producer.
 
     def commit(self, group: str, name: Name, producer: str) -> None:
         self.offset += 1
@@ -102,7 +102,7 @@ class History:
         return next(counts, None)
 
     def _is_open(self, place: Place) -> bool:
-        """A deletion takes what is open with it."""
+        """Return whether the offset is pending; a deletion removes pending offsets."""
         for told, offset, state in reversed(self.told):
             if told == place and offset is None:
                 return False
@@ -127,7 +127,7 @@ steps = st.tuples(*map(st.sampled_from, (list(STEPS), GROUPS, NAMES, PRODUCERS))
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=20))
-def test_any_history_is_what_a_naive_list_makes_of_it(history: list[Step]) -> None:
+def test_offsets_match_a_naive_model_in_any_history(history: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         broker = History(Path(directory))
         for step, group, name, producer in history:

@@ -88,7 +88,7 @@ def compacted(records: Sequence[Record]) -> list[Record]:
 
 
 def interrupted(log: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """A pass up to `end`, of which only what is below `front` was swapped in."""
+    """Yield logs of a pass up to `end` that has replaced only the records below `front`."""
     for end in range(len(log) + 1):
         last = {key: position for position, (key, _) in enumerate(log[:end])}
         for front in range(end + 1):
@@ -105,18 +105,18 @@ def read_meanwhile(log: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
 
 
 def kinds(world: World, log: Sequence[Record]) -> list[type | None]:
-    """Of the group, after each record."""
+    """Return the type of the group after each record."""
     groups = [replayed(world, log[: end + 1]).groups.get("g") for end in range(len(log))]
     return [None if group is None else type(group) for group in groups]
 
 
-def test_the_story_has_what_it_is_for(world: World, log: Sequence[Record]) -> None:
+def test_example_history_upgrades_and_downgrades_three_times(world: World, log: Sequence[Record]) -> None:
     seen = [kind for kind in kinds(world, log) if kind is not None]
     assert [kind for kind, _ in groupby(seen)] == [ClassicGroup, ConsumerGroup] * 3
 
 
 @pytest.mark.slow
-def test_whatever_compaction_leaves_makes_the_same_groups(world: World, log: Sequence[Record]) -> None:
+def test_any_compacted_log_restores_the_same_groups(world: World, log: Sequence[Record]) -> None:
     expected = kept(_shard(world))
     assert kept(replayed(world, log)) == expected
     for variants in (interrupted, read_meanwhile):
@@ -124,8 +124,8 @@ def test_whatever_compaction_leaves_makes_the_same_groups(world: World, log: Seq
             assert kept(replayed(world, records)) == expected, how
 
 
-def test_the_other_protocols_records_may_come_before_and_after(world: World, log: Sequence[Record]) -> None:
-    """What Apache Kafka's loader refuses or refused (KAFKA-21117)."""
+def test_records_of_both_protocols_are_replayed_in_any_order(world: World, log: Sequence[Record]) -> None:
+    """Apache Kafka's loader refuses or refused such logs (KAFKA-21117)."""
     seen = kinds(world, log)
     downgraded = seen.index(ClassicGroup, seen.index(ConsumerGroup))
     story, downgrade = log[:downgraded], log[downgraded]

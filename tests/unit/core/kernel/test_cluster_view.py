@@ -1,4 +1,4 @@
-"""The view of the cluster follows changes of topics, whatever comes in which order."""
+"""The view of the cluster, updated by topic changes in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def topic(name: TopicName, topic_id: Uuid) -> TopicInfo:
 
 
 @given(st.lists(st.tuples(NAMES, st.none() | IDS)))
-def test_it_is_as_if_it_were_made_anew(changes: list[tuple[TopicName, Uuid | None]]) -> None:
+def test_updated_view_equals_a_new_view(changes: list[tuple[TopicName, Uuid | None]]) -> None:
     view = ClusterView("c")
     expected: dict[TopicName, TopicInfo] = {}
     for name, topic_id in changes:
@@ -28,7 +28,7 @@ def test_it_is_as_if_it_were_made_anew(changes: list[tuple[TopicName, Uuid | Non
             assert (expected.pop(name, None) is not None) == (name in view.topics)
             view.remove(name)
         elif any(other.id == topic_id != ZERO_UUID and other.name != name for other in expected.values()):
-            continue  # No two topics have one id.
+            continue  # Topic ids are unique.
         else:
             expected[name] = topic(name, topic_id)
             view.put(expected[name])
@@ -42,8 +42,8 @@ def test_it_is_as_if_it_were_made_anew(changes: list[tuple[TopicName, Uuid | Non
     assert (view.collides_with(TopicName("b.a_c")) is not None) == ("b_a_c" in alike)
 
 
-def test_a_change_of_one_topic_leaves_what_was_read_before() -> None:
-    """Topics are values: who has one keeps what it read."""
+def test_topic_change_leaves_earlier_reads_unchanged() -> None:
+    """Topics are values: a reader keeps the version that it read."""
     view = ClusterView("c", topics=[topic(TopicName("a"), Uuid(bytes(15) + b"1"))])
     read, version = view.topics[TopicName("a")], view.version
     view.put(read._replace(partitions=(ONE, ONE)))
@@ -52,7 +52,7 @@ def test_a_change_of_one_topic_leaves_what_was_read_before() -> None:
     assert view.version != version
 
 
-def test_a_topic_that_can_not_be_read_has_its_name() -> None:
+def test_unreadable_topic_reserves_its_name() -> None:
     view = ClusterView("c", unreadable={TopicName("a.b"): "why"})
     assert view.collides_with(TopicName("a_b")) == "a.b"
     assert view.collides_with(TopicName("a_c")) is None

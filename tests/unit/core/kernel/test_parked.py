@@ -1,4 +1,4 @@
-"""Requests that wait: woken by what they wait for, by their deadline, and never twice."""
+"""Parked requests: completed by an event or by their deadline, and never twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.core.kernel.parked import BUCKET_MS, Parked, ParkingLot
 
 @dataclass(eq=False)
 class When:
-    """Fulfilled by these news on these keys."""
+    """A condition that the given news on its keys fulfils."""
 
     keys: tuple[Hashable, ...]
     news: object = "now"
@@ -27,7 +27,7 @@ def answers(lot: ParkingLot) -> list[object]:
     return [one.then() for one in lot.take_completed()]
 
 
-def test_woken_by_any_of_its_keys_and_only_once() -> None:
+def test_parked_request_is_completed_once_by_any_of_its_keys() -> None:
     lot = ParkingLot()
     lot.park(parked("a", "b"))
     lot.happened("c", "now")
@@ -40,7 +40,7 @@ def test_woken_by_any_of_its_keys_and_only_once() -> None:
     assert len(lot) == 0
 
 
-def test_many_on_one_key_are_answered_in_order_of_arrival() -> None:
+def test_requests_on_one_key_complete_in_arrival_order() -> None:
     lot = ParkingLot()
     for number in range(5):
         lot.park(parked("a", answer=f"{number}"))
@@ -48,8 +48,8 @@ def test_many_on_one_key_are_answered_in_order_of_arrival() -> None:
     assert answers(lot) == ["0", "1", "2", "3", "4"]
 
 
-def test_those_of_one_deadline_are_answered_in_order_of_arrival() -> None:
-    """Not in that of their addresses: one seed is to be one history."""
+def test_requests_with_one_deadline_complete_in_arrival_order() -> None:
+    """Not in the order of their addresses: one seed must give one history."""
     for end in (lambda lot: lot.tick(10_000), ParkingLot.complete_all):
         lot = ParkingLot()
         numbers = [str(number) for number in range(100)]
@@ -59,7 +59,7 @@ def test_those_of_one_deadline_are_answered_in_order_of_arrival() -> None:
         assert answers(lot) == numbers
 
 
-def test_deadline_answers_not_before_its_time_and_hardly_after() -> None:
+def test_request_completes_shortly_after_its_deadline() -> None:
     lot = ParkingLot()
     lot.park(parked("a", deadline=1001))
     due = lot.next_deadline()
@@ -71,7 +71,7 @@ def test_deadline_answers_not_before_its_time_and_hardly_after() -> None:
     assert lot.next_deadline() is None
 
 
-def test_forgotten_is_not_answered_and_leaves_nothing_behind() -> None:
+def test_forgotten_request_is_not_completed() -> None:
     lot = ParkingLot()
     one = parked("a", "b")
     lot.park(one)
@@ -82,7 +82,7 @@ def test_forgotten_is_not_answered_and_leaves_nothing_behind() -> None:
     lot.forget(one)
 
 
-def test_deadlines_go_on_after_a_bucket_was_emptied() -> None:
+def test_deadline_applies_after_its_bucket_was_emptied() -> None:
     lot = ParkingLot()
     first, second = parked("a", deadline=100), parked("b", deadline=100)
     lot.park(first)
@@ -92,7 +92,7 @@ def test_deadlines_go_on_after_a_bucket_was_emptied() -> None:
     assert answers(lot) == ["a", "b"]
 
 
-def test_stopping_answers_everyone() -> None:
+def test_stop_completes_all_parked_requests() -> None:
     lot = ParkingLot()
     lot.park(parked("a", deadline=5))
     lot.park(parked("b", deadline=50_000))

@@ -1,4 +1,4 @@
-"""What is to happen at a time happens then, in order, unless it was cancelled."""
+"""Timers: they run at their time, in order, unless they are cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def moment(steady: int) -> Moment:
     return Moment(TimestampMs(1_700_000_000_000 + steady), steady)
 
 
-def test_timers_go_off_in_order_and_not_before_their_time() -> None:
+def test_timers_run_in_order_and_not_before_their_time() -> None:
     timers, happened = Timers(), []
     for due in (30, 10, 20, 10):
         timers.at(due, lambda now, due=due: happened.append((due, now.steady)))  # type: ignore[misc]
@@ -37,7 +37,7 @@ def test_a_cancelled_timer_does_nothing() -> None:
     assert timers.next_due() is None
 
 
-def test_what_a_timer_sets_for_now_is_done_now() -> None:
+def test_timer_set_for_now_by_another_timer_runs_now() -> None:
     timers, happened = Timers(), []
 
     def first(now: Moment) -> None:
@@ -49,7 +49,7 @@ def test_what_a_timer_sets_for_now_is_done_now() -> None:
     assert happened == ["first", "second"]
 
 
-def test_timers_that_are_cancelled_all_the_time_take_no_room() -> None:
+def test_cancelled_timers_are_removed_from_the_heap() -> None:
     timers = Timers()
     kept = timers.at(1_000_000, lambda now: None)
     for number in range(100_000):

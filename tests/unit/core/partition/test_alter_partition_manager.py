@@ -1,4 +1,4 @@
-"""When a leader looks for followers that have fallen behind, and how much it asks the controller for at a time."""
+"""Checks of a leader for lagging followers, and batching of its ISR proposals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS = 5
 
 
 def led(folder: Path, lag_ms_max: int) -> Harness:
-    """A broker that leads partitions with a follower, which has all there is but the last record."""
+    """Return a broker that leads partitions with a follower that lacks only the last record."""
     harness = Harness(folder, replica_lag_time_max_ms=str(lag_ms_max))
     controller = Controlling(harness)
     view = harness.broker.view
@@ -36,7 +36,7 @@ def led(folder: Path, lag_ms_max: int) -> Harness:
 
 
 @pytest.mark.parametrize("lag_ms_max", [500, 2000, 10_000, 30_000, 90_000])
-def test_who_falls_behind_goes_soon(tmp_path: Path, lag_ms_max: int) -> None:
+def test_lagging_follower_is_proposed_for_removal_soon(tmp_path: Path, lag_ms_max: int) -> None:
     harness = led(tmp_path, lag_ms_max)
     manager, passed = harness.broker.alter_partition, 0
     while not manager.has_asked:
@@ -48,8 +48,8 @@ def test_who_falls_behind_goes_soon(tmp_path: Path, lag_ms_max: int) -> None:
     assert [one.proposal.isr for one in manager.take_proposals()] == [(US,)] * PARTITIONS
 
 
-def test_who_would_be_alone_syncs_before_it_asks(tmp_path: Path) -> None:
-    """From then on nobody else is elected who has what was acknowledged."""
+def test_leader_syncs_before_it_proposes_itself_as_the_only_isr_member(tmp_path: Path) -> None:
+    """After that change no other replica with the acknowledged records can be elected."""
     harness = led(tmp_path, 2000)
     leading = harness.broker.leader(T, 0)
     leading.fetched(OTHER, leading.log.end_offset, Offset(0), harness.now)
@@ -68,7 +68,7 @@ def test_who_would_be_alone_syncs_before_it_asks(tmp_path: Path) -> None:
     assert [one.leading for one in manager.take_proposals()] == [leading]
 
 
-def test_one_request_has_so_many_and_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_request_has_a_limited_number_of_proposals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alter_partition, "ASKED_AT_ONCE", 2)
     harness = led(tmp_path, 2000)
     harness.pass_time(5000)
@@ -80,7 +80,7 @@ def test_one_request_has_so_many_and_each_once(tmp_path: Path, monkeypatch: pyte
     assert taken == [[0, 1], [2, 3], [4]]
 
 
-def test_who_leads_no_more_is_not_asked_for(tmp_path: Path) -> None:
+def test_former_leader_proposes_no_change(tmp_path: Path) -> None:
     harness = led(tmp_path, 2000)
     harness.pass_time(5000)
     manager = harness.broker.alter_partition
@@ -90,8 +90,8 @@ def test_who_leads_no_more_is_not_asked_for(tmp_path: Path) -> None:
     assert not manager.has_asked
 
 
-def test_answers_are_counted(tmp_path: Path) -> None:
-    """Those that are awaited: shrunk, grown, and refused, which is tried again."""
+def test_isr_changes_and_failures_are_counted(tmp_path: Path) -> None:
+    """Expected responses are counted as shrinks, expansions, and failures, which are retried."""
     harness = led(tmp_path, 2000)
     harness.pass_time(5000)
     manager, counts = harness.broker.alter_partition, harness.broker.alter_partition.counts
@@ -99,7 +99,7 @@ def test_answers_are_counted(tmp_path: Path) -> None:
     first, second, *_ = manager.take_proposals()
     manager.on_proposal_answered(first, ErrorCode.UNKNOWN_SERVER_ERROR, None, harness.now)
     assert (counts.shrinks, counts.expands, counts.failures) == (0, 0, 1)
-    for _ in range(2):  # The answer that comes again changes nothing.
+    for _ in range(2):  # A repeated response changes nothing.
         shrunk = second.proposal._replace(partition_epoch=second.proposal.partition_epoch + 1)
         manager.on_proposal_answered(second, ErrorCode.NONE, shrunk, harness.now)
         assert (counts.shrinks, counts.expands, counts.failures) == (1, 0, 1)

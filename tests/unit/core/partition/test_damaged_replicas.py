@@ -1,4 +1,4 @@
-"""A damaged replica leaves the in-sync replicas, is truncated to the damage and follows; the last in sync stays."""
+"""Damaged replicas: they leave the ISR, are truncated to the damage and follow; the last in sync is kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDS = 10
 NOW_MS = TimestampMs(1_700_000_000_000)
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, retention_ms=-1, file_delete_delay_ms=1000)
 STORED, DAMAGED = 20, 7
-BASE_OFFSET, LENGTH, BODY = 6, 8, 61  # The bytes of a batch that are damaged: no checksum, a walk or a checksum tells.
+BASE_OFFSET, LENGTH, BODY = 6, 8, 61  # Unchecked, found by a walk, found by the checksum.
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def partition_of(led: Led) -> Partition:
 
 
 def damage(led: Led, offset: int, byte: int = LENGTH, *, is_noticed: bool = True) -> None:
-    """Flip bits of the batch at an offset; `is_noticed`: and read it."""
+    """Flip bits of the batch at an offset; if `is_noticed`, also read it."""
     log = partition_of(led).log
     place = log.active.find_batch(offset)
     assert place is not None
@@ -68,7 +68,7 @@ def damage(led: Led, offset: int, byte: int = LENGTH, *, is_noticed: bool = True
 
 
 def rounds(led: Led, count: int = 2) -> int:
-    """Have rounds of housekeeping done; return how many replicas went or came back."""
+    """Run rounds of housekeeping; return the number of replicas that went offline or returned."""
     before = led.harness.broker.replicas.changes
     for _ in range(count):
         led.harness.pass_time(1000)
@@ -77,7 +77,7 @@ def rounds(led: Led, count: int = 2) -> int:
 
 
 def tells(led: Led, leader: BrokerId, epoch: int, isr: tuple[BrokerId, ...]) -> None:
-    """UpdateMetadata with an ISR."""
+    """Send UpdateMetadata with an ISR."""
     known = led.harness.broker.view.brokers
     state = LeaderAndIsr(leader, LeaderEpoch(epoch), isr, controller_epoch=led.controller.epoch)
     states = {T0: PartitionMetadata(state, ALL_THREE, ())}
@@ -92,7 +92,7 @@ def follows(led: Led, epoch: int) -> None:
 
 @pytest.mark.parametrize("byte", [LENGTH, BODY])
 @pytest.mark.parametrize("offset", [0, 4, RECORDS - 1])
-def test_a_damaged_leader_is_truncated_once_another_one_leads(
+def test_damaged_leader_is_truncated_after_another_is_elected(
     led: Led, byte: int, offset: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(led, offset, byte)
@@ -120,8 +120,8 @@ def test_a_damaged_leader_is_truncated_once_another_one_leads(
     assert f"set aside in {aside}" in caplog.text
 
 
-def test_who_can_set_nothing_aside_stays_offline(led: Led, caplog: pytest.LogCaptureFixture) -> None:
-    """The disk has no room, or something else is in the way: nothing is cut off until it is gone."""
+def test_replica_that_cannot_quarantine_its_damage_stays_offline(led: Led, caplog: pytest.LogCaptureFixture) -> None:
+    """The disk is full, or an obstacle is in the way: nothing is truncated until it is removed."""
     damage(led, 4)
     log = partition_of(led).log
     before = Path(log.active.path).read_bytes()
@@ -141,7 +141,7 @@ def test_who_can_set_nothing_aside_stays_offline(led: Led, caplog: pytest.LogCap
     assert stored_offsets(log.disk, log.directory)[1] == [*range(5, RECORDS)]
 
 
-def test_a_damaged_follower_is_truncated_once_it_is_out_of_the_isr(led: Led) -> None:
+def test_damaged_follower_is_truncated_after_it_left_the_isr(led: Led) -> None:
     follows(led, 1)
     tells(led, OTHER, 1, ALL_THREE)
     damage(led, 4)
@@ -154,8 +154,8 @@ def test_a_damaged_follower_is_truncated_once_it_is_out_of_the_isr(led: Led) -> 
     assert partition_of(led).log.end_offset == 4
 
 
-def test_the_last_in_sync_is_kept_as_it_is(led: Led) -> None:
-    """All others have failed before the controller could elect one: what can be read here is served."""
+def test_last_replica_in_sync_is_not_truncated(led: Led) -> None:
+    """All others failed before the controller could elect one, so the readable records are served."""
     damage(led, 4)
     assert rounds(led) == 1
     assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
@@ -167,7 +167,7 @@ def test_the_last_in_sync_is_kept_as_it_is(led: Led) -> None:
     assert rounds(led, 10) == 0
 
 
-def test_who_is_alone_in_sync_serves_the_rest(led: Led) -> None:
+def test_damaged_leader_alone_in_the_isr_serves_the_rest(led: Led) -> None:
     assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
     damage(led, 4)
     assert rounds(led, 10) == 0
@@ -175,8 +175,8 @@ def test_who_is_alone_in_sync_serves_the_rest(led: Led) -> None:
 
 
 @pytest.mark.parametrize(("offset", "byte"), [(4, BODY), (4, BASE_OFFSET), (RECORDS - 1, BASE_OFFSET)])
-def test_a_damage_that_a_follower_is_stuck_at_is_found(led: Led, offset: int, byte: int) -> None:
-    """It refuses what has a wrong checksum or offset, and the leader has sent it unread."""
+def test_damage_that_blocks_a_follower_is_found(led: Led, offset: int, byte: int) -> None:
+    """The follower refuses a wrong checksum or offset; the leader sent the batch without reading it."""
     damage(led, offset, byte, is_noticed=False)
     led.time_passes(2 * LAG_MS_MAX, OTHER)
     log = led.leading.log
@@ -192,7 +192,7 @@ def test_a_damage_that_a_follower_is_stuck_at_is_found(led: Led, offset: int, by
 
 
 class Stored:
-    """A log of several segments on a simulated disk, with a damage amid one that is not the last."""
+    """A log of several segments on a simulated disk, with damage amid a segment before the last."""
 
     def __init__(self) -> None:
         self.disk = SimDisk()
@@ -235,8 +235,8 @@ def opened(disk: SimDisk) -> LogDirectory:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power_fails", [False, True])
-def test_a_stop_at_any_call_of_a_cut_loses_nothing(power_fails: bool) -> None:
-    """Each record is in the log or set aside, and the log is a run, as it was or shorter."""
+def test_stop_at_any_call_of_a_truncation_loses_nothing(power_fails: bool) -> None:
+    """Each record is in the log or in quarantine, and the log is consecutive, unchanged or shorter."""
     number, ended = 0, False
     whole = {*range(STORED)} - {DAMAGED}
     while not ended:
@@ -264,7 +264,7 @@ def test_a_stop_at_any_call_of_a_cut_loses_nothing(power_fails: bool) -> None:
     assert number > 30
 
 
-def test_a_cut_on_a_full_disk_changes_nothing() -> None:
+def test_truncation_on_a_full_disk_changes_nothing() -> None:
     stored = Stored()
     names = {entry.name for entry in stored.disk.entries("/a/t-0")}
     stored.disk.room = 10
@@ -280,7 +280,7 @@ def test_a_cut_on_a_full_disk_changes_nothing() -> None:
     assert stored.log.end_offset == DAMAGED
 
 
-def test_a_cut_of_a_log_that_has_changed_is_begun_anew() -> None:
+def test_truncation_of_a_changed_log_is_not_finished() -> None:
     stored = Stored()
     cut = DamageCut(stored.log, Offset(DAMAGED), "it was flipped")
     assert not cut.finish(NOW_MS), "nothing was set aside yet"
@@ -290,7 +290,7 @@ def test_a_cut_of_a_log_that_has_changed_is_begun_anew() -> None:
     assert stored.log.end_offset == STORED - 1
 
 
-def test_a_controller_of_before_kafka_1_is_not_left_without_a_leader(tmp_path: Path) -> None:
+def test_damaged_replica_stays_leader_with_a_controller_before_kafka_1(tmp_path: Path) -> None:
     led = filled(Led(tmp_path, inter_broker="0.11.0"))
     damage(led, 4)
     assert rounds(led, 10) == 0

@@ -1,4 +1,4 @@
-"""The rules of the ISR, each by the case that it is for."""
+"""Rules of the ISR, one case each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def state(*isr: BrokerId, version: int = 5, epoch: int = 7, recovery: int = RECO
 
 
 class Leader:
-    """A leader's ISR with short calls: it has written up to `end`, and `now` is the time."""
+    """A leader's ISR with short calls: `end` is its log end offset, and `now` is the time."""
 
     def __init__(self, *isr: BrokerId, replicas: tuple[BrokerId, ...] = REPLICAS, recovery: int = RECOVERED) -> None:
         self.now = 0
@@ -59,7 +59,7 @@ class Leader:
 
 
 def joining() -> tuple[Leader, LeaderAndIsr]:
-    """A leader that is alone, and has proposed that the second joins."""
+    """Return a leader alone in its ISR, and its pending proposal to add the second replica."""
     leader = Leader(LEADER)
     leader.advanced()
     leader.fetch(SECOND, leader.end)
@@ -71,11 +71,11 @@ def joining() -> tuple[Leader, LeaderAndIsr]:
 # The high watermark.
 
 
-def test_a_leader_without_followers_has_its_own_end_as_high_watermark() -> None:
+def test_high_watermark_of_a_lone_leader_is_its_own_end() -> None:
     assert Leader(LEADER, replicas=(LEADER,)).advanced() == EPOCH_START
 
 
-def test_the_high_watermark_is_the_least_end_of_the_isr() -> None:
+def test_high_watermark_is_the_lowest_end_of_the_isr() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     leader.fetch(SECOND, 90)
     assert leader.advanced() == 0, "the third has not fetched yet, and may have less"
@@ -85,7 +85,7 @@ def test_the_high_watermark_is_the_least_end_of_the_isr() -> None:
     assert leader.advanced() == 90
 
 
-def test_the_high_watermark_stays_when_a_follower_goes_back() -> None:
+def test_high_watermark_does_not_follow_a_follower_backwards() -> None:
     leader = Leader(LEADER, SECOND, replicas=(LEADER, SECOND))
     leader.fetch(SECOND, 90)
     assert leader.advanced() == 90
@@ -100,7 +100,7 @@ def test_the_high_watermark_stays_below_the_leaders_durable_end() -> None:
     assert leader.in_sync.high_watermark(durable, Offset(0), 0, leader.eligible, 1) == durable
 
 
-def test_the_high_watermark_waits_for_who_is_about_to_join() -> None:
+def test_high_watermark_waits_for_a_follower_about_to_join() -> None:
     leader = Leader(LEADER)
     leader.fetch(SECOND, 100)
     leader.end = 110
@@ -109,7 +109,7 @@ def test_the_high_watermark_waits_for_who_is_about_to_join() -> None:
     assert leader.advanced() == 110, "but not for ever"
 
 
-def test_the_high_watermark_does_not_wait_for_who_may_not_join() -> None:
+def test_high_watermark_does_not_wait_for_ineligible_followers() -> None:
     leader = Leader(LEADER)
     leader.fetch(SECOND, 100)
     leader.end = 110
@@ -117,13 +117,13 @@ def test_the_high_watermark_does_not_wait_for_who_may_not_join() -> None:
     assert leader.advanced() == 110
 
 
-def test_the_high_watermark_stands_while_the_isr_is_too_small() -> None:
+def test_high_watermark_does_not_advance_with_too_small_an_isr() -> None:
     leader = Leader(LEADER)
     assert leader.advanced(min_isr=2) == 0
     assert leader.advanced(min_isr=1) == EPOCH_START
 
 
-def test_no_more_in_sync_replicas_are_asked_for_than_there_are() -> None:
+def test_min_isr_is_limited_to_the_number_of_replicas() -> None:
     leader = Leader(LEADER, replicas=(LEADER,))
     assert leader.advanced(min_isr=2) == EPOCH_START
     assert not leader.in_sync.is_under_min_isr(2)
@@ -132,7 +132,7 @@ def test_no_more_in_sync_replicas_are_asked_for_than_there_are() -> None:
 # Fetches.
 
 
-def test_a_fetch_tells_whether_the_follower_has_more_or_less() -> None:
+def test_fetch_returns_whether_the_follower_end_changed() -> None:
     leader = Leader(LEADER, SECOND)
     assert [leader.fetch(SECOND, offset) for offset in (90, 90, 95, 90)] == [True, False, True, True]
 
@@ -140,13 +140,13 @@ def test_a_fetch_tells_whether_the_follower_has_more_or_less() -> None:
 @pytest.mark.parametrize(
     ("epoch", "code"), [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (7, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_a_broker_that_is_no_replica_is_refused(epoch: int, code: ErrorCode) -> None:
+def test_fetch_of_a_broker_without_a_replica_is_refused(epoch: int, code: ErrorCode) -> None:
     with pytest.raises(Refused) as refused:
         Leader(LEADER).fetch(STRANGER, 0, epoch=epoch)
     assert refused.value.code is code
 
 
-def test_a_fetch_of_a_process_that_is_no_more_is_refused() -> None:
+def test_fetch_with_an_old_broker_epoch_is_refused() -> None:
     leader = Leader(LEADER, SECOND)
     for known_by in (lambda: leader.eligible.update({SECOND: 21}), lambda: leader.fetch(SECOND, 5, broker_epoch=22)):
         known_by()
@@ -156,8 +156,8 @@ def test_a_fetch_of_a_process_that_is_no_more_is_refused() -> None:
     assert leader.advanced() == 5
 
 
-def test_an_absurd_epoch_does_not_keep_a_follower_out_for_good() -> None:
-    """Nobody fetches with it again, and the follower's own fetches are accepted after replica.lag.time.max.ms."""
+def test_absurd_broker_epoch_excludes_a_follower_only_for_a_time() -> None:
+    """No fetch repeats it, and the follower's own fetches are accepted after replica.lag.time.max.ms."""
     leader = Leader(LEADER, SECOND)
     leader.fetch(SECOND, 5, broker_epoch=20)
     leader.fetch(SECOND, 5, broker_epoch=2**63 - 1)
@@ -166,13 +166,13 @@ def test_an_absurd_epoch_does_not_keep_a_follower_out_for_good() -> None:
             leader.fetch(SECOND, 6, broker_epoch=20)
     leader.now = LAG_MS + 1
     assert leader.fetch(SECOND, 6, broker_epoch=20)
-    leader.eligible[SECOND] = 21  # One that the cluster tells does not get old.
+    leader.eligible[SECOND] = 21  # An epoch from the cluster metadata does not expire.
     leader.now *= 10
     with pytest.raises(Refused):
         leader.fetch(SECOND, 7, broker_epoch=20)
 
 
-def test_the_low_watermark_is_the_least_start_of_those_that_live() -> None:
+def test_low_watermark_is_the_lowest_start_of_live_replicas() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     own = Offset(50)
     assert leader.in_sync.low_watermark(own, REPLICAS) == -1, "nobody has fetched yet"
@@ -182,10 +182,10 @@ def test_the_low_watermark_is_the_least_start_of_those_that_live() -> None:
     assert leader.in_sync.low_watermark(own, (LEADER, THIRD)) == 50
 
 
-# Who joins.
+# Expansion of the ISR.
 
 
-def test_a_follower_joins_when_it_has_reached_the_high_watermark() -> None:
+def test_follower_joins_the_isr_at_the_high_watermark() -> None:
     leader = Leader(LEADER, THIRD)
     leader.end = 120
     leader.fetch(THIRD, 110)
@@ -199,8 +199,8 @@ def test_a_follower_joins_when_it_has_reached_the_high_watermark() -> None:
     assert leader.in_sync.pending_epochs == (-1, -1, 20)
 
 
-def test_a_follower_must_have_reached_the_leader_epoch() -> None:
-    """A new leader's high watermark may be behind the one that its predecessor has shown."""
+def test_follower_joins_only_after_the_start_of_the_leader_epoch() -> None:
+    """A new leader's high watermark may be below the one that its predecessor has exposed."""
     leader = Leader(LEADER)
     leader.fetch(SECOND, EPOCH_START - 1)
     assert leader.expand(SECOND) is None
@@ -209,14 +209,14 @@ def test_a_follower_must_have_reached_the_leader_epoch() -> None:
 
 
 @pytest.mark.parametrize("eligible", [{}, {SECOND: 21}], ids=["dead or shutting down", "restarted"])
-def test_who_is_not_eligible_does_not_join(eligible: dict[BrokerId, int]) -> None:
+def test_ineligible_follower_does_not_join(eligible: dict[BrokerId, int]) -> None:
     leader = Leader(LEADER)
     leader.fetch(SECOND, 100, broker_epoch=20)
     leader.eligible = eligible
     assert leader.expand(SECOND) is None
 
 
-def test_whoever_follows_a_leader_says_that_it_has_recovered() -> None:
+def test_proposal_of_a_recovering_leader_marks_it_recovered() -> None:
     leader = Leader(LEADER, recovery=RECOVERING)
     leader.fetch(SECOND, 100)
     proposal = leader.expand(SECOND)
@@ -231,10 +231,10 @@ def test_one_change_is_proposed_at_a_time() -> None:
     assert leader.in_sync.pending == state(LEADER, SECOND)
 
 
-# Who leaves.
+# Removal from the ISR.
 
 
-def test_who_never_fetches_goes_after_the_time_that_it_may_lag() -> None:
+def test_follower_that_never_fetches_is_removed_after_the_lag_time() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     leader.fetch(SECOND, 100)
     leader.now = LAG_MS
@@ -243,7 +243,7 @@ def test_who_never_fetches_goes_after_the_time_that_it_may_lag() -> None:
     assert leader.shrink() == state(LEADER, SECOND), "the second has all there is, however long ago it fetched"
 
 
-def test_who_goes_is_waited_for_until_it_is_gone() -> None:
+def test_removed_follower_delays_the_high_watermark_until_the_commit() -> None:
     leader = Leader(LEADER, SECOND)
     leader.now = LAG_MS + 1
     proposal = leader.shrink()
@@ -253,7 +253,7 @@ def test_who_goes_is_waited_for_until_it_is_gone() -> None:
     assert leader.advanced() == EPOCH_START
 
 
-def test_a_follower_that_is_always_a_little_behind_stays() -> None:
+def test_follower_slightly_behind_stays_in_the_isr() -> None:
     leader = Leader(LEADER, SECOND)
     for _ in range(10):
         leader.now += LAG_MS // 2
@@ -261,14 +261,14 @@ def test_a_follower_that_is_always_a_little_behind_stays() -> None:
         leader.end += 10
     leader.now += LAG_MS // 2
     assert leader.shrink() is None
-    for _ in range(4):  # It has the end of the fetch before last, each time.
+    for _ in range(4):  # Each fetch starts at the end of the one before the last.
         leader.now += LAG_MS // 2
         offset, leader.end = leader.end, leader.end + 10
         leader.fetch(SECOND, offset)
         assert leader.shrink() is None
 
 
-def test_a_follower_that_fetches_and_falls_behind_goes() -> None:
+def test_fetching_follower_that_falls_behind_is_removed() -> None:
     leader = Leader(LEADER, SECOND)
     for offset in range(10):
         leader.now += LAG_MS // 4
@@ -277,10 +277,10 @@ def test_a_follower_that_fetches_and_falls_behind_goes() -> None:
     assert leader.shrink() == state(LEADER)
 
 
-# What the controller answers.
+# Responses of the controller.
 
 
-def test_an_answer_with_a_newer_state_is_committed() -> None:
+def test_response_with_a_newer_state_is_committed() -> None:
     leader, proposal = joining()
     committed = state(LEADER, SECOND, version=6)
     assert not leader.in_sync.altered(proposal, ErrorCode.NONE, committed)
@@ -288,7 +288,7 @@ def test_an_answer_with_a_newer_state_is_committed() -> None:
 
 
 @pytest.mark.parametrize("isr", [(LEADER, SECOND), (LEADER,)], ids=["proposed", "as it was"])
-def test_an_answer_with_the_same_version_ends_the_proposal(isr: tuple[BrokerId, ...]) -> None:
+def test_response_with_the_same_version_ends_the_proposal(isr: tuple[BrokerId, ...]) -> None:
     leader, proposal = joining()
     leader.in_sync.altered(proposal, ErrorCode.NONE, state(*isr))
     assert leader.in_sync.committed.isr == leader.in_sync.maximal_isr == isr
@@ -306,21 +306,21 @@ def test_an_answer_with_the_same_version_ends_the_proposal(isr: tuple[BrokerId, 
     ],
     ids=["older", "another ISR", "another leader epoch", "without the leader", "with a stranger"],
 )
-def test_an_answer_that_does_not_fit_leaves_it_pending(answer: LeaderAndIsr) -> None:
+def test_mismatched_response_leaves_the_proposal_pending(answer: LeaderAndIsr) -> None:
     leader, proposal = joining()
     assert not leader.in_sync.altered(proposal, ErrorCode.NONE, answer)
     assert leader.in_sync.pending == proposal and leader.in_sync.committed == state(LEADER)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_what_was_surely_not_applied_is_over(error: ErrorCode) -> None:
+def test_proposal_that_was_surely_not_applied_ends(error: ErrorCode) -> None:
     leader, proposal = joining()
     assert not leader.in_sync.altered(proposal, error)
     assert leader.in_sync.pending is None and leader.in_sync.maximal_isr == (LEADER,)
 
 
 @pytest.mark.parametrize("error", sorted(STATE_IS_OLD))
-def test_an_old_state_stays_pending_until_the_new_one_is_told(error: ErrorCode) -> None:
+def test_outdated_proposal_is_pending_until_the_new_state_arrives(error: ErrorCode) -> None:
     leader, proposal = joining()
     assert not leader.in_sync.altered(proposal, error)
     assert leader.in_sync.pending == proposal
@@ -331,14 +331,14 @@ def test_an_old_state_stays_pending_until_the_new_one_is_told(error: ErrorCode) 
 @pytest.mark.parametrize(
     "error", [ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
-def test_any_other_error_has_the_same_proposed_again(error: ErrorCode) -> None:
+def test_proposal_is_retried_after_any_other_error(error: ErrorCode) -> None:
     leader, proposal = joining()
     assert leader.in_sync.altered(proposal, error)
     assert leader.in_sync.pending == proposal and leader.in_sync.maximal_isr == (LEADER, SECOND)
 
 
-def test_a_proposal_that_is_repeated_has_the_broker_epochs_that_it_was_made_for() -> None:
-    """The controller would take who has restarted, and lost records, for who has all of them."""
+def test_retried_proposal_keeps_its_broker_epochs() -> None:
+    """Otherwise the controller would accept a restarted follower that has lost records."""
     leader = Leader(LEADER)
     leader.fetch(SECOND, 100, broker_epoch=20)
     proposal = leader.expand(SECOND)
@@ -348,7 +348,7 @@ def test_a_proposal_that_is_repeated_has_the_broker_epochs_that_it_was_made_for(
     assert leader.in_sync.pending_epochs == (-1, 20)
 
 
-def test_a_late_answer_to_another_proposal_changes_nothing() -> None:
+def test_late_response_to_another_proposal_changes_nothing() -> None:
     leader, proposal = joining()
     leader.told(state(LEADER, version=6))
     leader.fetch(THIRD, 100)
@@ -358,11 +358,11 @@ def test_a_late_answer_to_another_proposal_changes_nothing() -> None:
     assert leader.in_sync.pending == other is not None
 
 
-# What the controller tells.
+# Controller updates.
 
 
-def test_a_state_that_is_told_again_leaves_a_proposal_pending() -> None:
-    """It may have been sent before the proposal came, and the second may be elected already."""
+def test_repeated_state_leaves_a_proposal_pending() -> None:
+    """It may precede the proposal, and the second replica may be elected already."""
     leader, proposal = joining()
     leader.end = 200
     assert leader.told(state(LEADER))
@@ -371,13 +371,13 @@ def test_a_state_that_is_told_again_leaves_a_proposal_pending() -> None:
 
 
 @pytest.mark.parametrize("old", [state(LEADER, THIRD, version=4), state(LEADER, THIRD, version=9, epoch=6)])
-def test_an_older_state_is_not_taken(old: LeaderAndIsr) -> None:
+def test_older_state_is_ignored(old: LeaderAndIsr) -> None:
     leader, proposal = joining()
     assert not leader.told(old)
     assert leader.in_sync.pending == proposal and leader.in_sync.committed == state(LEADER)
 
 
-def test_who_the_controller_takes_out_is_not_waited_for() -> None:
+def test_high_watermark_ignores_replicas_removed_by_the_controller() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     leader.fetch(SECOND, 100)
     del leader.eligible[THIRD]
@@ -385,7 +385,7 @@ def test_who_the_controller_takes_out_is_not_waited_for() -> None:
     assert leader.advanced() == 100
 
 
-def test_the_same_leader_goes_on_in_a_new_epoch() -> None:
+def test_leader_keeps_follower_state_in_the_next_epoch() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     leader.fetch(SECOND, 100)
     leader.fetch(THIRD, 100)
@@ -400,8 +400,8 @@ def test_the_same_leader_goes_on_in_a_new_epoch() -> None:
     assert leader.expand(THIRD) == state(LEADER, SECOND, THIRD, version=6, epoch=8)
 
 
-def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
-    """Another may have led meanwhile, and they may have truncated to its log."""
+def test_leader_that_missed_an_epoch_resets_follower_state() -> None:
+    """Another broker may have led in between, and the followers may have truncated to its log."""
     leader = Leader(LEADER, SECOND)
     leader.fetch(SECOND, 50)
     leader.told(state(LEADER, SECOND, version=7, epoch=9))
@@ -410,7 +410,7 @@ def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
     assert leader.advanced() == 50
 
 
-def test_replicas_come_and_go() -> None:
+def test_replicas_are_added_and_removed() -> None:
     leader = Leader(LEADER, SECOND)
     leader.fetch(SECOND, 90)
     assert leader.told(state(LEADER, SECOND, version=6), (LEADER, SECOND, STRANGER))
@@ -423,7 +423,7 @@ def test_replicas_come_and_go() -> None:
 # min.insync.replicas.
 
 
-def test_a_produce_is_judged_by_the_committed_isr_and_its_answer_by_the_maximal_one() -> None:
+def test_produce_checks_the_committed_isr_and_then_the_maximal_one() -> None:
     leader, _ = joining()
     assert leader.in_sync.is_under_min_isr(2)
     assert not leader.in_sync.is_under_min_isr_after_append(2)
@@ -435,7 +435,7 @@ def test_a_leader_that_is_not_in_its_isr_is_a_bug() -> None:
         Leader(SECOND)
 
 
-def test_who_is_outside_may_be_waited_for() -> None:
+def test_leader_with_replicas_outside_the_isr_has_outsiders() -> None:
     assert not Leader(*REPLICAS).in_sync.has_outsiders
     leader = Leader(LEADER, SECOND)
     assert leader.in_sync.has_outsiders

@@ -1,4 +1,4 @@
-"""Which batches may take long to be looked into, and that a look is a function of bytes and configuration."""
+"""Validation of batches: which need a thread, and that the result depends on bytes and configuration alone."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def batch(value: bytes = b"v", codec: Codec = Codec.NONE) -> bytes:
     ],
     ids=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else str(value),
 )
-def test_what_needs_a_thread(changed: dict[str, str], raw: bytes, needs: bool) -> None:
+def test_large_or_recompressed_batch_needs_a_thread(changed: dict[str, str], raw: bytes, needs: bool) -> None:
     assert ingress.needs_thread(partition_of(configs_of(**changed)), raw) is needs
 
 
-def test_a_look_keeps_the_records() -> None:
+def test_validation_keeps_the_records() -> None:
     configs = configs_of(compression_type="lz4", cleanup_policy="compact")
     for codec in Codec:
         raw = batch(LARGE, codec)
@@ -82,7 +82,7 @@ def test_a_look_keeps_the_records() -> None:
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "gzip", "lz4"])
-def test_a_bomb_is_refused_before_it_is_packed_again(compression: str) -> None:
+def test_decompression_bomb_is_refused_before_recompression(compression: str) -> None:
     configs = configs_of(compression_type=compression)
     payload = compress(Codec.ZSTD, bytes(UNPACKED_BYTES_MAX + 1))
     raw = bytearray(batch(codec=Codec.ZSTD)[:61]) + payload
@@ -91,7 +91,7 @@ def test_a_bomb_is_refused_before_it_is_packed_again(compression: str) -> None:
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_what_is_too_large_without_a_codec_is_told_so() -> None:
+def test_batch_too_large_without_compression_is_refused() -> None:
     configs = configs_of(compression_type="uncompressed")
     raw = batch(bytes(configs.max_message_bytes), Codec.ZSTD)
     with pytest.raises(Refused, match="exceeds the maximum") as refused:
@@ -103,7 +103,7 @@ VALIDATED = configs_of(odradek_record_validation="records")
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_a_small_packed_batch_that_proves_large_is_left_to_a_thread(codec: Codec) -> None:
+def test_small_batch_with_large_content_is_validated_on_a_thread(codec: Codec) -> None:
     raw = bytearray(batch(bytes(ingress.UNPACKED_AT_ONCE_BYTES_MAX), codec))
     assert len(raw) < ingress.PACKED_AT_ONCE_BYTES_MAX
     assert ingress.needs_thread(partition_of(VALIDATED), raw)
@@ -113,8 +113,8 @@ def test_a_small_packed_batch_that_proves_large_is_left_to_a_thread(codec: Codec
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_wrong_greatest_time_is_mended(codec: Codec) -> None:
-    for wrong in (T0 - 9, T0 + 9, T0 + 10**12):  # The last is out of bounds, and none of the records is.
+def test_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
+    for wrong in (T0 - 9, T0 + 9, T0 + 10**12):  # The last timestamp is out of bounds, and no record has it.
         raw = headed(batch(codec=codec), max_timestamp=wrong)
         looked = ingress.validate_records(
             NAME, VALIDATED, ingress.checked(partition_of(VALIDATED), bytearray(raw), NOW), NOW
@@ -122,7 +122,7 @@ def test_a_wrong_greatest_time_is_mended(codec: Codec) -> None:
         assert Batch.verified(looked.view).max_timestamp == T0
 
 
-def test_a_record_larger_than_its_bound_is_refused_if_it_was_packed() -> None:
+def test_oversized_record_is_refused_if_compressed() -> None:
     configs = configs_of(odradek_record_validation="records", max_decompressed_message_bytes="100")
     ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(LARGE))), NOW)
     with pytest.raises(Refused, match="a record unpacks to more than") as refused:

@@ -1,4 +1,4 @@
-"""When the controller is told of ISRs that leaders have written: as Kafka's rule says, whatever the order of events."""
+"""Notifications of the controller about ISRs that leaders wrote: Kafka's rule, in any order of events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def at(steady: int) -> Moment:
 
 
 class Told:
-    """What was told when; time goes on in steps of 100 ms."""
+    """A record of sent notifications and their times; time passes in steps of 100 ms."""
 
     def __init__(self) -> None:
         self.timers = Timers()
@@ -38,7 +38,7 @@ class Told:
                 self.told.append((self.now - BEGIN, self.notifications.take_changed_partitions(at(self.now))))
 
 
-def test_changes_are_gathered_until_it_is_quiet() -> None:
+def test_changes_are_collected_until_a_quiet_period() -> None:
     story = Told()
     story.pass_time(1000)
     story.change(PARTITIONS[0])
@@ -49,7 +49,7 @@ def test_changes_are_gathered_until_it_is_quiet() -> None:
     assert story.timers.next_due() is None, "nobody looks while nothing changes"
 
 
-def test_the_first_change_after_a_quiet_minute_is_told_at_once() -> None:
+def test_first_change_after_a_quiet_minute_is_sent_immediately() -> None:
     story = Told()
     story.pass_time(DELAY_MS_MAX + 1000)
     story.change(PARTITIONS[0])
@@ -57,7 +57,7 @@ def test_the_first_change_after_a_quiet_minute_is_told_at_once() -> None:
     assert story.told == [(62_500, PARTITIONS[:1])]
 
 
-def test_what_changes_on_and_on_is_told_each_minute() -> None:
+def test_permanent_changes_are_sent_every_minute() -> None:
     story = Told()
     for _ in range(150):
         story.change(PARTITIONS[0])
@@ -65,7 +65,7 @@ def test_what_changes_on_and_on_is_told_each_minute() -> None:
     assert [when for when, _ in story.told] == [62_500, 125_000]
 
 
-def test_what_could_not_be_told_is_told_with_the_next_look() -> None:
+def test_failed_notification_is_sent_at_the_next_check() -> None:
     story = Told()
     story.change(PARTITIONS[0])
     story.pass_time(7500)
@@ -82,8 +82,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_kafkas_rule(steps: list[TopicPartition | int]) -> None:
-    """Kafka looks at all fixed times, whether anything has changed or not."""
+def test_notifications_follow_kafkas_rule(steps: list[TopicPartition | int]) -> None:
+    """Kafka checks at fixed times, with or without changes."""
     story, expected = Told(), []
     now = last_change = last_told = BEGIN
     changed: dict[TopicPartition, None] = {}

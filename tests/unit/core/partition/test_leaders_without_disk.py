@@ -1,4 +1,4 @@
-"""A leader whose disk fails or is full has another replica lead; with a disk that has room again it follows."""
+"""Leaders with a failed or full disk: another replica is elected, and a leader with room again follows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def led(tmp_path: Path) -> Led:
 
 @pytest.fixture
 def has_no_room(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The look for room finds none, until this is undone."""
+    """Let the check for room find none until this is undone."""
 
     def refuses(*_: object, **__: object) -> None:
         raise FULL
@@ -45,7 +45,7 @@ def partition_of(led: Led, name: TopicPartition = T0) -> Partition:
 
 
 def rounds(led: Led) -> int:
-    """Has two rounds of housekeeping done; returns how many replicas went or came back."""
+    """Run two rounds of housekeeping; return the number of replicas that went offline or returned."""
     before = led.harness.broker.replicas.changes
     for _ in range(2):
         led.harness.pass_time(1000)
@@ -53,14 +53,14 @@ def rounds(led: Led) -> int:
     return led.harness.broker.replicas.changes - before
 
 
-def test_another_one_leads_while_there_is_no_room(led: Led, has_no_room: pytest.MonkeyPatch) -> None:
+def test_another_replica_leads_while_the_disk_is_full(led: Led, has_no_room: pytest.MonkeyPatch) -> None:
     waiting = led.produce()
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 1
     assert led.produced(waiting)[0] is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(Refused, match="offline"):
         _ = led.leading
-    # The controller asks, takes us out of the ISR and stops what it can't reach.
+    # The controller sends its request, removes this broker from the ISR and stops the offline replica.
     assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
     assert led.controller.stops("t") == STORAGE_ERROR
     assert rounds(led) == 0
@@ -72,14 +72,14 @@ def test_another_one_leads_while_there_is_no_room(led: Led, has_no_room: pytest.
     assert partition_of(led).log.end_offset == 1
 
 
-def test_who_has_room_by_then_leads_on(led: Led) -> None:
+def test_leader_with_room_again_keeps_leading(led: Led) -> None:
     partition_of(led).disk_failed(FULL)
     led.produce()
     assert rounds(led) == 0
     assert partition_of(led).leading is not None
 
 
-def test_who_is_alone_in_sync_leads_on(tmp_path: Path) -> None:
+def test_leader_alone_in_the_isr_keeps_leading(tmp_path: Path) -> None:
     led = Led(tmp_path)
     assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
     partition_of(led).disk_failed(FULL)
@@ -87,34 +87,34 @@ def test_who_is_alone_in_sync_leads_on(tmp_path: Path) -> None:
     assert partition_of(led).leading is not None
 
 
-def test_who_could_be_elected_has_to_live(led: Led) -> None:
+def test_leader_resigns_only_if_another_in_sync_replica_is_alive(led: Led) -> None:
     view = led.harness.broker.view
     view.brokers = {US: view.brokers[US]}
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 0
 
 
-def test_a_want_of_descriptors_is_no_full_disk(led: Led) -> None:
+def test_lack_of_descriptors_is_not_a_full_disk(led: Led) -> None:
     partition_of(led).disk_failed(OUT_OF_FILES)
     assert rounds(led) == 0
     assert partition_of(led).leading is not None
 
 
-def test_the_controller_hears_of_one_log_that_failed(led: Led) -> None:
+def test_controller_learns_of_a_single_failed_log(led: Led) -> None:
     partition_of(led).disk_failed(BROKEN)
     assert rounds(led) == 1
     assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
     assert rounds(led) == 0
 
 
-def test_a_follower_waits_for_room_and_goes_on(led: Led) -> None:
+def test_follower_with_a_full_disk_stays_online(led: Led) -> None:
     assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 0
     assert partition_of(led).is_online
 
 
-def test_a_log_that_has_no_room_is_told_of_once(
+def test_log_without_room_is_reported_once(
     led: Led, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object, **__: object) -> None:
@@ -129,7 +129,7 @@ def test_a_log_that_has_no_room_is_told_of_once(
     assert partition_of(led, name_of("u")).is_online
 
 
-def test_a_topic_is_deleted_to_get_room(led: Led, has_no_room: pytest.MonkeyPatch) -> None:
+def test_topic_can_be_deleted_on_a_full_disk(led: Led, has_no_room: pytest.MonkeyPatch) -> None:
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 1
     assert led.controller.deletes("t", 0) == {}
@@ -140,14 +140,14 @@ def test_a_topic_is_deleted_to_get_room(led: Led, has_no_room: pytest.MonkeyPatc
     assert partition_of(led).leading is not None, "it is another topic's"
 
 
-def test_a_controller_of_before_kafka_1_is_not_left_without_a_leader(tmp_path: Path) -> None:
+def test_full_disk_keeps_its_leader_with_a_controller_before_kafka_1(tmp_path: Path) -> None:
     led = Led(tmp_path, inter_broker="0.11.0")
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 0
     assert partition_of(led).leading is not None
 
 
-def test_a_look_for_room_leaves_nothing(tmp_path: Path) -> None:
+def test_check_for_room_leaves_no_files(tmp_path: Path) -> None:
     one = probe.Probe(RealDisk(), str(tmp_path), probe.ROOM_BYTES)
     one.run()
     assert one.found_room

@@ -1,6 +1,6 @@
-"""A leader and its followers: when records count, who is in sync, and what the controller is asked.
+"""A leader and its followers: commits of records, the ISR, and proposals to the controller.
 
-The followers are what they fetch; the controller's answers are the test's (support/led.py).
+The followers are their fetches; the test sends the controller's responses (support/led.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def led(tmp_path: Path) -> Led:
     return Led(tmp_path)
 
 
-def test_a_record_counts_once_all_that_are_in_sync_have_it(led: Led) -> None:
+def test_record_is_committed_once_the_whole_isr_has_it(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
     assert led.is_waiting(waiting), "its own disk is not what it waits for"
@@ -38,7 +38,7 @@ def test_a_record_counts_once_all_that_are_in_sync_have_it(led: Led) -> None:
     assert led.visible() > 0
 
 
-def test_who_does_not_wait_for_them_is_answered_and_not_seen_yet(led: Led) -> None:
+def test_acks_1_write_is_acknowledged_before_it_is_visible(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     assert led.produced(led.produce(acks=LEADER)) == (ErrorCode.NONE, 0)
     assert led.visible() == 0
@@ -46,14 +46,14 @@ def test_who_does_not_wait_for_them_is_answered_and_not_seen_yet(led: Led) -> No
     assert led.visible() > 0
 
 
-def test_nobody_has_fetched_yet(led: Led) -> None:
-    """A new leader does not know what its followers have."""
+def test_high_watermark_waits_for_the_first_fetch_of_each_follower(led: Led) -> None:
+    """A new leader does not know the log end offsets of its followers."""
     led.produce()
     led.fetches(OTHER)
     assert led.high_watermark == 0
 
 
-def test_who_falls_behind_goes_and_is_waited_for_until_it_is_gone(led: Led) -> None:
+def test_lagging_follower_delays_commits_until_its_removal(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
     led.time_passes(LAG_MS_MAX - 2000, OTHER)
@@ -69,7 +69,7 @@ def test_who_falls_behind_goes_and_is_waited_for_until_it_is_gone(led: Led) -> N
     assert led.produced(led.produce(b"b", acks=LEADER))[0] is ErrorCode.NONE
 
 
-def test_who_has_caught_up_joins_and_is_waited_for_at_once(led: Led) -> None:
+def test_follower_that_caught_up_joins_and_delays_commits(led: Led) -> None:
     assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
     led.fetches(OTHER)
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
@@ -91,7 +91,7 @@ def test_who_has_caught_up_joins_and_is_waited_for_at_once(led: Led) -> None:
     assert led.high_watermark == 2
 
 
-def test_a_proposal_that_nobody_answers_is_made_again(led: Led) -> None:
+def test_failed_proposal_is_retried(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     led.produce()
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
@@ -105,7 +105,7 @@ def test_a_proposal_that_nobody_answers_is_made_again(led: Led) -> None:
     assert led.high_watermark == 1
 
 
-def test_who_leads_no_more_proposes_nothing_again(led: Led) -> None:
+def test_former_leader_retries_no_proposal(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     led.produce()
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
@@ -115,7 +115,7 @@ def test_who_leads_no_more_proposes_nothing_again(led: Led) -> None:
     assert led.harness.broker.alter_partition.take_proposals() == []
 
 
-def test_what_the_controller_says_replaces_what_was_proposed(led: Led) -> None:
+def test_controller_state_replaces_a_pending_proposal(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
@@ -127,7 +127,7 @@ def test_what_the_controller_says_replaces_what_was_proposed(led: Led) -> None:
     assert led.produced(waiting)[0] is ErrorCode.NONE
 
 
-def test_too_few_are_in_sync_for_who_asks_for_more(tmp_path: Path) -> None:
+def test_acks_all_write_with_too_small_an_isr_is_refused(tmp_path: Path) -> None:
     led = Led(tmp_path, min_insync_replicas="2")
     led.fetches(OTHER, THIRD)
     for follower in (THIRD, OTHER):
@@ -142,7 +142,7 @@ def test_too_few_are_in_sync_for_who_asks_for_more(tmp_path: Path) -> None:
     assert led.high_watermark < led.leading.log.end_offset, "nothing is committed by too few"
 
 
-def test_a_write_of_which_too_few_are_left_is_not_acknowledged(tmp_path: Path) -> None:
+def test_write_is_not_acknowledged_if_the_isr_shrinks_below_the_minimum(tmp_path: Path) -> None:
     led = Led(tmp_path, min_insync_replicas="2")
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
@@ -152,7 +152,7 @@ def test_a_write_of_which_too_few_are_left_is_not_acknowledged(tmp_path: Path) -
     assert led.produced(waiting)[0] is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_one_that_led_and_goes_answers_that_it_does_not_know(led: Led) -> None:
+def test_resigning_leader_fails_parked_writes(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
     assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
@@ -163,7 +163,7 @@ def test_one_that_led_and_goes_answers_that_it_does_not_know(led: Led) -> None:
     assert led.high_watermark == 1
 
 
-def test_a_follower_that_has_lost_its_log_takes_nothing_back(led: Led) -> None:
+def test_follower_that_lost_its_log_does_not_lower_the_high_watermark(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     led.produce()
     led.fetches(OTHER, THIRD)
@@ -171,7 +171,7 @@ def test_a_follower_that_has_lost_its_log_takes_nothing_back(led: Led) -> None:
     assert led.high_watermark == 1
 
 
-def test_replicas_may_go_and_come(led: Led) -> None:
+def test_leader_continues_when_replicas_are_removed_and_added(led: Led) -> None:
     waiting = led.produce()
     assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
     led.harness.broker.moved(led.leading.name, led.harness.now)
@@ -186,7 +186,7 @@ def test_replicas_may_go_and_come(led: Led) -> None:
     assert led.produced(waiting)[0] is ErrorCode.NONE
 
 
-def test_a_marker_counts_once_it_is_committed(led: Led) -> None:
+def test_marker_is_safe_once_it_is_committed(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     append = led.leading.end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=led.harness.now)
     written = Written(append)
@@ -195,7 +195,7 @@ def test_a_marker_counts_once_it_is_committed(led: Led) -> None:
     assert written.is_safe
 
 
-def test_a_stranger_and_a_ghost_are_refused(led: Led) -> None:
+def test_fetches_of_unknown_brokers_and_old_epochs_are_refused(led: Led) -> None:
     with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):
         led.fetches(BrokerId(9))
     led.fetches(OTHER, broker_epoch=7)
@@ -203,7 +203,7 @@ def test_a_stranger_and_a_ghost_are_refused(led: Led) -> None:
         led.fetches(OTHER, broker_epoch=6)
 
 
-def test_a_partition_without_followers_has_none_to_hear_from(tmp_path: Path) -> None:
+def test_partition_without_followers_refuses_follower_fetches(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     Controlling(harness).makes("t")
     with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):

@@ -1,4 +1,4 @@
-"""Where logs begin is written first: what retention does on a disk that takes nothing more, or fails."""
+"""Log start offsets, written before segments are deleted: retention on full and failing disks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEGMENTS = 3
 
 
 class Failing(RealDisk):
-    """A disk that makes no new file."""
+    """A disk that cannot create files."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def end(harness: Harness, write: WriteStarts) -> None:
 
 
 def test_retention_makes_room_on_a_full_disk(harness: Harness, tmp_path: Path) -> None:
-    """The names say it then, before anybody is told."""
+    """The names of the segments then record the start, before any client sees it."""
     write = retained(harness)
     write.write.disk = Failing(errno.ENOSPC)
     end(harness, write)
@@ -77,7 +77,7 @@ def test_retention_makes_room_on_a_full_disk(harness: Harness, tmp_path: Path) -
     assert partition_of(harness).log.start_offset == SEGMENTS
 
 
-def test_retention_on_a_disk_that_fails_is_done_by_the_next_round(harness: Harness, tmp_path: Path) -> None:
+def test_retention_that_failed_is_repeated_in_the_next_round(harness: Harness, tmp_path: Path) -> None:
     write = retained(harness)
     write.write.disk = Failing(errno.EIO)
     end(harness, write)
@@ -88,7 +88,7 @@ def test_retention_on_a_disk_that_fails_is_done_by_the_next_round(harness: Harne
     assert log.start_offset == SEGMENTS
 
 
-def test_who_asks_for_it_is_refused_on_a_full_disk(harness: Harness) -> None:
+def test_requested_advance_is_refused_on_a_full_disk(harness: Harness) -> None:
     waiting = AllAdvanced()
     advance = harness.broker.log_starts.request_advance(
         partition_of(harness), partition_of(harness).log.end_offset, waiting
@@ -104,8 +104,8 @@ def is_refused(advance: Advance) -> bool:
     return advance.is_ended and advance.refused is not None
 
 
-def test_a_segment_that_lies_below_goes_without_a_write(harness: Harness) -> None:
-    """Nobody is told anything new by that."""
+def test_segment_below_the_start_is_deleted_without_a_write(harness: Harness) -> None:
+    """The log start offset does not change by that."""
     partition = partition_of(harness)
     partition.log.config = type(partition.log.config)(retention_ms=-1)
     advance = harness.broker.log_starts.request_advance(partition, partition.log.end_offset, AllAdvanced())
@@ -117,7 +117,7 @@ def test_a_segment_that_lies_below_goes_without_a_write(harness: Harness) -> Non
     assert len(partition.log.segments) == 1
 
 
-def test_what_is_due_at_its_end_is_not_written_when_the_log_is_gone(harness: Harness) -> None:
+def test_no_second_write_follows_after_the_log_went_offline(harness: Harness) -> None:
     write = retained(harness)
     partition_of(harness).take_offline()
     end(harness, write)

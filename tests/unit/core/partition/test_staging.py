@@ -1,4 +1,4 @@
-"""Batches that came together are written together, and stand or fall together."""
+"""Batches staged in one turn: they are written together, and succeed or fail together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stage(broker: Broker, where: Partition, one: Batch, *, all_replicas: bool = 
     return broker.broker.stage(where.leader(), one, broker.now, all_replicas=all_replicas)
 
 
-def test_places_are_given_at_once_and_written_at_the_end(broker: Broker) -> None:
+def test_offsets_are_assigned_immediately_and_written_at_the_commit(broker: Broker) -> None:
     where = partition(broker)
     appends = [stage(broker, where, batch(count=count)) for count in (1, 3, 2)]
     assert [(one.base_offset, one.end) for one in appends] == [(0, 1), (1, 4), (4, 6)]
@@ -59,7 +59,7 @@ def test_places_are_given_at_once_and_written_at_the_end(broker: Broker) -> None
     assert stage(broker, where, batch()).base_offset == 6
 
 
-def test_what_waits_for_a_sync_stays_invisible(broker: Broker) -> None:
+def test_batch_that_waits_for_a_sync_is_invisible(broker: Broker) -> None:
     where = partition(broker)
     stage(broker, where, batch())
     waiting = stage(broker, where, batch(), all_replicas=True)
@@ -70,7 +70,7 @@ def test_what_waits_for_a_sync_stays_invisible(broker: Broker) -> None:
     assert where.positions.high_watermark == 2 == where.positions.durable_end
 
 
-def test_a_failed_write_is_told_to_everyone_and_leaves_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_fails_all_its_batches_and_is_undone(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     full, other = partition(broker, "full"), partition(broker, "other")
     stage(broker, full, batch())
     broker.broker.commit(broker.now)

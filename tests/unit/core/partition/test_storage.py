@@ -1,4 +1,4 @@
-"""Whose log is it that lies in a data directory?  Nothing of another topic is served or deleted unasked."""
+"""Ownership of the logs in a data directory: no log of another topic is served, or deleted without a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folders(disk: SimDisk) -> list[str]:
 
 
 def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
-    """A log as Kafka wrote it before 2.8, or as a power failure left it."""
+    """Create a log as Kafka wrote it before 2.8, or as a power failure left it."""
     directory, _ = opened(disk)
     log = directory.create(T, None, LogConfig(), T0)
     put(log, b"old")
@@ -47,7 +47,7 @@ def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
     directory.close(T0) if clean else directory.abandon()
 
 
-def test_a_deletion_that_the_disk_refused_is_not_forgotten() -> None:
+def test_failed_deletion_is_repeated_when_the_topic_is_recreated() -> None:
     disk = SimDisk()
     _, storage = opened(disk)
     log = storage.open(T, ID, CONFIGS, T0)
@@ -62,7 +62,7 @@ def test_a_deletion_that_the_disk_refused_is_not_forgotten() -> None:
     assert [name.partition(".")[0] for name in folders(disk)] == ["t-0", "t-0"]
 
 
-def test_a_log_that_could_not_be_opened_is_deleted_with_its_topic() -> None:
+def test_unopenable_log_is_deleted_with_its_topic() -> None:
     disk = SimDisk()
     directory, storage = opened(disk)
     log = storage.open(T, ID, CONFIGS, T0)
@@ -78,7 +78,7 @@ def test_a_log_that_could_not_be_opened_is_deleted_with_its_topic() -> None:
     assert log is not None and stored(log) == []
 
 
-def test_the_log_of_another_topic_of_the_name_is_set_aside() -> None:
+def test_log_of_another_topic_id_is_quarantined() -> None:
     disk = SimDisk()
     directory, storage = opened(disk)
     log = storage.open(T, ID, CONFIGS, T0)
@@ -96,7 +96,7 @@ def test_the_log_of_another_topic_of_the_name_is_set_aside() -> None:
         assert aside in folders(disk)
 
 
-def test_what_is_of_another_topic_or_nowhere_is_lacking_but_not_what_may_be_on_a_disk_that_failed() -> None:
+def test_missing_logs_exclude_those_on_a_failed_disk() -> None:
     disk = SimDisk()
     directory, storage = opened(disk)
     assert storage.open(T, ID, CONFIGS, T0) is not None
@@ -109,7 +109,7 @@ def test_what_is_of_another_topic_or_nowhere_is_lacking_but_not_what_may_be_on_a
     assert storage.lacking({T: OTHER_ID}) == []
 
 
-def test_old_logs_without_an_id_are_the_topics() -> None:
+def test_old_log_without_an_id_is_opened_for_the_topic() -> None:
     for clean, synced in ((True, True), (False, True), (True, False)):
         disk = SimDisk()
         without_id(disk, clean=clean, synced=synced)
@@ -122,7 +122,7 @@ def test_old_logs_without_an_id_are_the_topics() -> None:
         assert opened(disk.crash(Random(3)))[0].logs[T].topic_id == ID, "it is safe at once"
 
 
-def test_after_a_power_failure_a_log_without_an_id_may_be_anybodys() -> None:
+def test_log_without_an_id_is_not_opened_after_a_power_failure() -> None:
     disk = SimDisk()
     without_id(disk, clean=False, synced=False)
     _, storage = opened(disk.kill())
@@ -130,7 +130,7 @@ def test_after_a_power_failure_a_log_without_an_id_may_be_anybodys() -> None:
     assert log is not None and stored(log) == []
 
 
-def test_unless_the_cluster_knows_the_topic_from_this_very_log() -> None:
+def test_adopted_log_without_an_id_is_opened_after_a_power_failure() -> None:
     disk = SimDisk()
     without_id(disk, clean=False, synced=False)
     _, storage = opened(disk.kill())
@@ -139,7 +139,7 @@ def test_unless_the_cluster_knows_the_topic_from_this_very_log() -> None:
     assert log is not None and stored(log) == [(0, 0)]
 
 
-def test_logs_of_topics_that_were_deleted_meanwhile_are_set_aside(tmp_path: Path) -> None:
+def test_logs_of_topics_deleted_during_downtime_are_quarantined(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     for name in ("kept", "gone"):
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
@@ -155,7 +155,7 @@ def test_logs_of_topics_that_were_deleted_meanwhile_are_set_aside(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == names
 
 
-def test_a_cluster_without_any_topic_sets_nothing_aside(tmp_path: Path) -> None:
+def test_cluster_without_topics_quarantines_no_log(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)

@@ -1,4 +1,7 @@
-"""One follower and what its leader answers; histories of several are in tests/property/test_following_histories.py."""
+"""One follower and its leader's responses.
+
+Histories of several are in tests/property/test_following_histories.py.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ UNDEFINED = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 
 def sent(base: int, records: int, epoch: int, *, sequence: int = -1, size: int = 10) -> bytes:
-    """A batch as its leader stamped it."""
+    """Return a batch with the leader's offsets and epoch."""
     return bytes(
         encode_batch(
             [(None, b"v" * size, (), T0)] * records,
@@ -74,7 +77,7 @@ def refused(error: ErrorCode) -> Fetched:
 
 
 class Case:
-    """A follower whose log has epochs of so many single-record batches each, all of it above the high watermark."""
+    """A follower whose log has so many single-record batches of each epoch, all above the high watermark."""
 
     def __init__(
         self,
@@ -141,7 +144,7 @@ def test_an_empty_log_is_fetched_from_its_end_without_an_epoch() -> None:
     assert Case(diverging_in_fetch=False).following.next == fetch(0, -1)
 
 
-def test_what_the_leader_sent_is_appended_unchanged_and_fetched_on_from_there() -> None:
+def test_fetched_records_are_appended_unchanged() -> None:
     case = Case([(3, 2)])
     records = sent(2, 3, 3), sent(5, 1, 8)
     assert case.fetched(answer(*records, high_watermark=4))
@@ -151,19 +154,19 @@ def test_what_the_leader_sent_is_appended_unchanged_and_fetched_on_from_there() 
     assert case.high_watermark == 4
 
 
-def test_the_high_watermark_is_the_leaders_but_not_beyond_the_own_end() -> None:
+def test_high_watermark_follows_the_leader_up_to_the_own_end() -> None:
     case = Case([(3, 2)])
     assert case.fetched(answer(high_watermark=10))
     assert case.high_watermark == 2
 
 
-def test_the_high_watermark_stays_where_a_new_leader_has_a_lower_one() -> None:
+def test_high_watermark_ignores_a_lower_one_of_the_leader() -> None:
     case = Case([(3, 5)], high_watermark=4)
     assert not case.fetched(answer(high_watermark=1))
     assert case.high_watermark == 4
 
 
-def test_the_log_starts_where_the_leaders_does_but_not_above_the_high_watermark() -> None:
+def test_log_start_follows_the_leader_up_to_the_high_watermark() -> None:
     case = Case([(3, 5)])
     case.fetched(answer(high_watermark=4, start=2))
     assert (case.log.start_offset, case.following.log_start_offset) == (2, 2)
@@ -171,40 +174,40 @@ def test_the_log_starts_where_the_leaders_does_but_not_above_the_high_watermark(
     assert case.log.start_offset == 4
 
 
-def test_a_gap_is_what_compaction_has_left() -> None:
+def test_gaps_of_compaction_are_appended() -> None:
     case = Case([(3, 2)])
     case.fetched(answer(sent(7, 1, 3), sent(100, 2, 3)))
     assert stored(case.log)[-2:] == [(7, 7), (100, 101)]
     assert case.following.next == fetch(102, 3)
 
 
-def test_batches_further_apart_than_an_index_can_say_lie_in_segments_of_their_own() -> None:
+def test_batches_with_distant_offsets_get_separate_segments() -> None:
     case = Case([(3, 2)])
     far = INT32_MAX * 2
     case.fetched(answer(sent(2, 1, 3), sent(far, 1, 3)))
     assert stored(case.log)[-2:] == [(2, 2), (far, far)]
 
 
-def test_more_than_a_segment_has_room_for_is_appended_to_several() -> None:
+def test_large_response_is_appended_to_several_segments() -> None:
     case = Case(segment_bytes=400)
     case.fetched(answer(*(sent(number, 1, 3, size=100) for number in range(9))))
     assert case.log.end_offset == 9
     assert all(segment.size <= 400 for segment in case.log.segments)
 
 
-def test_a_batch_that_is_cut_off_is_fetched_again() -> None:
+def test_incomplete_batch_is_fetched_again() -> None:
     case = Case()
     case.fetched(answer(sent(0, 1, 3), sent(1, 1, 3)[:-1]))
     assert (case.following.next, case.following.delay_ms) == (fetch(1, 3), 0)
 
 
-def test_an_answer_without_one_whole_batch_is_asked_for_again_later() -> None:
+def test_response_without_a_complete_batch_is_retried_later() -> None:
     case = Case()
     case.fetched(answer(sent(0, 1, 3)[:-1]))
     assert (case.following.next, case.following.delay_ms) == (fetch(0, -1), BACKOFF_MS)
 
 
-def test_of_an_answer_with_a_damaged_batch_nothing_is_appended(caplog: pytest.LogCaptureFixture) -> None:
+def test_response_with_a_damaged_batch_is_not_appended(caplog: pytest.LogCaptureFixture) -> None:
     case = Case()
     damaged = bytearray(sent(1, 1, 3))
     damaged[-1] ^= 1
@@ -217,13 +220,13 @@ def test_of_an_answer_with_a_damaged_batch_nothing_is_appended(caplog: pytest.Lo
     assert (case.following.next, case.following.delay_ms) == (fetch(2, 3), 0)
 
 
-def test_offsets_that_go_back_are_refused_before_anything_is_appended() -> None:
+def test_response_with_decreasing_offsets_is_not_appended() -> None:
     case = Case([(3, 2)], segment_bytes=100)
     case.fetched(answer(sent(2, 1, 3), sent(3, 2, 3), sent(4, 1, 3)))
     assert (case.log.end_offset, case.following.delay_ms) == (2, BACKOFF_MS)
 
 
-def test_a_log_that_is_empty_amid_a_batch_begins_with_all_of_it() -> None:
+def test_empty_log_amid_a_batch_starts_with_the_whole_batch() -> None:
     case = Case()
     case.fetched(refused(ErrorCode.OFFSET_OUT_OF_RANGE))
     case.leader_offsets(102, 110)
@@ -232,14 +235,14 @@ def test_a_log_that_is_empty_amid_a_batch_begins_with_all_of_it() -> None:
     assert (case.log.start_offset, case.high_watermark, case.log.end_offset) == (102, 105, 110)
 
 
-def test_what_lies_below_the_leaders_start_gives_way_to_the_batch_it_starts_in() -> None:
+def test_leaders_first_batch_replaces_records_below_its_start() -> None:
     case = Case([(1, 11)])
     case.fetched(answer(sent(10, 3, 2), high_watermark=13, start=11))
     assert stored(case.log) == [(10, 12)]
     assert (case.log.start_offset, case.high_watermark) == (11, 13)
 
 
-def test_a_new_leader_knows_the_sequences_it_replicated() -> None:
+def test_replicated_batches_update_the_producer_state() -> None:
     case = Case()
     case.fetched(answer(sent(0, 2, 3, sequence=0), sent(2, 1, 3, sequence=2)))
     known = case.log.producers.get(PRODUCER)
@@ -251,7 +254,7 @@ def test_a_new_leader_knows_the_sequences_it_replicated() -> None:
     assert known.last_sequence == 1
 
 
-def test_a_transaction_is_stable_once_its_marker_is_below_the_high_watermark() -> None:
+def test_transaction_is_stable_below_the_high_watermark() -> None:
     case = Case()
     begun = encode_batch(
         [(None, b"v", (), T0)],
@@ -269,17 +272,17 @@ def test_a_transaction_is_stable_once_its_marker_is_below_the_high_watermark() -
     assert case.partition.last_stable_offset == 2
 
 
-# Where the logs diverge, told in the fetch.
+# Divergence reported in the Fetch response.
 
 
-def test_records_of_an_epoch_that_the_leader_has_less_of_are_cut_off() -> None:
+def test_records_beyond_the_leaders_end_of_the_epoch_are_truncated() -> None:
     case = Case([(3, 4), (5, 4)])
     case.fetched(diverging(5, 6))
     assert case.following.next == fetch(6, 5)
     assert case.high_watermark == 0, "only what is fetched after the cut moves it"
 
 
-def test_an_epoch_that_the_leader_lacks_is_cut_off_down_to_what_both_have() -> None:
+def test_epoch_unknown_to_the_leader_is_truncated() -> None:
     case = Case([(3, 4), (5, 4)])
     case.fetched(diverging(3, 9))
     assert case.following.next == fetch(4, 3)
@@ -288,20 +291,20 @@ def test_an_epoch_that_the_leader_lacks_is_cut_off_down_to_what_both_have() -> N
     assert case.following.next == fetch(2, 3)
 
 
-def test_an_epoch_that_is_not_known_here_is_met_from_below() -> None:
+def test_divergence_in_an_unknown_epoch_truncates_to_the_epoch_below() -> None:
     case = Case([(2, 3), (7, 3)])
     case.fetched(diverging(5, 5))
     assert case.following.next == fetch(3, 2)
 
 
-def test_a_log_without_a_common_epoch_is_cut_where_its_first_one_begins() -> None:
+def test_log_without_a_common_epoch_is_truncated_to_its_start() -> None:
     case = Case([(6, 3), (7, 3)], high_watermark=2)
     case.partition.advance_start(Offset(2))
     case.fetched(diverging(2, 5))
     assert case.following.next == fetch(2, -1)
 
 
-def test_an_epoch_without_a_record_is_forgotten() -> None:
+def test_diverging_epoch_without_records_is_removed() -> None:
     case = Case([(3, 4)], high_watermark=4)
     case.partition.advance_start(Offset(4))
     assert case.following.next == fetch(4, 3)
@@ -309,13 +312,13 @@ def test_an_epoch_without_a_record_is_forgotten() -> None:
     assert (case.following.next, case.following.delay_ms) == (fetch(4, -1), 0)
 
 
-def test_a_divergence_that_cuts_nothing_is_not_asked_for_without_end() -> None:
+def test_divergence_that_truncates_nothing_is_retried_with_backoff() -> None:
     case = Case([(3, 4)])
     case.fetched(diverging(3, 8))
     assert (case.following.next, case.following.delay_ms) == (fetch(4, 3), BACKOFF_MS)
 
 
-def test_below_the_high_watermark_it_goes_down_with_the_log_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_truncation_below_the_high_watermark_lowers_it_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     case = Case([(3, 6)], high_watermark=5)
     flush_now(case.log, T0)
     case.partition.positions.advance_durable_end(Offset(6))
@@ -324,7 +327,7 @@ def test_below_the_high_watermark_it_goes_down_with_the_log_and_that_is_told(cap
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-def test_a_flush_that_ends_after_a_cut_makes_nothing_durable_that_came_later() -> None:
+def test_flush_that_ends_after_a_truncation_covers_no_later_records() -> None:
     case = Case([(3, 6)])
     flush = begin_flush(case.log)
     case.fetched(diverging(3, 2))
@@ -334,10 +337,10 @@ def test_a_flush_that_ends_after_a_cut_makes_nothing_durable_that_came_later() -
     assert case.partition.positions.durable_end <= 2
 
 
-# Where the logs diverge, asked before the first fetch.
+# Divergence requested before the first fetch.
 
 
-def test_a_leader_before_kafka_2_7_is_asked_where_the_latest_epoch_ends() -> None:
+def test_epoch_end_is_requested_from_a_leader_before_kafka_2_7() -> None:
     case = Case([(3, 4), (5, 4)], diverging_in_fetch=False)
     assert case.following.next == OffsetsForLeaderEpoch(LeaderEpoch(5))
     case.epoch_ended(end(5, 20))
@@ -354,15 +357,15 @@ def test_a_leader_before_kafka_2_7_is_asked_where_the_latest_epoch_ends() -> Non
         (UNDEFINED, 3, 3),
     ],
 )
-def test_the_log_is_cut_where_the_leader_says(told: EpochEnd, offset: int, epoch: int) -> None:
+def test_log_is_truncated_to_the_leaders_epoch_end(told: EpochEnd, offset: int, epoch: int) -> None:
     case = Case([(3, 4), (5, 4)], high_watermark=3, diverging_in_fetch=False)
     case.epoch_ended(told)
     assert case.following.next == fetch(offset, epoch)
     assert case.high_watermark == min(3, offset)
 
 
-def test_a_leader_before_kafka_2_0_is_asked_for_the_epoch_before_too() -> None:
-    """It says where epochs end, and not which: two that end in the same place are one there."""
+def test_earlier_epoch_is_requested_from_a_leader_before_kafka_2_0() -> None:
+    """Its response has the end offset without the epoch, so epochs with one end offset look the same."""
     case = Case([(3, 4), (5, 4)], high_watermark=3, diverging_in_fetch=False)
     case.epoch_ended(EpochEnd(NO_EPOCH, Offset(6)))
     assert (case.following.next, case.log.end_offset) == (OffsetsForLeaderEpoch(LeaderEpoch(4), Offset(6)), 8)
@@ -378,8 +381,8 @@ def test_a_leader_before_kafka_2_0_is_asked_for_the_epoch_before_too() -> None:
     assert case.following.next == fetch(4, 3)
 
 
-def test_it_is_asked_again_until_both_know_the_epoch() -> None:
-    """KIP-279: leaders of epochs 4, 6 and 8 wrote here, of which the leader has heard of none."""
+def test_epoch_end_is_requested_until_a_common_epoch_is_found() -> None:
+    """KIP-279: leaders of epochs 4, 6 and 8 wrote here, all unknown to the current leader."""
     case = Case([(3, 2), (4, 2), (6, 2), (8, 2)], diverging_in_fetch=False)
     case.epoch_ended(end(7, 9))
     assert (case.following.next, case.log.end_offset) == (OffsetsForLeaderEpoch(LeaderEpoch(6)), 6)
@@ -390,17 +393,17 @@ def test_it_is_asked_again_until_both_know_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("diverging_in_fetch", [True, False])
-def test_records_without_an_epoch_are_cut_off_above_the_high_watermark(diverging_in_fetch: bool) -> None:
+def test_records_without_an_epoch_are_truncated_to_the_high_watermark(diverging_in_fetch: bool) -> None:
     case = Case([(-1, 5)], high_watermark=3, diverging_in_fetch=diverging_in_fetch)
     assert case.following.next == OffsetsForLeaderEpoch(NO_EPOCH)
     case.epoch_ended(UNDEFINED)
     assert case.following.next == fetch(3, -1)
 
 
-# KIP-101: why not to the high watermark.
+# KIP-101: reasons not to truncate to the high watermark.
 
 
-def test_what_was_replicated_survives_a_restart_before_the_high_watermark_was_heard_of() -> None:
+def test_replicated_records_above_the_high_watermark_survive_a_restart() -> None:
     for diverging_in_fetch in (True, False):
         case = Case([(3, 2)], high_watermark=1, diverging_in_fetch=diverging_in_fetch)
         if not diverging_in_fetch:
@@ -408,7 +411,7 @@ def test_what_was_replicated_survives_a_restart_before_the_high_watermark_was_he
         assert case.following.next == fetch(2, 3), "the second record may be here alone, once the leader is gone"
 
 
-def test_records_of_two_leaders_at_one_offset_do_not_stay_apart() -> None:
+def test_records_of_two_leaders_at_one_offset_converge() -> None:
     for diverging_in_fetch in (True, False):
         case = Case([(3, 2)], high_watermark=1, diverging_in_fetch=diverging_in_fetch)
         if diverging_in_fetch:
@@ -422,7 +425,7 @@ def test_records_of_two_leaders_at_one_offset_do_not_stay_apart() -> None:
 # Out of range.
 
 
-def test_a_log_that_ends_before_the_leaders_starts_begins_anew_there() -> None:
+def test_log_that_ends_below_the_leaders_start_restarts_there() -> None:
     case = Case([(3, 5)], high_watermark=4)
     case.fetched(refused(ErrorCode.OFFSET_OUT_OF_RANGE))
     assert (case.following.next, case.following.delay_ms) == (LeaderOffsets(Offset(5)), 0)
@@ -431,7 +434,7 @@ def test_a_log_that_ends_before_the_leaders_starts_begins_anew_there() -> None:
     assert (case.log.start_offset, case.high_watermark, case.log.end_offset) == (70, 70, 70)
 
 
-def test_a_log_that_ends_behind_the_leaders_is_cut_and_compared() -> None:
+def test_log_that_ends_beyond_the_leaders_end_is_truncated() -> None:
     case = Case([(3, 5), (4, 5)], high_watermark=9)
     case.fetched(refused(ErrorCode.OFFSET_OUT_OF_RANGE))
     case.leader_offsets(0, 7)
@@ -444,17 +447,17 @@ def test_a_log_that_ends_behind_the_leaders_is_cut_and_compared() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 20), (5, 5), (-1, -1), (9, 3)])
-def test_a_range_that_has_the_logs_end_after_all_or_is_none_is_asked_for_again_later(start: int, end: int) -> None:
+def test_implausible_leader_offsets_are_requested_again_later(start: int, end: int) -> None:
     case = Case([(3, 5)])
     case.fetched(refused(ErrorCode.OFFSET_OUT_OF_RANGE))
     case.leader_offsets(start, end)
     assert (case.log.end_offset, case.following.delay_ms) == (5, BACKOFF_MS)
 
 
-# What goes wrong.
+# Errors.
 
 
-def test_after_an_error_the_same_is_asked_again_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_fetch_is_retried_later(caplog: pytest.LogCaptureFixture) -> None:
     case = Case([(3, 5)])
     before = case.following.next
     case.fetched(refused(ErrorCode.KAFKA_STORAGE_ERROR))
@@ -467,9 +470,7 @@ def test_after_an_error_the_same_is_asked_again_later(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("error", [*TOPIC_IS_NEW, *ELECTION_UNDER_WAY])
-def test_a_leader_may_hear_of_its_topic_or_election_a_moment_later(
-    error: ErrorCode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_leader_without_its_latest_state_is_retried_soon(error: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
     case = Case([(3, 5)])
     before = case.following.next
     for _ in range(SOON_TRIES):
@@ -481,7 +482,7 @@ def test_a_leader_may_hear_of_its_topic_or_election_a_moment_later(
     assert (case.following.delay_ms, len(caplog.records)) == (BACKOFF_MS, error in TOPIC_IS_NEW)
 
 
-def test_errors_of_the_other_questions_are_asked_again_later_too() -> None:
+def test_failed_offset_and_epoch_requests_are_retried() -> None:
     case = Case([(3, 5)], diverging_in_fetch=False)
     case.epoch_ended(UNDEFINED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (case.following.next, case.following.delay_ms) == (OffsetsForLeaderEpoch(LeaderEpoch(3)), SOON_MS)
@@ -491,14 +492,14 @@ def test_errors_of_the_other_questions_are_asked_again_later_too() -> None:
     assert (case.following.next, case.following.delay_ms) == (LeaderOffsets(Offset(5)), SOON_MS)
 
 
-def test_who_is_fenced_asks_nothing_until_it_hears_of_the_newer_epoch() -> None:
+def test_fenced_follower_sends_no_requests() -> None:
     case = Case([(3, 5)])
     case.fetched(refused(ErrorCode.FENCED_LEADER_EPOCH))
     assert case.following.is_over
     assert case.following.next is None
 
 
-def test_an_answer_that_comes_twice_counts_once() -> None:
+def test_repeated_response_is_applied_once() -> None:
     case = Case()
     asked = case.following.next
     assert isinstance(asked, Fetch)
@@ -507,7 +508,7 @@ def test_an_answer_that_comes_twice_counts_once() -> None:
     assert case.log.end_offset == 1
 
 
-def test_an_answer_to_who_followed_before_counts_for_nothing() -> None:
+def test_response_to_a_former_follower_is_ignored() -> None:
     case = Case()
     before = case.following
     asked = before.next
@@ -518,7 +519,7 @@ def test_an_answer_to_who_followed_before_counts_for_nothing() -> None:
     assert case.log.end_offset == 0
 
 
-def test_who_leads_or_is_offline_asks_nothing() -> None:
+def test_leader_or_offline_replica_sends_no_fetches() -> None:
     case = Case()
     case.partition.take_offline()
     assert case.following.next is None
@@ -527,7 +528,7 @@ def test_who_leads_or_is_offline_asks_nothing() -> None:
     assert case.following.next is None
 
 
-def test_a_disk_that_fails_takes_the_partition_offline_and_ends_it() -> None:
+def test_failed_disk_takes_the_partition_offline() -> None:
     case = Case([(3, 5)])
     case.disk.fail_from(0)
     case.fetched(answer(sent(5, 1, 3)))
@@ -535,7 +536,7 @@ def test_a_disk_that_fails_takes_the_partition_offline_and_ends_it() -> None:
     assert case.following.next is None
 
 
-def test_a_full_disk_is_tried_again_from_what_was_appended() -> None:
+def test_fetch_on_a_full_disk_resumes_after_the_appended_records() -> None:
     case = Case(segment_bytes=400)
     batches = [sent(number, 1, 3, size=250) for number in range(3)]
     case.disk.room = len(batches[0]) + 40
@@ -549,7 +550,7 @@ def test_a_full_disk_is_tried_again_from_what_was_appended() -> None:
     assert (case.log.end_offset, case.high_watermark, case.following.delay_ms) == (3, 3, 0)
 
 
-def test_a_cut_that_the_full_disk_does_not_take_is_tried_again() -> None:
+def test_truncation_on_a_full_disk_is_retried() -> None:
     case = Case([(3, 5)])
     flush_now(case.log, T0)
 
@@ -565,8 +566,8 @@ def test_a_cut_that_the_full_disk_does_not_take_is_tried_again() -> None:
     assert (case.log.end_offset, case.following.next, case.following.delay_ms) == (2, fetch(2, 3), 0)
 
 
-def test_it_knows_how_far_it_is_behind() -> None:
-    """By what its leader calls committed: what is not yet everywhere is nobody's lag."""
+def test_follower_lag_is_measured_to_the_leaders_high_watermark() -> None:
+    """Records above the leader's high watermark are not part of the lag."""
     case = Case()
     assert case.following.lag is None
     case.fetched(answer(sent(0, 3, 9), high_watermark=10))

@@ -1,4 +1,4 @@
-"""Who gets a new partition: what Apache Kafka 3.9.1 decides, and what must hold of any cluster."""
+"""Placement of new partitions: the decisions of Apache Kafka 3.9.1, and invariants for any cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 from odradek.core.topics.assignment import Racks, spread
 
-# What tests/interop/java/Assignments.java prints; tests/interop/test_assignments_kafka.py holds the two together.
+# Output of tests/interop/java/Assignments.java; tests/interop/test_assignments_kafka.py compares the two.
 SEEN_OF_KAFKA = Path(__file__).parents[3] / "golden" / "assignments.txt"
 
 CLUSTERS = st.dictionaries(st.integers(0, 50).map(BrokerId), st.sampled_from("abcd"), min_size=1, max_size=12)
@@ -28,14 +28,16 @@ def racks_of(text: str) -> Racks:
 
 
 @pytest.mark.parametrize("line", SEEN_OF_KAFKA.read_text().splitlines())
-def test_as_kafka(line: str) -> None:
+def test_placement_matches_kafka(line: str) -> None:
     cluster, factor, start, first, expected = line.split("|")
     found = spread(racks_of(cluster), 8, int(factor), start=int(start), shift=int(start), first=int(first))
     assert " ".join(",".join(map(str, replicas)) for replicas in found) == expected
 
 
 @given(CLUSTERS, st.booleans(), st.integers(1, 12), st.tuples(NUMBERS, NUMBERS), st.integers(0, 30))
-def test_any_cluster(brokers: Racks, has_racks: bool, factor: int, beginning: tuple[int, int], first: int) -> None:
+def test_placement_is_balanced_in_any_cluster(
+    brokers: Racks, has_racks: bool, factor: int, beginning: tuple[int, int], first: int
+) -> None:
     racks: Racks = brokers if has_racks else dict.fromkeys(brokers)
     factor = min(factor, len(racks))
     found = spread(racks, 3 * len(racks), factor, start=beginning[0], shift=beginning[1], first=first)
@@ -48,13 +50,13 @@ def test_any_cluster(brokers: Racks, has_racks: bool, factor: int, beginning: tu
 
 
 @pytest.mark.parametrize("factor", [0, -1, 4])
-def test_so_many_replicas_can_not_be(factor: int) -> None:
+def test_invalid_replication_factor_is_refused(factor: int) -> None:
     with pytest.raises(Refused) as refused:
         spread(racks_of("1 a 2 a 3 b"), 1, factor, start=0, shift=0)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_some_have_no_rack() -> None:
+def test_brokers_with_and_without_racks_are_refused() -> None:
     with pytest.raises(Refused, match=r"brokers \[2\] have no rack") as refused:
         spread(racks_of("1 a 2 - 3 b"), 1, 1, start=0, shift=0)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

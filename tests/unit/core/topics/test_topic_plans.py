@@ -1,4 +1,4 @@
-"""What may be made, and who gets it."""
+"""Plans for new topics and partitions: validation and placement."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def refusal(spec: TopicSpec, brokers: ClusterView) -> ErrorCode:
     return refused.value.code
 
 
-def test_defaults_of_the_broker() -> None:
+def test_new_topic_uses_broker_defaults() -> None:
     topic = planner().new_topic(TopicSpec("t"), view(1))
     assert [partition.replicas for partition in topic.partitions] == [(1,), (1,), (1,)]
     assert topic.partitions[0].leader_epoch == 0
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "a b", "x" * 250, "a\0b", "a\n"])
-def test_names_that_no_topic_can_have(name: str) -> None:
+def test_invalid_topic_name_is_refused(name: str) -> None:
     assert refusal(TopicSpec(name), view(1)) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -64,11 +64,11 @@ def test_names_that_no_topic_can_have(name: str) -> None:
         (TopicSpec("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_what_is_refused(spec: TopicSpec, code: ErrorCode) -> None:
+def test_invalid_topic_spec_is_refused(spec: TopicSpec, code: ErrorCode) -> None:
     assert refusal(spec, with_topic("a.b", with_topic("there", view(1)))) is code
 
 
-def test_growing_goes_on_where_the_topic_ends() -> None:
+def test_partition_count_can_only_grow() -> None:
     brokers = with_topic("t", view(1))
     topic = brokers.topics[TopicName("t")]
     assert len(planner().more_partitions(topic, 5, None, brokers)) == 2
@@ -81,8 +81,8 @@ def test_growing_goes_on_where_the_topic_ends() -> None:
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_growing_goes_on_where_the_topic_began() -> None:
-    """As Kafka's createPartitions: from the first partition's first replica, or the broker that comes behind it."""
+def test_new_partitions_are_placed_from_the_first_replica_on() -> None:
+    """As Kafka's createPartitions: from the first partition's first replica, or the next broker after it."""
     brokers = view(1, 2, 4)
     brokers.put(planner().new_topic(TopicSpec("t", assignments=[(0, [2]), (1, [1])]), brokers))
 
@@ -95,7 +95,7 @@ def test_growing_goes_on_where_the_topic_began() -> None:
         assert grown() == leaders
 
 
-def test_no_broker_is_left() -> None:
+def test_growth_without_live_brokers_is_refused() -> None:
     brokers = with_topic("t", view(1))
     brokers.brokers = {}
     with pytest.raises(Refused) as refused:

@@ -1,4 +1,4 @@
-"""Questions to coordinators on other brokers: who is asked, what goes together, and what comes of it."""
+"""Verification requests to coordinators on other brokers: target, batching, and results."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def ask(
     return additions.add_or_verify(about, partitions or (T0,), elsewhere.leader.now, retries=retries)
 
 
-def test_coordinators_that_may_not_know_the_question_are_not_asked(tmp_path: Path) -> None:
-    """As Kafka's brokers do not ask those before 3.5: nothing is verified then."""
+def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> None:
+    """Kafka's brokers do not verify with coordinators before 3.5 either."""
     elsewhere = CoordinatedElsewhere(tmp_path, inter_broker_protocol_version="3.4")
     assert ask(elsewhere, question(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
     assert ask(elsewhere, question(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert elsewhere.asked() == []
 
 
-# What goes together.
+# Batching.
 
 
-def test_what_comes_while_a_request_is_in_flight_goes_together_into_the_next(elsewhere: CoordinatedElsewhere) -> None:
+def test_additions_during_a_request_are_batched_into_the_next(elsewhere: CoordinatedElsewhere) -> None:
     first = ask(elsewhere, question("a"), T0)
     effect = elsewhere.asked_alone()
     assert effect.broker == TWO
@@ -65,7 +65,7 @@ def test_what_comes_while_a_request_is_in_flight_goes_together_into_the_next(els
     assert others[2].value == dict.fromkeys((T0, T1), ErrorCode.NETWORK_EXCEPTION)
 
 
-def test_each_coordinator_has_a_request_of_its_own(elsewhere: CoordinatedElsewhere) -> None:
+def test_each_coordinator_gets_its_own_request(elsewhere: CoordinatedElsewhere) -> None:
     ask(elsewhere, question("a"))
     assert elsewhere.asked_alone().broker == TWO
     elsewhere.is_coordinated_by(THREE)
@@ -73,7 +73,7 @@ def test_each_coordinator_has_a_request_of_its_own(elsewhere: CoordinatedElsewhe
     assert elsewhere.asked_alone().broker == THREE
 
 
-def test_one_question_from_two_sides_is_asked_once_and_answered_to_both(elsewhere: CoordinatedElsewhere) -> None:
+def test_equal_additions_are_sent_once_and_answered_both(elsewhere: CoordinatedElsewhere) -> None:
     both = [ask(elsewhere, question(), T0, T1), ask(elsewhere, question(), T1, T2)]
     effect = elsewhere.asked_alone()
     assert effect.transactions == [(question(), [T0, T1, T2])]
@@ -81,7 +81,7 @@ def test_one_question_from_two_sides_is_asked_once_and_answered_to_both(elsewher
     assert [one.value for one in both] == [dict.fromkeys(some, ErrorCode.NONE) for some in ((T0, T1), (T1, T2))]
 
 
-def test_an_answer_about_another_epoch_of_the_same_transaction_is_no_answer(elsewhere: CoordinatedElsewhere) -> None:
+def test_response_for_another_epoch_of_the_transaction_is_ignored(elsewhere: CoordinatedElsewhere) -> None:
     old, verified, new = [ask(elsewhere, one) for one in (question(), question(adds=False), question(epoch=1))]
     for promise, about in ((old, question()), (verified, question(adds=False)), (new, question(epoch=1))):
         effect = elsewhere.asked_alone()
@@ -90,7 +90,7 @@ def test_an_answer_about_another_epoch_of_the_same_transaction_is_no_answer(else
         assert promise.value == {T0: ErrorCode.NONE}
 
 
-def test_a_request_is_bounded_and_a_huge_question_holds_nobody_up(
+def test_huge_addition_is_split_and_does_not_delay_others(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 2)
@@ -107,7 +107,7 @@ def test_a_request_is_bounded_and_a_huge_question_holds_nobody_up(
     assert small.value == {T0: ErrorCode.NONE}
 
 
-def test_whoever_finds_the_queue_full_comes_again(
+def test_full_queue_refuses_additions_with_load_in_progress(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "WAITING_MAX", 3)
@@ -123,10 +123,10 @@ def test_whoever_finds_the_queue_full_comes_again(
         assert set((promise.value or {}).values()) == {ErrorCode.NONE}
 
 
-# What comes of it.
+# Results.
 
 
-def test_a_second_end_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere) -> None:
+def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere) -> None:
     first = ask(elsewhere, question())
     effect = elsewhere.asked_alone()
     second = ask(elsewhere, question())
@@ -149,7 +149,7 @@ def test_a_second_end_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere)
         (ErrorCode.UNSUPPORTED_VERSION, True, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_why_there_is_no_answer_is_told_as_apache_kafka_tells_it(
+def test_failed_request_returns_the_error_code_of_apache_kafka(
     elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, told: ErrorCode
 ) -> None:
     promise = ask(elsewhere, question(adds=adds))
@@ -157,7 +157,7 @@ def test_why_there_is_no_answer_is_told_as_apache_kafka_tells_it(
     assert promise.value == {T0: told}
 
 
-def test_what_somebody_has_to_see_to_is_logged_once(
+def test_each_change_of_a_coordinators_failure_is_logged_once(
     elsewhere: CoordinatedElsewhere, caplog: pytest.LogCaptureFixture
 ) -> None:
     denied = Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no right")
@@ -168,17 +168,17 @@ def test_what_somebody_has_to_see_to_is_logged_once(
     assert levels == [logging.WARNING, logging.ERROR, logging.ERROR]
 
 
-# Brokers that are gone, and transactions that go on.
+# Dead brokers, and transactions that are ending.
 
 
 @pytest.mark.parametrize("leader", [NO_BROKER, THREE])
-def test_without_a_coordinator_it_is_told_at_once(elsewhere: CoordinatedElsewhere, leader: int) -> None:
+def test_missing_coordinator_is_reported_immediately(elsewhere: CoordinatedElsewhere, leader: int) -> None:
     elsewhere.is_coordinated_by(THREE if leader == THREE else NO_BROKER, alive=(US, TWO))
     assert ask(elsewhere, question()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert elsewhere.asked() == []
 
 
-def test_what_waits_for_a_broker_that_is_gone_is_refused(elsewhere: CoordinatedElsewhere) -> None:
+def test_additions_queued_for_a_dead_broker_are_refused(elsewhere: CoordinatedElsewhere) -> None:
     sent = ask(elsewhere, question())
     in_flight = elsewhere.asked_alone()
     waiting = ask(elsewhere, question("b"))
@@ -190,7 +190,7 @@ def test_what_waits_for_a_broker_that_is_gone_is_refused(elsewhere: CoordinatedE
     assert elsewhere.leader.broker.timers.next_due() is None, "nothing is left of it"
 
 
-def test_what_waits_too_long_is_refused_and_not_asked(elsewhere: CoordinatedElsewhere) -> None:
+def test_additions_queued_too_long_are_refused_and_not_sent(elsewhere: CoordinatedElsewhere) -> None:
     ask(elsewhere, question())
     in_flight = elsewhere.asked_alone()
     waiting = ask(elsewhere, question("b"))
@@ -201,7 +201,7 @@ def test_what_waits_too_long_is_refused_and_not_asked(elsewhere: CoordinatedElse
     assert elsewhere.asked() == []
 
 
-def test_a_part_that_is_in_flight_when_the_rest_is_refused_ends_nothing_twice(
+def test_refused_addition_with_a_part_in_flight_completes_once(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 1)
@@ -214,7 +214,7 @@ def test_a_part_that_is_in_flight_when_the_rest_is_refused_ends_nothing_twice(
     assert promise.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def test_while_the_transaction_before_ends_it_is_asked_again_for_a_while(elsewhere: CoordinatedElsewhere) -> None:
+def test_addition_is_retried_while_the_previous_transaction_ends(elsewhere: CoordinatedElsewhere) -> None:
     promise = ask(elsewhere, question(), T0, T1, retries=True)
     asked = 0
     while promise.value is None:
@@ -227,7 +227,7 @@ def test_while_the_transaction_before_ends_it_is_asked_again_for_a_while(elsewhe
     assert promise.value[T0] is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def test_who_coordinates_meanwhile_is_asked_again(elsewhere: CoordinatedElsewhere) -> None:
+def test_retry_is_sent_to_the_current_coordinator(elsewhere: CoordinatedElsewhere) -> None:
     promise = ask(elsewhere, question(), retries=True)
     elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
     elsewhere.is_coordinated_by(THREE)
@@ -238,7 +238,7 @@ def test_who_coordinates_meanwhile_is_asked_again(elsewhere: CoordinatedElsewher
     assert promise.value == {T0: ErrorCode.NONE}
 
 
-def test_a_question_alone_is_not_asked_again(elsewhere: CoordinatedElsewhere) -> None:
+def test_verification_without_addition_is_not_retried(elsewhere: CoordinatedElsewhere) -> None:
     promise = ask(elsewhere, question(adds=False))
     elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
     assert promise.value == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

@@ -1,4 +1,4 @@
-"""Whatever happens between leader and coordinator: what is acknowledged is part of its transaction, and all ends."""
+"""Random histories between leader and coordinator: acknowledged records are part of their transaction, which ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDS_PER_TEST = 20
 
 @pytest.fixture(autouse=True)
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing loses power here, and syncs would be nearly all of the time."""
+    """Skip syncs: no power fails here, and they would take nearly all of the time."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda descriptor: None)
 
@@ -23,7 +23,7 @@ def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("block", range(10))
-def test_what_is_acknowledged_is_part_of_its_transaction(tmp_path: Path, block: int) -> None:
+def test_acknowledged_records_are_part_of_their_transaction(tmp_path: Path, block: int) -> None:
     acknowledged = 0
     for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
         (tmp_path / str(seed)).mkdir()

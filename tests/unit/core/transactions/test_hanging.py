@@ -1,4 +1,4 @@
-"""Transactions that are open in a partition, and that nobody would end."""
+"""Hanging transactions: open in a partition, and unknown to their coordinator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def harness(tmp_path: Path) -> Harness:
 
 
 def begun(harness: Harness, *partitions: int, name: str = "t", version: int = 2) -> Transactional:
-    """A producer with a transaction that has written to these partitions."""
+    """Return a producer with a transaction that has written to these partitions."""
     producer = Transactional(harness, name, version)
     producer.begin()
     for index in partitions:
@@ -50,22 +50,22 @@ def lose(producer: Transactional, *names: TopicPartition) -> None:
 
 
 def again(producer: Transactional, partition: int) -> ErrorCode:
-    """Sends the first batch once more, as for want of an answer."""
+    """Send the first batch once more, as after a missing response."""
     producer.sequences["t", partition] = 0
     return producer.write("t", b"hangs", partition=partition)
 
 
 def step(harness: Harness) -> None:
-    """Does one look at what hangs, and all that comes of it."""
+    """Run one check for hanging transactions, and all its effects."""
     for _ in harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now):
         pass
     harness.settle()
 
 
-# What becomes of each.
+# Fate of each transaction.
 
 
-def test_the_end_of_what_nobody_knows_does_not_fence_the_coordinator_that_writes_there_next(harness: Harness) -> None:
+def test_marker_of_a_hanging_transaction_does_not_fence_the_coordinator(harness: Harness) -> None:
     begun(harness, 0)
     partition = harness.broker.partitions[T0]
     partition.info = partition.info._replace(leader_epoch=LeaderEpoch(5))
@@ -90,7 +90,7 @@ def test_the_end_of_what_nobody_knows_does_not_fence_the_coordinator_that_writes
         *[(state, epoch, Fate.MARKED) for state in (EMPTY, ONGOING, COMMITTING, COMMITTED) for epoch in (4, 6)],
     ],
 )
-def test_by_the_state_of_a_transaction_without_the_partition(
+def test_fate_of_a_partition_outside_the_known_transaction(
     state: TransactionState, epoch: int, expected: Fate, version: int
 ) -> None:
     known = Transaction("t", ID, ProducerEpoch(5), state=state, partitions=frozenset({T1}), version=version)
@@ -103,19 +103,17 @@ def test_by_the_state_of_a_transaction_without_the_partition(
     ("state", "epoch", "expected"),
     [
         (ONGOING, 5, Fate.HELD),
-        (ONGOING, 4, Fate.MARKED),  # Left of an older one: this one's end is not to be its end.
+        (ONGOING, 4, Fate.MARKED),  # The marker belongs to an older transaction and must not end this one.
         (COMMITTING, 4, Fate.HELD),  # The marker's epoch is above that of the records.
-        (COMMITTING, 5, Fate.WAITS),  # The next transaction has begun before a stop.
+        (COMMITTING, 5, Fate.WAITS),  # The next transaction started before a stop.
     ],
 )
-def test_by_the_state_of_a_transaction_that_has_the_partition(
-    state: TransactionState, epoch: int, expected: Fate
-) -> None:
+def test_fate_of_a_partition_in_the_known_transaction(state: TransactionState, epoch: int, expected: Fate) -> None:
     known = Transaction("t", ID, ProducerEpoch(5), state=state, partitions=frozenset({T0}), version=2)
     assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(epoch)), known) is expected
 
 
-def test_what_is_prepared_is_not_aborted_for_what_is_not_part_of_it() -> None:
+def test_kept_transaction_is_not_aborted_for_a_foreign_partition() -> None:
     kept = Transaction(
         "t",
         ID,
@@ -131,7 +129,7 @@ def test_what_is_prepared_is_not_aborted_for_what_is_not_part_of_it() -> None:
     assert fate(T1, kept.client, kept) is Fate.WAITS
 
 
-def test_who_goes_on_with_another_id_is_known_by_both() -> None:
+def test_producer_with_a_next_id_is_known_by_both_ids() -> None:
     decided = Transaction(
         "t", ID, ProducerEpoch(INT16_MAX), state=COMMITTING, partitions=frozenset({T0}), version=2, next_id=NEXT
     )
@@ -144,8 +142,8 @@ def test_who_goes_on_with_another_id_is_known_by_both() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_producer_that_may_be_alive_hears_of_it(harness: Harness, version: int) -> None:
-    """The whole is aborted: it would be told that its batch is there, and commit without it."""
+def test_producer_of_an_aborted_hanging_transaction_gets_an_error(harness: Harness, version: int) -> None:
+    """The whole transaction is aborted; otherwise the producer would find its batch written and commit without it."""
     producer = begun(harness, 0, 1, version=version)
     lose(producer, T1)
     harness.keep_house()
@@ -157,7 +155,7 @@ def test_a_producer_that_may_be_alive_hears_of_it(harness: Harness, version: int
     assert not harness.broker.transactions.may_hang
 
 
-def test_also_if_nothing_is_left_of_its_transaction(harness: Harness) -> None:
+def test_producer_whose_transaction_was_lost_completely_gets_an_error(harness: Harness) -> None:
     producer = begun(harness, 0)
     assert producer.end(commit=True) == ErrorCode.NONE
     assert producer.write("t", b"first") == ErrorCode.NONE
@@ -183,7 +181,7 @@ def test_all_partitions_of_a_transaction_are_aborted_by_one_decision(harness: Ha
     assert other.end(commit=True) == ErrorCode.NONE
 
 
-def test_who_is_quicker_than_the_look_at_it_has_its_partition_join_again(harness: Harness) -> None:
+def test_partition_rejoins_if_the_producer_writes_before_the_check(harness: Harness) -> None:
     producer = begun(harness, 0, 1)
     lose(producer, T1)
     assert again(producer, 1) == ErrorCode.NONE
@@ -193,7 +191,7 @@ def test_who_is_quicker_than_the_look_at_it_has_its_partition_join_again(harness
     assert committed(harness, "t", 1) == [b"hangs"]
 
 
-def test_also_with_several_partitions_at_once(harness: Harness) -> None:
+def test_several_partitions_rejoin_in_one_request(harness: Harness) -> None:
     producer = begun(harness, 0, 1, 2)
     lose(producer, T1, T2)
     producer.sequences.clear()
@@ -203,7 +201,7 @@ def test_also_with_several_partitions_at_once(harness: Harness) -> None:
     assert committed(harness, "t", 1) == committed(harness, "t", 2) == [b"hangs"]
 
 
-def test_what_was_given_up_does_not_become_part_of_the_next(harness: Harness) -> None:
+def test_hanging_records_do_not_join_the_next_transaction(harness: Harness) -> None:
     producer = begun(harness, 0, 1)
     lose(producer, T1)
     assert producer.end(commit=False) == ErrorCode.NONE
@@ -216,13 +214,13 @@ def test_what_was_given_up_does_not_become_part_of_the_next(harness: Harness) ->
     assert committed(harness, "t", 1) == [b"next"]
 
 
-def test_what_comes_after_a_decision_waits_for_its_completion(harness: Harness) -> None:
+def test_records_after_a_decision_wait_for_its_completion(harness: Harness) -> None:
     producer = begun(harness, 0)
     assert producer.end(commit=True) == ErrorCode.NONE
     assert producer.write("t", b"next", partition=1) == ErrorCode.NONE
     shard, was = harness.broker.transactions.states.find_transaction(producer.id)
     decided = was._replace(state=COMMITTING, partitions=frozenset({T0}))
-    shard.transactions[producer.id] = decided  # Its completion and the join are lost, and its markers on their way.
+    shard.transactions[producer.id] = decided  # The completion and the join are lost, and the markers are on their way.
     harness.broker.transactions.may_hang = True
     step(harness)
     assert harness.broker.transactions.may_hang
@@ -235,7 +233,7 @@ def test_what_comes_after_a_decision_waits_for_its_completion(harness: Harness) 
     assert not harness.broker.transactions.may_hang
 
 
-def test_what_is_refused_is_tried_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_end_of_a_hanging_transaction_is_retried(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     producer, forgotten = begun(harness, 0, 1), begun(harness, 2, name="u")
     shard, _ = harness.broker.transactions.states.find_transaction(forgotten.id)
     shard.remove(forgotten.id, harness.now)
@@ -256,11 +254,11 @@ def test_what_is_refused_is_tried_again(harness: Harness, monkeypatch: pytest.Mo
     assert last_stable(harness, "t", 2) == 2
 
 
-# When it is looked for.
+# Time of the check.
 
 
-def test_nothing_is_judged_before_all_is_led_that_the_controller_says(harness: Harness) -> None:
-    """A partition that is opened behind the look at all others would never be looked at."""
+def test_check_waits_until_all_assigned_partitions_are_led(harness: Harness) -> None:
+    """A partition that is opened after the check of all others would never be checked."""
     producer = begun(harness, 0, 1)
     topics = list(harness.broker.view.topics.values())
     harness.is_told_at_once = False
@@ -275,7 +273,7 @@ def test_nothing_is_judged_before_all_is_led_that_the_controller_says(harness: H
     assert last_stable(harness, "t", 1) == 2
 
 
-def test_a_stop_in_order_leaves_nothing_to_look_for(harness: Harness) -> None:
+def test_clean_restart_needs_no_check(harness: Harness) -> None:
     begun(harness, 0)
     harness.restart()
     assert not harness.broker.transactions.may_hang
@@ -284,8 +282,8 @@ def test_a_stop_in_order_leaves_nothing_to_look_for(harness: Harness) -> None:
 # In slices.
 
 
-def test_what_begins_and_ends_meanwhile_is_left_alone(harness: Harness) -> None:
-    """What is looked at is as it was at the beginning, what is done about it goes by what it is now."""
+def test_transactions_that_change_during_the_check_are_kept(harness: Harness) -> None:
+    """The check reads the state at its start; the resulting action uses the current state."""
     ending, joining, lost = begun(harness, 0, name="a"), begun(harness, 1, name="b"), begun(harness, 0, 2, name="c")
     lose(joining, T1)
     lose(lost, T2)
@@ -303,7 +301,7 @@ def test_what_begins_and_ends_meanwhile_is_left_alone(harness: Harness) -> None:
     assert committed(harness, "t", 2) == [b"hangs"]
 
 
-def test_where_a_shard_goes_meanwhile_nothing_is_judged(harness: Harness) -> None:
+def test_check_ends_nothing_of_a_resigned_shard(harness: Harness) -> None:
     producer = begun(harness, 0)
     lose(producer, T0)
     slices = harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now)
@@ -316,7 +314,7 @@ def test_where_a_shard_goes_meanwhile_nothing_is_judged(harness: Harness) -> Non
     assert not harness.broker.transactions.may_hang, "whoever has the shard now would have to be asked"
 
 
-def test_many_are_looked_at_in_slices(harness: Harness) -> None:
+def test_many_transactions_are_checked_in_slices(harness: Harness) -> None:
     producer = begun(harness, 0)
     shard, was = harness.broker.transactions.states.find_transaction(producer.id)
     for number in range(2000):

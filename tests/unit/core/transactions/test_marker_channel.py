@@ -1,4 +1,4 @@
-"""Markers for partitions that other brokers lead: who is asked, when again, and what counts."""
+"""Markers for partitions on other brokers: targets, retries, and accepted responses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
     return first_of_four_here(tmp_path)
 
 
-# Who is asked.
+# Targets.
 
 
-def test_each_leader_is_asked_for_its_partitions_and_the_transaction_ends_with_the_last_answer(
+def test_transaction_ends_with_the_last_leaders_response(
     elsewhere: Elsewhere,
 ) -> None:
     producer = elsewhere.begun()
@@ -50,7 +50,7 @@ def test_each_leader_is_asked_for_its_partitions_and_the_transaction_ends_with_t
     assert harness.decoded(harness.finished(outcome), EPOCHS, EndTxnResponse).error_code == ErrorCode.NONE
 
 
-def test_an_abort_asks_for_abort_markers(elsewhere: Elsewhere) -> None:
+def test_abort_sends_abort_markers(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1, commit=False)
     effect = elsewhere.asked_alone()
@@ -59,7 +59,7 @@ def test_an_abort_asks_for_abort_markers(elsewhere: Elsewhere) -> None:
     assert producer.state.state is TransactionState.COMPLETE_ABORT
 
 
-def test_nothing_is_asked_before_the_decision_is_safe(elsewhere: Elsewhere) -> None:
+def test_markers_are_not_sent_before_the_decision_is_durable(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.touch(producer, T1)
     elsewhere.harness.send(producer.end_request(commit=True), EPOCHS)
@@ -68,7 +68,7 @@ def test_nothing_is_asked_before_the_decision_is_safe(elsewhere: Elsewhere) -> N
     assert names(elsewhere.asked_alone()) == [T1]
 
 
-def test_what_comes_while_a_request_is_in_flight_goes_together_into_the_next(elsewhere: Elsewhere) -> None:
+def test_markers_during_a_request_are_batched_into_the_next(elsewhere: Elsewhere) -> None:
     producers = [elsewhere.begun(f"p{index}") for index in range(4)]
     elsewhere.decided(producers[0], T1)
     first = elsewhere.asked_alone()
@@ -82,7 +82,7 @@ def test_what_comes_while_a_request_is_in_flight_goes_together_into_the_next(els
     assert all(map(is_complete, producers))
 
 
-def test_a_request_is_bounded_and_a_huge_transaction_holds_nobody_up(
+def test_huge_transaction_is_split_and_does_not_delay_others(
     elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marker_channel, "MARKERS_PER_REQUEST_MAX", 2)
@@ -102,7 +102,7 @@ def test_a_request_is_bounded_and_a_huge_transaction_holds_nobody_up(
     assert is_complete(huge)
 
 
-def test_many_transactions_of_one_answer_end_in_slices(elsewhere: Elsewhere) -> None:
+def test_many_transactions_of_one_response_end_in_slices(elsewhere: Elsewhere) -> None:
     count = 2 * marker_channel.TAKEN_IN_AT_ONCE
     producers = [elsewhere.begun(f"p{index}") for index in range(count)]
     first = elsewhere.begun("first")
@@ -118,7 +118,7 @@ def test_many_transactions_of_one_answer_end_in_slices(elsewhere: Elsewhere) -> 
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_partitions_elsewhere_are_asked_for_in_slices(elsewhere: Elsewhere) -> None:
+def test_markers_of_a_hundred_thousand_partitions_are_sent_in_slices(elsewhere: Elsewhere) -> None:
     count = 100_000
     elsewhere.tells("u", *[TWO] * count)
     producer = elsewhere.begun()
@@ -152,9 +152,7 @@ MAY_PASS = [
 
 
 @pytest.mark.parametrize("code", MAY_PASS)
-def test_an_error_that_may_pass_is_asked_again_after_a_pause_of_who_leads_by_then(
-    elsewhere: Elsewhere, code: ErrorCode
-) -> None:
+def test_transient_error_is_retried_later_with_the_current_leader(elsewhere: Elsewhere, code: ErrorCode) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1, T3)
     elsewhere.answers(elsewhere.asked_alone(), {T1: code})
@@ -170,14 +168,14 @@ def test_an_error_that_may_pass_is_asked_again_after_a_pause_of_who_leads_by_the
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_a_partition_that_knows_a_later_epoch_needs_no_marker(elsewhere: Elsewhere, code: ErrorCode) -> None:
+def test_partition_with_a_later_epoch_needs_no_marker(elsewhere: Elsewhere, code: ErrorCode) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     elsewhere.answers(elsewhere.asked_alone(), code)
     assert is_complete(producer)
 
 
-def test_a_partition_that_the_answer_leaves_out_is_asked_again(elsewhere: Elsewhere) -> None:
+def test_partition_missing_in_the_response_is_retried(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     elsewhere.harness.broker.transactions.markers.on_answered(elsewhere.asked_alone(), {}, elsewhere.harness.now)
@@ -186,7 +184,7 @@ def test_a_partition_that_the_answer_leaves_out_is_asked_again(elsewhere: Elsewh
     assert not is_complete(producer)
 
 
-def test_a_request_without_an_answer_is_asked_again_of_who_leads_by_then(elsewhere: Elsewhere) -> None:
+def test_lost_request_is_retried_with_the_current_leader(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1, T3)
     elsewhere.answers(elsewhere.asked_alone(), LOST)
@@ -200,7 +198,7 @@ def test_a_request_without_an_answer_is_asked_again_of_who_leads_by_then(elsewhe
     assert is_complete(producer)
 
 
-def test_only_the_first_end_of_a_request_counts(elsewhere: Elsewhere) -> None:
+def test_only_the_first_completion_of_a_request_is_applied(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     lost = elsewhere.asked_alone()
@@ -216,9 +214,7 @@ def test_only_the_first_end_of_a_request_counts(elsewhere: Elsewhere) -> None:
     assert is_complete(producer)
 
 
-def test_a_broker_that_somebody_has_to_see_to_is_told_of_once(
-    elsewhere: Elsewhere, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_broker_without_authorization_is_reported_once(elsewhere: Elsewhere, caplog: pytest.LogCaptureFixture) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1, T3)
     caplog.clear()

@@ -1,4 +1,4 @@
-"""Whatever happens to brokers, answers and coordinators: once all is calm every transaction is ended as decided."""
+"""Random histories of brokers, responses and coordinators: in the end every transaction ends as decided."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS = 1000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
-def test_every_transaction_ends_as_it_was_decided(tmp_path: Path, seed: int) -> None:
+def test_every_transaction_ends_as_decided(tmp_path: Path, seed: int) -> None:
     history = MarkerHistory(tmp_path, seed)
     for _ in range(STEPS):
         history.step()

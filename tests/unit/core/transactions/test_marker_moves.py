@@ -1,4 +1,4 @@
-"""Markers for partitions that other brokers lead, while leaders, brokers, topics and the coordinator come and go."""
+"""Markers for partitions on other brokers, while leaders, brokers, topics and the coordinator change."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
     return first_of_four_here(tmp_path)
 
 
-# Leaders that are not known, topics that are gone.
+# Unknown leaders and deleted topics.
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_a_partition_without_a_leader_waits_and_the_others_go_on(elsewhere: Elsewhere, is_down: bool) -> None:
-    if is_down:  # Its broker is dead, and the controller has not said so of its partitions yet.
+def test_partition_without_a_leader_does_not_delay_others(elsewhere: Elsewhere, is_down: bool) -> None:
+    if is_down:  # Its broker is dead, and the controller has not updated its partitions yet.
         elsewhere.lives(US, TWO)
     else:
         elsewhere.tells("t", US, TWO, NO_BROKER, TWO)
@@ -55,7 +55,7 @@ def test_a_partition_without_a_leader_waits_and_the_others_go_on(elsewhere: Else
     assert is_complete(producer)
 
 
-def test_a_partition_that_moves_here_is_marked_here(elsewhere: Elsewhere) -> None:
+def test_partition_moved_to_this_broker_is_marked_locally(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     elsewhere.answers(elsewhere.asked_alone(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -66,10 +66,10 @@ def test_a_partition_that_moves_here_is_marked_here(elsewhere: Elsewhere) -> Non
     assert is_complete(producer)
 
 
-def test_a_partition_that_moves_away_is_asked_for(elsewhere: Elsewhere) -> None:
+def test_partition_moved_to_another_broker_is_marked_there(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=9) == {}
-    elsewhere.decided(producer, T0)  # The view still says that it is led here.
+    elsewhere.decided(producer, T0)  # The view still has this broker as the leader.
     assert not is_complete(producer)
     elsewhere.tells("t", TWO, TWO, THREE, TWO)
     elsewhere.passes()
@@ -83,7 +83,7 @@ def delete(elsewhere: Elsewhere, topic: str, partitions: int) -> None:
     assert elsewhere.controller.says(UpdateMetadata(states, {}, brokers, False)) == {}
 
 
-def test_a_topic_that_is_deleted_needs_no_marker_but_one_that_a_broker_does_not_know_does(elsewhere: Elsewhere) -> None:
+def test_deleted_topic_needs_no_marker_but_an_unknown_one_does(elsewhere: Elsewhere) -> None:
     elsewhere.tells("u", TWO, TWO)
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1, name_of("u", 0), name_of("u", 1))
@@ -101,7 +101,7 @@ def test_a_topic_that_is_deleted_needs_no_marker_but_one_that_a_broker_does_not_
     assert is_complete(producer)
 
 
-def test_partitions_that_a_topic_made_anew_has_not_need_no_marker(elsewhere: Elsewhere) -> None:
+def test_partitions_missing_in_a_recreated_topic_need_no_marker(elsewhere: Elsewhere) -> None:
     elsewhere.tells("u", TWO, TWO)
     producer = elsewhere.begun()
     elsewhere.decided(producer, name_of("u", 0), name_of("u", 1))
@@ -115,10 +115,10 @@ def test_partitions_that_a_topic_made_anew_has_not_need_no_marker(elsewhere: Els
     assert is_complete(producer)
 
 
-# Brokers that are gone.
+# Dead brokers.
 
 
-def test_what_waits_for_a_broker_that_is_gone_is_asked_of_who_leads_now(elsewhere: Elsewhere) -> None:
+def test_markers_queued_for_a_dead_broker_go_to_the_new_leader(elsewhere: Elsewhere) -> None:
     first, second = elsewhere.begun("first"), elsewhere.begun("second")
     elsewhere.decided(first, T1)
     in_flight = elsewhere.asked_alone()
@@ -138,7 +138,7 @@ def test_what_waits_for_a_broker_that_is_gone_is_asked_of_who_leads_now(elsewher
     assert is_complete(first)
 
 
-def test_nothing_is_asked_of_a_broker_that_went_before_it_was_asked(elsewhere: Elsewhere) -> None:
+def test_dead_broker_gets_no_markers_until_it_returns(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     elsewhere.lives(US, THREE)
@@ -153,7 +153,7 @@ def test_nothing_is_asked_of_a_broker_that_went_before_it_was_asked(elsewhere: E
 
 
 def in_flight_as_the_coordinator_moves(elsewhere: Elsewhere) -> tuple[Transactional, WriteMarkers, WriteMarkers]:
-    """A producer, what its first coordinator has asked, and what the next one asks."""
+    """Return a producer, the request of its first coordinator, and the request of the next one."""
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     old = elsewhere.asked_alone()
@@ -164,7 +164,7 @@ def in_flight_as_the_coordinator_moves(elsewhere: Elsewhere) -> tuple[Transactio
     return producer, old, elsewhere.asked_alone()
 
 
-def test_the_next_coordinator_writes_all_markers_again_with_a_higher_epoch(elsewhere: Elsewhere) -> None:
+def test_next_coordinator_resends_all_markers_with_a_higher_epoch(elsewhere: Elsewhere) -> None:
     producer, old, new = in_flight_as_the_coordinator_moves(elsewhere)
     ((before, _),), ((after, _),) = old.markers, new.markers
     assert before._replace(coordinator_epoch=0) == after._replace(coordinator_epoch=0)
@@ -173,7 +173,7 @@ def test_the_next_coordinator_writes_all_markers_again_with_a_higher_epoch(elsew
     assert is_complete(producer)
 
 
-def test_an_answer_for_a_coordinator_that_is_none_any_more_does_nothing(elsewhere: Elsewhere) -> None:
+def test_response_to_a_former_coordinator_does_nothing(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     old = elsewhere.asked_alone()
@@ -188,7 +188,7 @@ def test_an_answer_for_a_coordinator_that_is_none_any_more_does_nothing(elsewher
     assert is_complete(producer)
 
 
-def test_nothing_that_waits_for_a_shard_that_has_ended_is_sent(elsewhere: Elsewhere) -> None:
+def test_markers_queued_for_a_resigned_shard_are_not_sent(elsewhere: Elsewhere) -> None:
     waiting, failed, unled = (elsewhere.begun(name) for name in ("waiting", "failed", "unled"))
     elsewhere.tells("t", US, TWO, THREE, NO_BROKER)
     elsewhere.decided(failed, T2)
@@ -204,7 +204,7 @@ def test_nothing_that_waits_for_a_shard_that_has_ended_is_sent(elsewhere: Elsewh
     assert elsewhere.harness.broker.timers.next_due() is None, "nothing is left of it"
 
 
-def test_what_waits_for_the_old_coordinator_does_not_take_the_place_of_the_next_ones(elsewhere: Elsewhere) -> None:
+def test_markers_of_the_old_coordinator_do_not_replace_new_ones(elsewhere: Elsewhere) -> None:
     first, second = elsewhere.begun("first"), elsewhere.begun("second")
     elsewhere.decided(first, T1)
     in_flight = elsewhere.asked_alone()
@@ -221,7 +221,7 @@ def test_what_waits_for_the_old_coordinator_does_not_take_the_place_of_the_next_
     assert is_complete(second)
 
 
-def test_a_shard_that_has_ended_marks_nothing_here(elsewhere: Elsewhere) -> None:
+def test_resigned_shard_writes_no_local_markers(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=9) == {}
     elsewhere.decided(producer, T0)
@@ -231,7 +231,7 @@ def test_a_shard_that_has_ended_marks_nothing_here(elsewhere: Elsewhere) -> None
     assert elsewhere.harness.broker.partitions[T0].log.end_offset == 0
 
 
-def test_a_shard_that_ends_before_its_last_marker_is_safe_completes_nothing(elsewhere: Elsewhere) -> None:
+def test_shard_resigned_before_its_last_marker_sync_completes_nothing(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     assert producer.write("t", b"a") == ErrorCode.NONE
     elsewhere.harness.send(producer.end_request(commit=True), EPOCHS)
@@ -245,8 +245,8 @@ def test_a_shard_that_ends_before_its_last_marker_is_safe_completes_nothing(else
     assert broker.timers.next_due() is None
 
 
-def test_the_next_coordinator_carries_out_no_decision_that_others_in_sync_lack(elsewhere: Elsewhere) -> None:
-    """Were it gone before they have it, the transaction would be aborted in what it had not asked for yet."""
+def test_next_coordinator_waits_until_the_isr_has_the_decision(elsewhere: Elsewhere) -> None:
+    """If it died before, its successor would abort the partitions without a marker request."""
     producer = elsewhere.begun()
     elsewhere.touch(producer, T1)
     elsewhere.coordinates_again(TWO)
@@ -260,7 +260,7 @@ def test_the_next_coordinator_carries_out_no_decision_that_others_in_sync_lack(e
     assert names(elsewhere.asked_alone()) == [T1]
 
 
-def test_a_producer_that_comes_anew_waits_for_the_markers_of_its_last_transaction(elsewhere: Elsewhere) -> None:
+def test_restarted_producer_waits_for_markers_of_its_last_transaction(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     request = InitProducerIdRequest(
@@ -274,7 +274,7 @@ def test_a_producer_that_comes_anew_waits_for_the_markers_of_its_last_transactio
     assert answer.producer_epoch == producer.producer.epoch + 2
 
 
-def test_who_waits_at_the_old_coordinator_is_not_answered_by_the_next_ones_decision(elsewhere: Elsewhere) -> None:
+def test_completions_at_the_old_coordinator_are_not_called_by_the_next(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     old = elsewhere.asked_alone()

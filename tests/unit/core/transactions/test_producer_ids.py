@@ -1,4 +1,4 @@
-"""Ids come one after the other, and are asked for in time."""
+"""Producer ids: allocated in sequence, with blocks requested in time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def block(first: int, count: int) -> ProducerIdBlock:
     return ProducerIdBlock(ProducerId(first), ProducerId(first + count - 1))
 
 
-def test_who_comes_first_waits_for_a_block() -> None:
+def test_first_allocations_wait_for_a_block() -> None:
     asked, given = [], []
     ids = ProducerIds(lambda: asked.append(1))
     for _ in range(3):
@@ -20,7 +20,7 @@ def test_who_comes_first_waits_for_a_block() -> None:
     assert given == [5000, 5001, 5002]
 
 
-def test_the_next_block_is_asked_for_before_the_last_is_used_up() -> None:
+def test_next_block_is_requested_before_the_last_is_exhausted() -> None:
     asked, given = [], []
     ids = ProducerIds(lambda: asked.append(len(given)))
     ids.prepare()
@@ -33,7 +33,7 @@ def test_the_next_block_is_asked_for_before_the_last_is_used_up() -> None:
     assert given == [*range(1000), 7000]
 
 
-def test_without_a_block_nobody_is_left_waiting() -> None:
+def test_failed_block_request_fails_waiting_allocations() -> None:
     asked, given = [], []
     ids = ProducerIds(lambda: asked.append(1))
     ids.allocate_id(given.append)

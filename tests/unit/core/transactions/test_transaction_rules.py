@@ -1,4 +1,4 @@
-"""What becomes of a transaction where epochs run out."""
+"""Rules of transactions at the last producer epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOW = TimestampMs(1_700_000_000_000)
 ID, NEXT = ProducerId(4), ProducerId(9)
 
 
-def test_who_decides_what_was_kept_with_the_last_epoch_goes_on_with_another_id() -> None:
+def test_decision_of_a_kept_transaction_at_the_last_epoch_changes_the_id() -> None:
     kept = Transaction(
         "t",
         ID,
@@ -28,8 +28,8 @@ def test_who_decides_what_was_kept_with_the_last_epoch_goes_on_with_another_id()
     assert rules.completed(decided, NOW).client == ProducerIdAndEpoch(NEXT, ProducerEpoch(0))
 
 
-def test_no_epoch_is_too_great_to_be_written() -> None:
-    """An abort that nobody asked for takes the last one, also of what is kept."""
+def test_last_epoch_can_be_written() -> None:
+    """An abort by the coordinator uses the last epoch, also for a kept transaction."""
     last = ProducerEpoch(LAST_EPOCH)
     for next_id, next_epoch in ((ProducerId(-1), ProducerEpoch(-1)), (ID, last)):
         one = Transaction(

@@ -1,4 +1,4 @@
-"""The writes by which partitions join transactions: one that is lost leaves doubts until a coordinator is asked."""
+"""Writes of partition additions: a lost one leaves doubts until the coordinator is queried."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
 
 
 def lost(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
-    """A producer whose first batch is written, while the coordinator's record about its partition is lost."""
+    """Return a producer whose first batch is written, while the coordinator's record of its partition is lost."""
     producer = elsewhere.begun()
     harness = elsewhere.harness
     waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
@@ -43,7 +43,7 @@ def lost(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
 
 
 def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) -> tuple[AddPartitions, ErrorCode]:
-    """What the next coordinator is asked when the producer sends its batch again, and the answer to the producer."""
+    """Resend the producer's batch; return the request to the next coordinator, and the producer's response."""
     harness = elsewhere.harness
     waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
     assert isinstance(waiting, Parked)
@@ -55,9 +55,7 @@ def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) 
 
 
 @pytest.mark.parametrize("keeps_house", [False, True])
-def test_the_next_coordinator_is_asked_about_what_lies_in_the_partition_already(
-    elsewhere: Elsewhere, keeps_house: bool
-) -> None:
+def test_next_coordinator_is_queried_about_existing_records(elsewhere: Elsewhere, keeps_house: bool) -> None:
     producer = lost(elsewhere, keeps_house=keeps_house)
     effect, code = sends_again(elsewhere, producer, ErrorCode.NONE)
     assert [names for _, names in effect.transactions] == [[T0]]
@@ -67,7 +65,7 @@ def test_the_next_coordinator_is_asked_about_what_lies_in_the_partition_already(
     assert elsewhere.harness.broker.take_additions() == [], "it is asked once"
 
 
-def test_what_the_next_coordinator_does_not_know_is_not_acknowledged(elsewhere: Elsewhere) -> None:
+def test_records_unknown_to_the_next_coordinator_are_not_acknowledged(elsewhere: Elsewhere) -> None:
     producer = lost(elsewhere, keeps_house=True)
     for _ in range(2):
         _, code = sends_again(elsewhere, producer, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -82,7 +80,7 @@ def test_other_transactions_are_not_in_doubt(elsewhere: Elsewhere) -> None:
     assert elsewhere.harness.broker.take_additions() == []
 
 
-def test_a_loss_is_forgotten_when_every_transaction_of_its_time_has_ended(elsewhere: Elsewhere) -> None:
+def test_loss_is_forgotten_after_the_maximum_transaction_timeout(elsewhere: Elsewhere) -> None:
     lost(elsewhere, keeps_house=True)
     harness = elsewhere.harness
     joins = harness.broker.transactions.joins

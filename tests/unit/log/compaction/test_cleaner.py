@@ -1,4 +1,4 @@
-"""Compaction: the last committed record of each key stays, readers see nothing else, and producers go on."""
+"""Compaction: each key keeps its last committed record, readers see the same data, and producers continue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_log(config: LogConfig | None = None) -> tuple[SimDisk, Log]:
 
 
 def known(log: Log) -> dict[int, tuple[object, ...]]:
-    """What a restart must know of the producers: epoch, last batch, open transaction."""
+    """Return the producer state that a restart needs: epoch, last batch, open transaction."""
     return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
 
 
@@ -86,7 +86,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
         now = TimestampMs(now + random.choice([0, 100, 2 * DAY]))
 
 
-def test_what_is_superseded_is_gone() -> None:
+def test_superseded_records_are_removed() -> None:
     _, log = new_log()
     writer = Writer(log, Random(1), keys=3, transactional=0)
     writer.write(200)
@@ -102,8 +102,8 @@ def test_what_is_superseded_is_gone() -> None:
     assert log.compaction.cleaned_to == Offset(log.segments[-1].base_offset)
 
 
-def test_the_map_is_given_back_in_the_thread_that_cleans_the_last_group() -> None:
-    """It takes milliseconds for a large one; whoever drops the pass is the loop."""
+def test_offset_map_is_freed_on_the_cleaning_thread() -> None:
+    """Freeing a large one takes milliseconds; the pass itself is dropped by the loop."""
     _, log = new_log()
     writer = Writer(log, Random(1), keys=3, transactional=0)
     writer.write(200)
@@ -119,7 +119,7 @@ def test_the_map_is_given_back_in_the_thread_that_cleans_the_last_group() -> Non
 
 
 def filled(seed: int) -> tuple[SimDisk, Log, Writer]:
-    """A log of several segments, all of it synced, some of it compacted before."""
+    """Return a synced log of several segments, some of it compacted before."""
     random = Random(seed)
     disk, log = new_log(
         LogConfig(
@@ -141,7 +141,7 @@ def filled(seed: int) -> tuple[SimDisk, Log, Writer]:
 
 
 def check_reopened(disk: SimDisk, log: Log, before: list[Seen], upto: int) -> Log:
-    """Opens the log on what is left of its disk: readers, producers and files must be right."""
+    """Open the log from the remaining disk content: readers, producers and files must be right."""
     entries = known(log)
     again = Log.open(disk, DIRECTORY, log.config, T0, recovery_point=log.recovery_point)
     check_same(before, committed(again), upto)
@@ -157,8 +157,8 @@ def check_reopened(disk: SimDisk, log: Log, before: list[Seen], upto: int) -> Lo
 @pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(150))
-def test_a_stop_at_any_call_leaves_the_log_as_it_was_or_compacted(seed: int) -> None:
-    """The process is killed, or the power fails, at the n-th call to the disk; the start makes it whole."""
+def test_stop_at_any_call_leaves_the_log_unchanged_or_compacted(seed: int) -> None:
+    """The process is killed, or the power fails, at the n-th disk call; the start repairs the log."""
     random = Random(seed)
     disk, log, writer = filled(seed)
     before, upto = committed(log), log.segments[-1].base_offset
@@ -180,8 +180,8 @@ def test_a_stop_at_any_call_leaves_the_log_as_it_was_or_compacted(seed: int) -> 
 @pytest.mark.slow
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(150))
-def test_a_call_that_fails_leaves_a_log_that_goes_on(seed: int) -> None:
-    """The pass ends, nothing is lost, readers notice nothing, and the next pass succeeds."""
+def test_failed_call_leaves_a_usable_log(seed: int) -> None:
+    """The pass ends, nothing is lost, readers are not affected, and the next pass succeeds."""
     random = Random(seed)
     disk, log, writer = filled(seed)
     before = committed(log)
@@ -208,8 +208,8 @@ def test_a_call_that_fails_leaves_a_log_that_goes_on(seed: int) -> None:
     check_reopened(disk.kill(), log, before, log.compaction.cleaned_to)
 
 
-def test_a_segment_between_two_that_are_swapped_is_not_taken_for_their_source() -> None:
-    """Nothing of it had to change, so it stays as it is; a start that finishes the others' swaps leaves it alone."""
+def test_unchanged_segment_between_two_swapped_ones_is_kept() -> None:
+    """It needed no change; a start that finishes the swaps of the others must not touch it."""
     config = LogConfig(cleanup_compact=True, cleanup_delete=False, segment_bytes=2_000, delete_retention_ms=DAY)
     disk, log = new_log(config)
     for keys in ([b"a", b"a"], [b"b", b"c"], [b"d", b"d"]):

@@ -1,4 +1,4 @@
-"""What was found damaged while the logs were in use: written down, kept over a start, and taken back."""
+"""The register of damage found in open logs: written, kept over a restart, and revised."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 T = TopicPartition(TopicName("t"), 0)
 BATCHES, DAMAGED = 40, 5
 LATER = TimestampMs(T0 + 1000)
-BODY, LENGTH = 61, 8  # The bytes of a batch that are damaged: a wrong checksum, and what a walk stumbles over.
+BODY, LENGTH = 61, 8  # Damaged bytes of a batch: one breaks the checksum, one breaks a walk.
 
 
 def opened(path: Path) -> LogDirectory:
@@ -51,7 +51,7 @@ def flip(log: Log, position: int) -> None:
 
 
 def filled(path: Path, byte: int = BODY, at: int = T0) -> tuple[LogDirectory, int]:
-    """A log of some segments, in the first of which one batch is damaged, and where."""
+    """Return a log of some segments, with one damaged batch in the first, and its position."""
     directory = opened(path)
     log = directory.create(T, None, CONFIG, T0)
     for number in range(BATCHES):
@@ -69,7 +69,7 @@ def find(directory: LogDirectory, position: int) -> None:
 
 
 def keep_house(directory: LogDirectory, now: TimestampMs = T0) -> bool:
-    """Returns whether something was written."""
+    """Return whether something was written."""
     write = directory.begin_damages(now)
     if write is not None:
         assert directory.begin_damages(now) is None, "one write at a time"
@@ -101,14 +101,14 @@ def found(tmp_path: Path) -> tuple[LogDirectory, KnownDamage]:
     return directory, expected
 
 
-def test_it_is_written_once(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
+def test_damage_is_written_once(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, expected = found
     assert known(tmp_path) == [expected]
     find(directory, expected.position)
     assert not keep_house(directory, TimestampMs(LATER + 1))
 
 
-def test_what_was_found_last_is_written_by_a_clean_stop(tmp_path: Path) -> None:
+def test_clean_stop_writes_the_last_damage(tmp_path: Path) -> None:
     directory, position = filled(tmp_path)
     find(directory, position)
     assert directory.close(LATER) == []
@@ -116,10 +116,10 @@ def test_what_was_found_last_is_written_by_a_clean_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_it_is_not_served_after_a_start_either(
+def test_damaged_batch_is_not_served_after_a_restart(
     tmp_path: Path, found: tuple[LogDirectory, KnownDamage], is_clean: bool
 ) -> None:
-    """It is known since when it was found first; nothing but that batch is withheld."""
+    """The time of the first discovery is kept; only that batch is withheld."""
     directory, expected = found
     if is_clean:
         assert directory.close(T0) == []
@@ -132,8 +132,8 @@ def test_it_is_not_served_after_a_start_either(
     assert known(tmp_path) == [expected]
 
 
-def test_recovery_sets_it_aside(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
-    """Where nothing tells that the log was synced."""
+def test_recovery_quarantines_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
+    """If nothing shows that the log was synced."""
     directory, _ = found
     directory.abandon()
     again = opened(tmp_path)
@@ -142,7 +142,7 @@ def test_recovery_sets_it_aside(tmp_path: Path, found: tuple[LogDirectory, Known
     assert known(tmp_path) == []
 
 
-def test_retention_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
+def test_retention_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     log = directory.logs[T]
     advance_start(log, log.segments[1].base_offset)
@@ -152,8 +152,8 @@ def test_retention_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDama
     assert not keep_house(directory)
 
 
-def test_retention_by_time_gets_past_it(tmp_path: Path) -> None:
-    """No timestamp tells how old the segment is, and not all of it can be read."""
+def test_retention_by_time_passes_the_damage(tmp_path: Path) -> None:
+    """No timestamp shows the age of the segment, and not all of it can be read."""
     directory, _ = filled(tmp_path, LENGTH, at=-1)
     assert directory.close(T0) == []
     again = opened(tmp_path)
@@ -164,21 +164,21 @@ def test_retention_by_time_gets_past_it(tmp_path: Path) -> None:
     assert log.segments[0].base_offset > first
 
 
-def test_a_cut_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
+def test_truncation_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     truncate_to(directory.logs[T], Offset(DAMAGED - 1), T0)
     assert keep_house(directory)
     assert known(tmp_path) == []
 
 
-def test_it_goes_with_its_topic(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
+def test_topic_deletion_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     directory.delete(T, T0)
     assert keep_house(directory)
     assert known(tmp_path) == []
 
 
-def test_a_file_that_was_put_back_is_served(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
+def test_restored_file_is_served(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, expected = found
     flip(directory.logs[T], expected.position + BODY)
     assert directory.close(T0) == []
@@ -189,7 +189,7 @@ def test_a_file_that_was_put_back_is_served(tmp_path: Path, found: tuple[LogDire
 
 
 @pytest.mark.parametrize("shift", [-1, 1, 7])
-def test_a_place_where_no_batch_begins_is_of_another_file(
+def test_position_without_a_batch_is_ignored(
     tmp_path: Path, found: tuple[LogDirectory, KnownDamage], shift: int
 ) -> None:
     directory, expected = found
@@ -201,7 +201,7 @@ def test_a_place_where_no_batch_begins_is_of_another_file(
     assert served(again.logs[T], range(BATCHES)) == list(range(BATCHES))
 
 
-def test_what_a_read_walks_into_is_written_also_if_it_stops_before(tmp_path: Path) -> None:
+def test_damage_found_by_a_read_that_stops_before_is_written(tmp_path: Path) -> None:
     directory, position = filled(tmp_path, LENGTH)
     assert directory.close(T0) == []
     again = opened(tmp_path)
@@ -213,7 +213,7 @@ def test_what_a_read_walks_into_is_written_also_if_it_stops_before(tmp_path: Pat
     assert [(one.position, one.following) for one in known(tmp_path)] == [(position, DAMAGED + 1)]
 
 
-def test_a_write_that_failed_is_done_again(tmp_path: Path) -> None:
+def test_failed_write_of_the_register_is_repeated(tmp_path: Path) -> None:
     directory, position = filled(tmp_path)
     find(directory, position)
     (tmp_path / DAMAGES).mkdir()
@@ -227,7 +227,7 @@ def test_a_write_that_failed_is_done_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["0\n1\n", "0\n1\nt 0 f why\n", "0\n1\nt x f 1 2 3 why\n", "\xff"])
-def test_a_bad_file_is_told_and_written_anew(tmp_path: Path, text: str) -> None:
+def test_bad_register_is_reported_and_rewritten(tmp_path: Path, text: str) -> None:
     directory, position = filled(tmp_path)
     assert directory.close(T0) == []
     (tmp_path / DAMAGES).write_text(text, "latin-1")
@@ -241,9 +241,7 @@ def test_a_bad_file_is_told_and_written_anew(tmp_path: Path, text: str) -> None:
     assert len(known(tmp_path)) == 1
 
 
-def test_what_is_known_of_a_log_that_could_not_be_opened_is_kept(
-    tmp_path: Path, found: tuple[LogDirectory, KnownDamage]
-) -> None:
+def test_damage_of_an_unopenable_log_is_kept(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, expected = found
     assert directory.close(T0) == []
     metadata = tmp_path / "t-0" / "partition.metadata"

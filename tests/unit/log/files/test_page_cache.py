@@ -1,4 +1,4 @@
-"""What is in the page cache is read at once; for the rest a reader is told what has to be waited for."""
+"""Page-cache residency: cached data is read immediately; for other data the reader learns what to load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def made(path: str, data: bytes) -> RealFile:
 
 
 def dropped(file: RealFile) -> None:
-    """Skips the test where the file system keeps nothing in the page cache, or all of it."""
+    """Drop the file's pages; skip the test if the file system keeps none or all of them in the page cache."""
     file.sync()
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if is_cached(file.fileno(), 0, file.size()):
@@ -54,7 +54,7 @@ def drop(directory: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def test_what_was_written_is_cached_and_cold_pages_are_waited_for(tmp_path: Path) -> None:
+def test_written_data_is_cached_and_cold_pages_are_loaded(tmp_path: Path) -> None:
     file = made(f"{tmp_path}/f", b"x" * SIZE)
     assert is_cached(file.fileno(), 0, SIZE)
     dropped(file)
@@ -63,7 +63,7 @@ def test_what_was_written_is_cached_and_cold_pages_are_waited_for(tmp_path: Path
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no tmpfs at /dev/shm")
-def test_file_systems_that_cannot_say_count_as_cached() -> None:
+def test_files_of_unknown_residency_are_treated_as_cached() -> None:
     path = f"/dev/shm/odradek-test-{os.getpid()}"
     file = made(path, b"content")
     DISK.unlink(path)
@@ -71,7 +71,7 @@ def test_file_systems_that_cannot_say_count_as_cached() -> None:
     assert CachedFile(file).pread(3, 10) == b"tent"
 
 
-def test_what_is_missing_is_loaded_and_then_read(tmp_path: Path) -> None:
+def test_missing_pages_are_loaded_and_then_read(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(SIZE)
     file = made(f"{tmp_path}/f", data)
     cached = CachedFile(file)
@@ -89,7 +89,7 @@ def begin(file: RealFile, position: int) -> None:
     missing.value.load()
 
 
-def test_who_reads_on_has_some_of_what_follows_read_and_who_jumps_about_nothing(tmp_path: Path) -> None:
+def test_only_sequential_reads_get_read_ahead(tmp_path: Path) -> None:
     file = made(f"{tmp_path}/f", bytes(16 * MIB))
     dropped(file)
     if not is_absent(file.fileno(), 0, 16 * MIB):
@@ -106,8 +106,8 @@ def test_who_reads_on_has_some_of_what_follows_read_and_who_jumps_about_nothing(
     begin(file, 15 * MIB)
 
 
-def test_to_ask_does_not_begin_to_read(tmp_path: Path) -> None:
-    """Where the disk's queue is full, whoever begins a read waits for a place in it."""
+def test_residency_check_starts_no_read(tmp_path: Path) -> None:
+    """With a full disk queue the start of a read waits for a place in it."""
     file = made(f"{tmp_path}/f", bytes(SIZE))
     assert not is_absent(file.fileno(), 0, SIZE)
     drop(tmp_path)
@@ -120,7 +120,7 @@ def test_to_ask_does_not_begin_to_read(tmp_path: Path) -> None:
         assert is_absent(file.fileno(), position, 8)
 
 
-def test_a_large_copy_does_not_begin_to_read(tmp_path: Path) -> None:
+def test_large_copy_starts_no_read(tmp_path: Path) -> None:
     data = random.Random(4).randbytes(SIZE)
     file = made(f"{tmp_path}/f", data)
     space = memoryview(bytearray(SIZE))
@@ -135,7 +135,7 @@ def test_a_large_copy_does_not_begin_to_read(tmp_path: Path) -> None:
 
 @pytest.fixture
 def overlay(tmp_path: Path) -> Iterator[Path]:
-    """What a container has for its own file system."""
+    """A mounted overlay, the file system of a container."""
     lower, upper, work, merged = (tmp_path / name for name in ("lower", "upper", "work", "merged"))
     for folder in (lower, upper, work, merged):
         folder.mkdir()
@@ -151,15 +151,15 @@ def overlay(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", merged], check=True)
 
 
-def test_in_an_overlay_what_is_cached_is_read_at_once(overlay: Path) -> None:
-    """cachestat counts no page there, and every read of every fetch would be a thread's."""
+def test_cached_data_in_an_overlay_is_read_immediately(overlay: Path) -> None:
+    """cachestat counts no pages there, and every read of every fetch would go to a thread."""
     file = made(f"{overlay}/f", b"x" * SIZE)
     assert not is_absent(file.fileno(), 0, SIZE)
     assert is_cached(file.fileno(), 0, SIZE)
     assert CachedFile(file).pread(10, 3) == b"xxx"
 
 
-def test_a_file_that_ends_lacks_nothing_behind_its_end(tmp_path: Path) -> None:
+def test_no_page_is_absent_beyond_the_end_of_a_file(tmp_path: Path) -> None:
     file = made(f"{tmp_path}/f", b"x" * (PAGE_BYTES + 1))
     for size in (1, PAGE_BYTES, 2 * PAGE_BYTES, 100 * PAGE_BYTES):
         assert not is_absent(file.fileno(), 0, size)
@@ -167,7 +167,7 @@ def test_a_file_that_ends_lacks_nothing_behind_its_end(tmp_path: Path) -> None:
         assert not is_absent(file.fileno(), 50 * PAGE_BYTES, size)
 
 
-def test_a_read_that_is_cached_in_part_is_not_cut_short(tmp_path: Path) -> None:
+def test_partly_cached_read_is_not_cut_short(tmp_path: Path) -> None:
     data = random.Random(2).randbytes(SIZE)
     file = made(f"{tmp_path}/f", data)
     file.sync()
@@ -196,12 +196,12 @@ def test_an_index_is_loaded_as_a_whole(tmp_path: Path) -> None:
     assert is_cached(file.fileno(), 0, SIZE)
 
 
-def test_what_is_no_plain_file_is_read() -> None:
+def test_special_file_is_read() -> None:
     assert CachedFile(EMPTY_SLICE.file).pread(0, 10) == b""
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_cold_log_gives_the_same_slices_after_some_waits(tmp_path: Path, seed: int) -> None:
+def test_cold_log_gives_the_same_slices_after_loads(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     config = LogConfig(segment_bytes=300_000, index_interval_bytes=512)
     log = Log.open(DISK, str(tmp_path), config, T0)

@@ -1,4 +1,4 @@
-"""A batch that is written while it arrives is the same in the end as one that was appended, or was never there."""
+"""Streaming appends: the final log equals that of an ordinary append, or the batch never existed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def raw(*values: bytes, at: int = T0) -> bytearray:
 
 
 class Incoming:
-    """One batch on its way into a log: the front was written, and each call of `come` brings more."""
+    """One batch on its way into a log: the front is written, and each call of `come` brings more."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Incoming:
 
     @property
     def was_withdrawn(self) -> bool:
-        """Once, and what had come could be read."""
+        """Check that it was withdrawn once, and that its received data was readable."""
         assert self.read_back in ([], [self.rest[: self.at]])
         return bool(self.read_back)
 
@@ -97,7 +97,7 @@ def files(disk: Disk, directory: str = DIRECTORY) -> dict[str, bytes]:
 
 
 def everything(log: Log) -> bytes:
-    """All records, as one reader after the other gets them."""
+    """Return all records, as read by one reader after another."""
     found, offset = b"", log.start_offset
     while data := log.read(offset, 1 << 27, log.end_offset).read():
         found += data
@@ -117,7 +117,7 @@ def found_end(data: bytes) -> int:
 
 
 class Twins:
-    """Two logs that are given the same batches: one appends them all, to the other the large ones arrive."""
+    """Two logs with the same batches: one appends all of them, the other receives the large ones in pieces."""
 
     def __init__(self, disk: Disk, root: str, config: LogConfig, random: Random) -> None:
         self.disk = disk
@@ -164,11 +164,11 @@ class Twins:
         self.whole.append(Batch.checked(memoryview(data)), LeaderEpoch(self.epoch), TimestampMs(self.now))
 
     def follow_rolls(self) -> None:
-        """Room was made for what did not come."""
+        """Roll the twin too: a roll makes room for a batch that never arrives."""
         if len(self.whole.segments) < len(self.arriving.segments):
             self.whole.roll(TimestampMs(self.now))
 
-    # What may happen.
+    # Possible events.
 
     def append(self) -> None:
         data = raw(*[b"v" * self.random.randint(0, 300) for _ in range(self.random.randint(1, 4))], at=self.now)
@@ -236,7 +236,7 @@ class Twins:
         self.both(lambda log: lookup_timestamp(log, None))
 
     def reopen(self) -> None:
-        """After a kill, or a clean stop."""
+        """Open the logs after a kill, or a clean stop."""
         clean = self.random.random() < 0.5
         for number, log in enumerate(self.logs):
             if clean:
@@ -262,7 +262,7 @@ WHAT_HAPPENS = (
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_directory_is_as_if_it_had_been_appended(seed: int, tmp_path: Path) -> None:
+def test_directory_equals_that_of_ordinary_appends(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     config = LogConfig(
         segment_bytes=random.choice([40_000, 200_000]),
@@ -291,7 +291,7 @@ def test_offsets_and_epoch_are_stamped() -> None:
     assert (found.base_offset, found.leader_epoch, found.is_intact) == (1, 4, True)
 
 
-def test_it_rolls_when_it_begins_and_not_when_it_ends() -> None:
+def test_streaming_append_rolls_at_its_start_not_its_end() -> None:
     log = new_log(LogConfig(segment_bytes=3000))
     put(log, b"x" * 1500)
     incoming = Incoming(log, raw(b"y" * 1500))
@@ -308,7 +308,7 @@ PIECES = [0, 1, 439, 440, 3000]
 
 
 @pytest.mark.parametrize("come", [0, 1, 500, 2_000, 100_000])
-def test_what_is_forgotten_was_never_there(come: int, tmp_path: Path) -> None:
+def test_withdrawn_append_leaves_no_trace(come: int, tmp_path: Path) -> None:
     for disk in (SimDisk(), RealDisk()):
         directory = DIRECTORY if isinstance(disk, SimDisk) else str(tmp_path)
         disk.make_directory(directory)
@@ -345,7 +345,7 @@ def stamped(log: Log, value: bytes) -> Batch:
 
 @pytest.mark.parametrize("come", PIECES)
 @pytest.mark.parametrize("name", INTERRUPTIONS)
-def test_whatever_changes_the_end_withdraws_it_once(name: str, come: int) -> None:
+def test_any_change_of_the_log_end_withdraws_the_append_once(name: str, come: int) -> None:
     interrupt = INTERRUPTIONS[name]
     disks = SimDisk(), SimDisk()
     config = LogConfig(retention_ms=1000)
@@ -357,7 +357,7 @@ def test_whatever_changes_the_end_withdraws_it_once(name: str, come: int) -> Non
     for log in logs:
         interrupt(log)
     assert incoming.was_withdrawn
-    incoming.forget()  # As whoever was told does.
+    incoming.forget()  # As the notified caller does.
     assert len(incoming.read_back) == 1
     assert files(disks[0]) == files(disks[1])
     if name == "close":
@@ -370,7 +370,7 @@ def test_whatever_changes_the_end_withdraws_it_once(name: str, come: int) -> Non
     assert all(log.lost_bytes == 0 for log in logs)
 
 
-def test_what_leaves_the_end_alone_does_not_disturb_it() -> None:
+def test_other_operations_do_not_withdraw_the_append() -> None:
     log = new_log()
     put(log, b"one")
     log.roll(T0)
@@ -390,14 +390,14 @@ def test_what_leaves_the_end_alone_does_not_disturb_it() -> None:
     assert stored(log) == [(1, 1), (2, 2)]
 
 
-def test_who_does_not_listen_is_forgotten_all_the_same() -> None:
+def test_append_without_a_listener_is_withdrawn_too() -> None:
     log = new_log()
     Incoming(log, raw(b"x" * 3000), does_hear=False).come(100)
     put(log, b"another")
     assert stored(log) == [(0, 0)]
 
 
-def test_an_arrival_that_was_withdrawn_can_not_end() -> None:
+def test_withdrawn_append_cannot_end() -> None:
     log = new_log()
     incoming = Incoming(log, raw(b"x" * 3000)).come()
     put(log, b"another")
@@ -423,7 +423,7 @@ def announced(*values: bytes) -> Batch:
     ],
     ids=["log append time", "preallocate", "max.message.bytes", "segment.bytes"],
 )
-def test_what_must_be_appended_as_a_whole(config: LogConfig) -> None:
+def test_some_batches_must_be_appended_as_a_whole(config: LogConfig) -> None:
     disk = SimDisk()
     log = new_log(config, disk)
     put(log, b"before")
@@ -434,7 +434,7 @@ def test_what_must_be_appended_as_a_whole(config: LogConfig) -> None:
     assert stored(log) == [(0, 0), (1, 1)]
 
 
-def test_the_largest_that_may_arrive() -> None:
+def test_largest_allowed_batch_can_be_streamed() -> None:
     size = len(raw(b"x" * 3000))
     log = new_log(LogConfig(max_message_bytes=size, segment_bytes=size))
     for _ in range(2):
@@ -446,7 +446,7 @@ def test_the_largest_that_may_arrive() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 20, 99])
-def test_a_front_that_finds_no_room(room: int) -> None:
+def test_front_on_a_full_disk_is_undone(room: int) -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"before")
@@ -462,7 +462,7 @@ def test_a_front_that_finds_no_room(room: int) -> None:
     assert stored(log) == [(0, 0), (1, 1)]
 
 
-def test_a_piece_that_finds_no_room() -> None:
+def test_piece_on_a_full_disk_withdraws_the_append() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"before")
@@ -479,8 +479,10 @@ def test_a_piece_that_finds_no_room() -> None:
 
 
 @pytest.mark.parametrize("is_by_append", [False, True])
-def test_a_cut_that_fails_is_made_up_for(is_by_append: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was given up is longer than what comes in its place."""
+def test_failed_truncation_of_a_withdrawn_append_is_repaired(
+    is_by_append: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The withdrawn data is longer than the batch in its place."""
     disk, other = SimDisk(), SimDisk()
     log, twin = new_log(disk=disk), new_log(disk=other)
     incoming = Incoming(log, raw(b"x" * 3000)).come(2000)
@@ -504,8 +506,8 @@ def test_a_cut_that_fails_is_made_up_for(is_by_append: bool, monkeypatch: pytest
 
 @pytest.mark.parametrize("is_front_durable", [False, True])
 @pytest.mark.parametrize("come", [*range(0, 2940, 420), 2940])
-def test_killed_while_it_arrives(come: int, is_front_durable: bool) -> None:
-    """Everything written is there.  Recovery ends the log before it, unless nothing of it is missing."""
+def test_kill_during_a_streaming_append_recovers_the_log(come: int, is_front_durable: bool) -> None:
+    """All written data is present. Recovery ends the log before the batch, unless the batch is complete."""
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"before")
@@ -524,8 +526,8 @@ def test_killed_while_it_arrives(come: int, is_front_durable: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_power_failure_while_it_arrives_or_after_it_was_given_up(seed: int) -> None:
-    """What was flushed before is there, and nothing comes back that was given up, or that never was whole."""
+def test_power_failure_restores_no_withdrawn_or_partial_append(seed: int) -> None:
+    """Data flushed before is present."""
     random = Random(seed)
     disk = SimDisk()
     log = new_log(disk=disk)
@@ -556,7 +558,7 @@ def test_a_power_failure_while_it_arrives_or_after_it_was_given_up(seed: int) ->
         assert stored(Log.open(survivor, DIRECTORY, CONFIG, T0)) == stored(again)
 
 
-def test_cut_off_at_any_byte_on_real_files(tmp_path: Path) -> None:
+def test_streaming_append_can_be_cut_off_at_any_byte_on_real_files(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     log = Log.open(RealDisk(), str(source), LogConfig(index_interval_bytes=100), T0)

@@ -1,4 +1,4 @@
-"""Transactions that are open, that have ended and are not visible yet, and producers that are forgotten."""
+"""Producer state: open transactions, ended but not yet visible ones, and expired producers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def end(producers: Producers, producer: int, at: int, *, commit: bool = False, e
     return producers.apply_end_marker(marker, one)
 
 
-def test_the_first_unstable_offset() -> None:
+def test_first_unstable_offset_follows_the_transactions() -> None:
     producers = Producers()
     assert producers.first_unstable == NOTHING_UNSTABLE
     producers.note(batch(9, 0, transactional=False))
@@ -53,8 +53,8 @@ def test_the_first_unstable_offset() -> None:
     assert producers.first_unstable == NOTHING_UNSTABLE
 
 
-def test_an_end_costs_the_same_however_many_are_not_visible_yet() -> None:
-    """A log that is walked after a crash may have a million."""
+def test_cost_of_an_end_is_independent_of_invisible_transactions() -> None:
+    """A log that is scanned after a crash may have a million."""
     producers = Producers()
     costs = []
     for number in range(300):
@@ -68,7 +68,7 @@ def test_an_end_costs_the_same_however_many_are_not_visible_yet() -> None:
     assert producers.first_unstable == 0
 
 
-def test_several_that_begin_in_one_write_may_come_in_any_order() -> None:
+def test_transactions_started_in_one_write_may_come_in_any_order() -> None:
     producers = Producers()
     late, early = (
         ProducerStateEntry(ProducerId(number)).after(batch(number, base), Offset(base), T)
@@ -101,13 +101,13 @@ def test_a_marker_of_the_same_epoch_keeps_the_batches_and_a_newer_one_does_not()
     assert (known.epoch, known.batches) == (1, ())
 
 
-def test_what_a_snapshot_says_of_transactions_counts() -> None:
+def test_open_transactions_of_a_snapshot_are_restored() -> None:
     opened = ProducerStateEntry(ProducerId(1), ProducerEpoch(0), first_offset=Offset(30))
     other = ProducerStateEntry(ProducerId(2), ProducerEpoch(0), first_offset=Offset(20))
     assert Producers([opened, other, ProducerStateEntry(ProducerId(3))]).first_unstable == 20
 
 
-def test_the_idle_are_forgotten_but_for_open_transactions() -> None:
+def test_idle_producers_expire_except_with_open_transactions() -> None:
     producers = Producers()
     producers.note(batch(1, 0, transactional=False))
     producers.note(batch(2, 1))
@@ -147,7 +147,7 @@ def test_a_marker_ends_the_wait_but_not_for_the_transaction_after_it() -> None:
     assert not producers.awaited
 
 
-def test_those_that_are_awaited_are_bounded() -> None:
+def test_number_of_awaited_producers_is_bounded() -> None:
     producers = Producers()
     for number in range(AWAITED_PRODUCERS_MAX + 5):
         producers.await_first(batch(number, 0), from_zero=False, now=T)

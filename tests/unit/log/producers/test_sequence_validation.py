@@ -1,4 +1,4 @@
-"""Which batches a producer may write, as a table: what is known of it, what it sends, what comes of it."""
+"""Sequence validation as a table: the producer's state, the batch, and the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def batch(sequence: int, *, epoch: int = 3, count: int = 1, transactional: bool 
 
 
 def known(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> ProducerStateEntry:
-    """Batches of one record each, at offsets 10, 11, ..."""
+    """Return a producer with batches of one record each, at offsets 10, 11, ..."""
     batches = tuple((sequence, 10 + number, 0, T) for number, sequence in enumerate(last_sequences))
     return ProducerStateEntry(P, ProducerEpoch(epoch), batches, -1, Offset(first_offset), T)
 
@@ -68,8 +68,8 @@ def outcome(
         (known(5), batch(0), OUT_OF_ORDER),
         (known(1, 2, 3, 4, 5), batch(5), AGAIN),
         (known(1, 2, 3, 4, 5), batch(1), AGAIN),
-        (known(1, 2, 3, 4, 5), batch(0), OUT_OF_ORDER),  # Of the five before the last.
-        (known(1, 2, 3, 4, 5), batch(4, count=2), OUT_OF_ORDER),  # Other borders.
+        (known(1, 2, 3, 4, 5), batch(0), OUT_OF_ORDER),  # Of the five batches before the last.
+        (known(1, 2, 3, 4, 5), batch(4, count=2), OUT_OF_ORDER),  # Other batch boundaries.
         (known(5), batch(5, epoch=2), OLD_EPOCH),
         (known(5), batch(6, epoch=2), OLD_EPOCH),
         (known(5), batch(0, epoch=4), FINE),
@@ -90,7 +90,7 @@ def outcome(
     ],
     ids=repr,
 )
-def test_what_may_be_written(before: ProducerStateEntry, one: Batch, expected: str) -> None:
+def test_batch_sequence_is_validated(before: ProducerStateEntry, one: Batch, expected: str) -> None:
     assert outcome(before, one) == expected
 
 
@@ -105,11 +105,13 @@ def test_what_may_be_written(before: ProducerStateEntry, one: Batch, expected: s
         (known(), 5, Awaited(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
     ],
 )
-def test_how_a_transaction_begins(before: ProducerStateEntry, sequence: int, awaited: Awaited, expected: str) -> None:
+def test_first_sequence_of_a_transaction_is_validated(
+    before: ProducerStateEntry, sequence: int, awaited: Awaited, expected: str
+) -> None:
     assert outcome(before, batch(sequence, transactional=True), awaited) == expected
 
 
-def test_a_coordinator_numbers_nothing() -> None:
+def test_coordinator_batches_skip_sequence_validation() -> None:
     raw = encode_batch([(b"k", b"v", (), T)], producer_id=P, producer_epoch=ProducerEpoch(3), is_transactional=True)
     one = Batch.trusted(memoryview(raw))
     for before in (ProducerStateEntry(P), known(5), known(5, first_offset=9), known(5, epoch=2)):
@@ -132,13 +134,13 @@ def test_a_coordinator_numbers_nothing() -> None:
         (3, 1, 0, True, FENCED),
         (3, 9, 0, True, FINE),
         (4, 2, 2, True, FINE),
-        (3, 2, 2, True, OLD_EPOCH),  # Of the transaction before this one.
-        (3, 2, 2, False, FINE),  # The last one's marker again.
+        (3, 2, 2, True, OLD_EPOCH),  # The marker of the transaction before this one.
+        (3, 2, 2, False, FINE),  # The last transaction's marker again.
         (2, 2, 2, False, OLD_EPOCH),
         (4, 1, 2, True, FENCED),
     ],
 )
-def test_which_markers_may_be_written(
+def test_marker_epochs_are_validated(
     epoch: int, coordinator_epoch: int, version: int, is_open: bool, expected: str
 ) -> None:
     before = known(5, first_offset=9 if is_open else -1)._replace(coordinator_epoch=2)
@@ -160,7 +162,7 @@ def test_only_five_batches_are_kept() -> None:
     assert producer.after(batch(0, epoch=4), Offset(8), T).batches == ((0, 8, 0, T),)
 
 
-def test_the_place_of_a_batch_across_the_greatest_sequence() -> None:
+def test_duplicate_is_found_across_the_sequence_wraparound() -> None:
     one = batch(INT32_MAX - 1, count=4)
     producer = known(INT32_MAX - 2).after(one, Offset(20), T)
     assert producer.last_sequence == 1

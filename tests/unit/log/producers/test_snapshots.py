@@ -1,4 +1,4 @@
-"""Snapshots of producers: Kafka's bytes, what is done without a good one, and which ones are kept."""
+"""Producer snapshots: Kafka's bytes, fallback without a valid one, and retention of snapshots."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ PRODUCERS = st.lists(
 @pytest.mark.parametrize(
     "path", sorted(GOLDEN.glob("*/*.snapshot")), ids=lambda path: f"{path.parent.name}/{path.name}"
 )
-def test_kafkas_are_read_and_written_to_the_byte(path: Path) -> None:
+def test_snapshots_have_kafkas_bytes(path: Path) -> None:
     raw = path.read_bytes()
     assert encode_snapshot(decode_snapshot(raw)) == raw
 
 
-def test_what_kafka_wrote_of_a_transaction() -> None:
+def test_transaction_in_kafkas_snapshot_is_read() -> None:
     (open_one,) = decode_snapshot((GOLDEN / "control-0" / "00000000000000000001.snapshot").read_bytes())
     assert (open_one.first_offset, open_one.coordinator_epoch, open_one.last_sequence) == (0, -1, 0)
     (ended,) = decode_snapshot((GOLDEN / "control-0" / "00000000000000000006.snapshot").read_bytes())
@@ -81,14 +81,14 @@ def test_what_kafka_wrote_of_a_transaction() -> None:
 
 
 @given(PRODUCERS)
-def test_round_trip(producers: list[ProducerStateEntry]) -> None:
+def test_snapshot_round_trip(producers: list[ProducerStateEntry]) -> None:
     raw = encode_snapshot(producers)
     assert len(raw) == 10 + 46 * sum(max(1, len(producer.batches)) for producer in producers)
     assert decode_snapshot(raw) == producers
 
 
 @given(PRODUCERS, st.integers(0, 300), st.integers(1, 255), st.integers(-60, 60))
-def test_damage_is_refused(producers: list[ProducerStateEntry], place: int, change: int, grown: int) -> None:
+def test_damaged_snapshot_is_refused(producers: list[ProducerStateEntry], place: int, change: int, grown: int) -> None:
     raw = bytearray(encode_snapshot(producers))
     raw[place % len(raw)] ^= change
     if grown < 0:
@@ -99,7 +99,7 @@ def test_damage_is_refused(producers: list[ProducerStateEntry], place: int, chan
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_refused(raw: bytes) -> None:
+def test_random_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(ValueError):
         decode_snapshot(raw)
 
@@ -109,7 +109,7 @@ def there(disk: SimDisk) -> Snapshots:
     return Snapshots(disk, DIRECTORY, [Offset(int(name[:20])) for name in names if name.endswith(".snapshot")])
 
 
-def test_one_that_is_gone_is_bad() -> None:
+def test_missing_snapshot_is_bad() -> None:
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
     snapshots = Snapshots(disk, DIRECTORY, [Offset(7)])
@@ -120,7 +120,7 @@ def test_one_that_is_gone_is_bad() -> None:
         snapshots.read(Offset(7))
 
 
-def test_the_newest_that_is_good() -> None:
+def test_newest_valid_snapshot_is_used() -> None:
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
     snapshots = Snapshots(disk, DIRECTORY, [])
@@ -147,7 +147,9 @@ def test_the_newest_that_is_good() -> None:
         ([5, 9], {0, 5, 9}, 9, []),
     ],
 )
-def test_which_ones_are_kept(offsets: list[int], bases: set[int], end: int, gone: list[int]) -> None:
+def test_snapshots_of_segments_and_the_newest_are_kept(
+    offsets: list[int], bases: set[int], end: int, gone: list[int]
+) -> None:
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
     snapshots = Snapshots(disk, DIRECTORY, [])
@@ -192,15 +194,15 @@ def filled(disk: SimDisk) -> Log:
 
 
 def essence(log: Log) -> dict[int, tuple[object, ...]]:
-    """What every way of finding it out must agree on."""
+    """Return the producer state on which all ways of recovery must agree."""
     return {
         one.id: (one.epoch, one.batches, one.coordinator_epoch, one.first_offset, one.last_timestamp)
         for one in log.producers
     }
 
 
-def test_all_that_a_producer_may_send_again_is_known_after_a_start(disk: SimDisk) -> None:
-    """It was told of nothing: five batches are in the log, and the broker stopped as planned, and started."""
+def test_batches_that_may_be_resent_are_known_after_a_restart(disk: SimDisk) -> None:
+    """The producer got no response: five batches are in the log, and the broker restarted cleanly."""
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     for sequence in range(6):
         write(log, sequence)
@@ -211,15 +213,15 @@ def test_all_that_a_producer_may_send_again_is_known_after_a_start(disk: SimDisk
     assert [sent[:2] for sent in known.batches] == [(one, one) for one in (1, 2, 3, 4, 5)]
 
 
-def test_kafka_takes_the_newest_of_several() -> None:
-    """One that reads an entry for each producer has the last one's."""
+def test_snapshot_lists_the_newest_batch_last() -> None:
+    """A reader with one entry per producer keeps the last one."""
     entry = ProducerStateEntry(ProducerId(1), ProducerEpoch(0), ((4, 9, 0, T), (7, 12, 2, T + 1)), -1, Offset(-1), T)
     raw = encode_snapshot([entry])
     assert raw[10:56] != raw[56:]
     assert encode_snapshot([entry._replace(batches=entry.batches[-1:])])[10:] == raw[56:]
 
 
-def test_every_segment_begins_with_one_and_a_clean_stop_writes_the_last(disk: SimDisk) -> None:
+def test_each_roll_and_clean_stop_writes_a_snapshot(disk: SimDisk) -> None:
     log = filled(disk)
     bases = [segment.base_offset for segment in log.segments]
     assert there(disk).offsets == bases[1:]
@@ -227,7 +229,7 @@ def test_every_segment_begins_with_one_and_a_clean_stop_writes_the_last(disk: Si
     assert there(disk).offsets == [*bases[1:], log.end_offset]
 
 
-def test_of_a_log_that_nobody_numbers_batches_for_nothing_is_kept(disk: SimDisk) -> None:
+def test_log_without_idempotent_producers_has_no_snapshot(disk: SimDisk) -> None:
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     log.append(Batch.checked(memoryview(encode_batch([(None, b"v", (), T)]))), LeaderEpoch(0), T)
     log.close(T)
@@ -236,7 +238,7 @@ def test_of_a_log_that_nobody_numbers_batches_for_nothing_is_kept(disk: SimDisk)
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lost", ["none", "the last", "all but the first", "all", "all damaged"])
-def test_an_older_one_will_do(disk: SimDisk, clean: bool, lost: str) -> None:
+def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str) -> None:
     log = filled(disk)
     expected = essence(log)
     if clean:
@@ -253,12 +255,12 @@ def test_an_older_one_will_do(disk: SimDisk, clean: bool, lost: str) -> None:
         disk.kill(), DIRECTORY, CONFIG, T, recovery_point=log.end_offset if clean else Offset(0), clean_shutdown=clean
     )
     if clean and lost == "all":
-        assert len(again.producers) == 0  # As if a broker had written it that knew of no producers, as in Kafka.
+        assert len(again.producers) == 0  # As if written by a broker that knew no producers, as in Kafka.
     else:
         assert essence(again) == expected
 
 
-def test_recovery_leaves_what_the_next_one_needs(disk: SimDisk) -> None:
+def test_recovery_rewrites_missing_snapshots(disk: SimDisk) -> None:
     log = filled(disk)
     before = {offset: there(disk).read(offset) for offset in there(disk).offsets}
     for offset in before:
@@ -271,7 +273,7 @@ def test_recovery_leaves_what_the_next_one_needs(disk: SimDisk) -> None:
     assert {offset: there(disk).read(offset) for offset in there(disk).offsets} == before
 
 
-def test_a_wrong_one_beyond_the_recovery_point_is_not_believed(disk: SimDisk) -> None:
+def test_wrong_snapshot_beyond_the_recovery_point_is_ignored(disk: SimDisk) -> None:
     log = filled(disk)
     expected = essence(log)
     for segment in log.segments[2:]:
@@ -280,7 +282,7 @@ def test_a_wrong_one_beyond_the_recovery_point_is_not_believed(disk: SimDisk) ->
     assert essence(again) == expected
 
 
-def test_a_truncation_goes_back_in_time(disk: SimDisk) -> None:
+def test_truncation_restores_the_earlier_producer_state(disk: SimDisk) -> None:
     log = filled(disk)
     plain = SimDisk()
     plain.make_directory(DIRECTORY)
@@ -299,8 +301,8 @@ def test_a_truncation_goes_back_in_time(disk: SimDisk) -> None:
         assert essence(log) == essence(found_out)
 
 
-def test_a_truncation_makes_no_transaction_stable(disk: SimDisk) -> None:
-    """Its marker is below the cut, and above the high watermark: the snapshot behind it does not tell that it ended."""
+def test_truncation_makes_no_open_transaction_stable(disk: SimDisk) -> None:
+    """Its marker is below the truncation point and above the high watermark: the snapshot after it shows no end."""
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     write(log, 0, producer=2, transactional=True)
     log.append(end_marker_batch(EndMarker(False, 0), ProducerId(2), ProducerEpoch(0), T), LeaderEpoch(0), T)
@@ -316,7 +318,7 @@ def test_a_truncation_makes_no_transaction_stable(disk: SimDisk) -> None:
     assert [one.id for one in log.producers.open_transactions()] == [2], "the marker is gone, too"
 
 
-def test_a_log_that_starts_over_knows_nobody(disk: SimDisk) -> None:
+def test_reset_log_has_no_producers(disk: SimDisk) -> None:
     log = filled(disk)
     log.close(T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
@@ -326,7 +328,7 @@ def test_a_log_that_starts_over_knows_nobody(disk: SimDisk) -> None:
     assert len(Log.open(disk.kill(), DIRECTORY, CONFIG, T, start_offset=Offset(1000)).producers) == 0
 
 
-def test_retention_keeps_the_one_that_the_log_now_begins_with(disk: SimDisk) -> None:
+def test_retention_keeps_the_snapshot_of_the_new_first_segment(disk: SimDisk) -> None:
     log = filled(disk)
     expected = essence(log)
     start = log.segments[3].base_offset
@@ -338,7 +340,7 @@ def test_retention_keeps_the_one_that_the_log_now_begins_with(disk: SimDisk) -> 
     assert essence(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
 
 
-def test_one_that_a_power_failure_emptied_is_done_without(disk: SimDisk) -> None:
+def test_snapshot_emptied_by_a_power_failure_is_ignored(disk: SimDisk) -> None:
     log = filled(disk)
     expected = essence(log)
     log.roll(T)

@@ -1,4 +1,4 @@
-"""What the disk refuses to take away is taken away in a later round, and told once."""
+"""The reaper: failed removals are repeated in a later round, and reported once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def at(ms: int) -> TimestampMs:
     return TimestampMs(T0 + ms)
 
 
-def test_a_removal_that_failed_is_done_again_after_a_pause_and_told_once() -> None:
+def test_failed_removal_is_repeated_after_a_pause_and_reported_once() -> None:
     disk = SimDisk()
     disk.create("/gone")
     disk.create("/other")
@@ -44,8 +44,8 @@ def test_a_removal_that_failed_is_done_again_after_a_pause_and_told_once() -> No
     assert disk.entries("") == []
 
 
-def test_a_log_takes_an_empty_reaper_for_its_own() -> None:
-    """An empty one is false, and its log's files were never unlinked."""
+def test_log_uses_a_given_empty_reaper() -> None:
+    """An empty reaper is falsy; by mistake, the files of its log were never unlinked."""
     disk = SimDisk()
     disk.make_directory("/d/t-0")
     reaper = Reaper(disk)

@@ -1,4 +1,4 @@
-"""A chunk tells by one byte whether a run of plain batches may come next, and compaction asks for a run only then."""
+"""Chunks: one byte shows whether a run of plain batches may follow, and only then compaction requests a run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_tells_what_comes_next(kind: str) -> None:
+def test_chunk_detects_plain_batches(kind: str) -> None:
     data, is_plain = KINDS[kind]
     assert chunk_of(data).has_plain_next == is_plain
     runs = KeyRuns(OffsetMap(24 * 100), 0, 100)
@@ -55,12 +55,12 @@ def test_it_tells_what_comes_next(kind: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 22])
-def test_at_the_end_nothing_comes_next(size: int) -> None:
+def test_end_of_a_chunk_has_no_next_batch(size: int) -> None:
     assert not chunk_of(batch()[:size]).has_plain_next
 
 
 class Counted:
-    """Runs, and how often one was asked for."""
+    """Runs that count their requests."""
 
     asked = 0
 
@@ -75,8 +75,8 @@ class Counted:
         return int(self._runs.run(*arguments))
 
 
-def test_no_run_is_asked_for_where_none_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To find that out takes about a microsecond, which was a sixth of what a small transactional batch took."""
+def test_no_run_is_requested_without_plain_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request takes about a microsecond, a sixth of the time for a small transactional batch."""
     monkeypatch.setattr(cleaner, "KeyRuns", Counted)
     monkeypatch.setattr(Counted, "asked", 0)
     disk = SimDisk()

@@ -1,4 +1,4 @@
-"""The index of aborted transactions against a plain list; damage in it is found, and mended from the log."""
+"""The index of aborted transactions, compared with a plain list; damage is found, and repaired from the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STEPS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 1500), st.integers(
 
 @settings(deadline=None, max_examples=200)
 @given(STEPS, st.integers(1, 8), st.data())
-def test_it_agrees_with_a_list(steps: list[tuple[int, int, int]], copies: int, data: st.DataObject) -> None:
+def test_index_agrees_with_a_list(steps: list[tuple[int, int, int]], copies: int, data: st.DataObject) -> None:
     disk, all_entries = SimDisk(), entries(steps * copies)
     index = TransactionIndex(disk, PATH, BASE, 0)
     written = data.draw(st.integers(0, len(all_entries)))
@@ -76,7 +76,7 @@ def test_it_agrees_with_a_list(steps: list[tuple[int, int, int]], copies: int, d
     assert index.overlapping(Offset(0), Offset(1 << 60))[0] == kept
 
 
-def test_no_file_before_there_is_an_entry() -> None:
+def test_file_is_created_with_the_first_entry() -> None:
     disk = SimDisk()
     index = TransactionIndex(disk, PATH, BASE, 0)
     index.write()
@@ -104,7 +104,7 @@ def test_a_full_disk_loses_no_entry() -> None:
     assert disk.size(PATH) == 34 * len(all_entries)
 
 
-def test_an_entry_is_kafkas() -> None:
+def test_entry_has_kafkas_format() -> None:
     raw = (GOLDEN / "00000000000000000001.txnindex").read_bytes()
     disk = SimDisk()
     disk.create(PATH).write(0, raw)
@@ -127,14 +127,14 @@ def test_an_entry_is_kafkas() -> None:
         lambda raw: b"",
     ],
 )
-def test_damage_is_found(change: object) -> None:
+def test_damaged_index_is_detected(change: object) -> None:
     disk = SimDisk()
     index = TransactionIndex(disk, PATH, BASE, 0)
     index.replace(entries([(5, 2, 0), (5, 2, 0)]))
     raw = disk.open(PATH).pread(0, 99)
     damaged = change(raw)  # type: ignore[operator]
     disk.create(PATH).write(0, damaged)
-    size = len(damaged) or len(raw)  # It was there when it was opened.
+    size = len(damaged) or len(raw)  # The file existed when it was opened.
     with pytest.raises(Damaged):
         TransactionIndex(disk, PATH, BASE, size).overlapping(Offset(0), Offset(1 << 60))
 
@@ -175,7 +175,7 @@ def disk() -> SimDisk:
 
 
 def filled(disk: SimDisk) -> tuple[Log, list[tuple[int, int, int]]]:
-    """Transactions of two producers that overlap, over several segments; producer 1 aborts, producer 2 commits."""
+    """Return overlapping transactions of two producers over several segments; producer 1 aborts, 2 commits."""
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     expected = []
     for number in range(6):
@@ -190,7 +190,7 @@ def filled(disk: SimDisk) -> tuple[Log, list[tuple[int, int, int]]]:
     return log, expected
 
 
-def test_transactions_over_segments_are_told(disk: SimDisk) -> None:
+def test_aborted_transactions_over_segments_are_found(disk: SimDisk) -> None:
     log, expected = filled(disk)
     assert aborted(log) == expected
     log.close(T)
@@ -200,7 +200,7 @@ def test_transactions_over_segments_are_told(disk: SimDisk) -> None:
     assert aborted(rebuilt) == expected
 
 
-def test_nothing_is_asked_of_a_log_without_any(disk: SimDisk) -> None:
+def test_log_without_aborted_transactions_has_no_index(disk: SimDisk) -> None:
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     write(log, 1, 0)
     end(log, 1, commit=True)
@@ -210,7 +210,7 @@ def test_nothing_is_asked_of_a_log_without_any(disk: SimDisk) -> None:
 
 @pytest.mark.parametrize("with_snapshots", [True, False])
 @pytest.mark.parametrize("damage", ["odd", "zeros", "gone", "another's", "another producer"])
-def test_a_damaged_index_is_made_again(disk: SimDisk, damage: str, with_snapshots: bool) -> None:
+def test_damaged_index_is_rebuilt(disk: SimDisk, damage: str, with_snapshots: bool) -> None:
     log, expected = filled(disk)
     log.close(T)
     names = [entry.name for entry in disk.entries(DIRECTORY)]
@@ -236,7 +236,7 @@ def test_a_damaged_index_is_made_again(disk: SimDisk, damage: str, with_snapshot
     assert {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 999) for name in before} == before
 
 
-def test_an_open_segments_index_of_an_odd_size_is_made_again_at_once(disk: SimDisk) -> None:
+def test_truncated_index_of_the_active_segment_is_rebuilt_immediately(disk: SimDisk) -> None:
     log, expected = filled(disk)
     for sequence in (18, 19):
         write(log, 1, sequence)
@@ -255,7 +255,7 @@ def test_an_open_segments_index_of_an_odd_size_is_made_again_at_once(disk: SimDi
     assert aborted(again) == [*expected, (1, again.end_offset - 2, again.end_offset - 1)]
 
 
-def test_truncation_forgets_what_ended_there(disk: SimDisk) -> None:
+def test_truncation_removes_transactions_that_ended_above_it(disk: SimDisk) -> None:
     log, expected = filled(disk)
     cut = expected[3][2]
     assert truncate_to(log, Offset(cut), T)
@@ -267,7 +267,7 @@ def test_truncation_forgets_what_ended_there(disk: SimDisk) -> None:
     assert aborted(log) == expected[:4]
 
 
-def test_a_truncation_in_a_damaged_index(disk: SimDisk) -> None:
+def test_truncation_rebuilds_a_damaged_index(disk: SimDisk) -> None:
     log, expected = filled(disk)
     log.close(T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
@@ -277,7 +277,7 @@ def test_a_truncation_in_a_damaged_index(disk: SimDisk) -> None:
     assert aborted(again) == expected
 
 
-def test_retention_takes_the_index_along(disk: SimDisk) -> None:
+def test_retention_deletes_the_index(disk: SimDisk) -> None:
     log, expected = filled(disk)
     advance_start(log, log.segments[3].base_offset)
     assert delete_old_segments(log, T, log.end_offset) == 3

@@ -1,4 +1,4 @@
-"""What a broker asks others of finds them where the controller has told they are, on real sockets."""
+"""Channels to other brokers, at the endpoints announced by the controller, on real sockets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def at(peer: Peer, listener: str = "PLAINTEXT") -> Endpoint:
 
 
 class Asking:
-    """One broker's channels, and what it was answered, in order."""
+    """One broker's channels, and the responses in order."""
 
     def __init__(self, brokers: Mapping[BrokerId, tuple[Endpoint, ...]], listener: str = "PLAINTEXT") -> None:
         self.view = ClusterView("cluster")
@@ -57,7 +57,7 @@ class Asking:
         self.outcomes.append(outcome.code if isinstance(outcome, Refused) else outcome.producer_id_start)
 
 
-def test_each_broker_is_asked_over_a_channel_of_its_own() -> None:
+def test_each_broker_has_its_own_channel() -> None:
     async def work() -> None:
         async with Peer() as one, Peer() as two:
             asking = Asking({OTHER: (at(one),), THIRD: (at(two),)})
@@ -73,7 +73,7 @@ def test_each_broker_is_asked_over_a_channel_of_its_own() -> None:
     run(work)
 
 
-def test_brokers_find_each_other_at_their_listener() -> None:
+def test_channel_uses_the_inter_broker_listener() -> None:
     async def work() -> None:
         async with Peer() as inner, Peer() as outer:
             named = {OTHER: (at(outer), at(inner, INTERNAL)), THIRD: (at(outer),)}
@@ -90,11 +90,11 @@ def test_brokers_find_each_other_at_their_listener() -> None:
     run(work)
 
 
-def test_a_broker_that_is_not_there() -> None:
+def test_request_to_an_unknown_broker_fails() -> None:
     async def work() -> None:
         async with Peer() as peer:
             asking = Asking({OTHER: (), THIRD: (at(peer),)})
-            asking.ask(OTHER, 1)  # Nobody knows where.
+            asking.ask(OTHER, 1)  # Its endpoint is unknown.
             asking.ask(BrokerId(-1), 2)
             asking.ask(THIRD, 3)
             gone = ErrorCode.BROKER_NOT_AVAILABLE
@@ -104,7 +104,7 @@ def test_a_broker_that_is_not_there() -> None:
     run(work)
 
 
-def test_a_broker_that_cannot_be_reached_is_asked_anew_the_next_time() -> None:
+def test_next_request_retries_an_unreachable_broker() -> None:
     async def work() -> None:
         port = free_port()
         asking = Asking({OTHER: (Endpoint("PLAINTEXT", HOST, port),)})
@@ -118,9 +118,9 @@ def test_a_broker_that_cannot_be_reached_is_asked_anew_the_next_time() -> None:
     run(work)
 
 
-def test_a_broker_that_moved_is_asked_where_it_is_now() -> None:
+def test_moved_broker_gets_requests_at_its_new_endpoint() -> None:
     async def silent(asked: Asked, writer: Writer) -> None:
-        """Reads on and never answers."""
+        """Read all requests and never respond."""
 
     async def work() -> None:
         async with Peer(silent) as before, Peer() as after:
@@ -136,7 +136,7 @@ def test_a_broker_that_moved_is_asked_where_it_is_now() -> None:
     run(work)
 
 
-def test_the_channel_to_a_broker_that_is_gone_is_closed() -> None:
+def test_channel_to_a_removed_broker_is_closed() -> None:
     async def work() -> None:
         async with Peer() as one, Peer() as two:
             asking = Asking({OTHER: (at(one),), THIRD: (at(two),)})
@@ -153,7 +153,7 @@ def test_the_channel_to_a_broker_that_is_gone_is_closed() -> None:
     run(work)
 
 
-def test_whoever_waits_is_told_when_they_are_closed() -> None:
+def test_close_fails_waiting_requests() -> None:
     async def never(asked: Asked, writer: Writer) -> None:
         if asked.number == 1:
             await answer(asked, writer)
@@ -171,9 +171,9 @@ def test_whoever_waits_is_told_when_they_are_closed() -> None:
     run(work)
 
 
-def test_more_than_may_wait_is_refused() -> None:
+def test_requests_beyond_the_queue_limit_are_refused() -> None:
     async def silent(asked: Asked, writer: Writer) -> None:
-        """Reads on and never answers."""
+        """Read all requests and never respond."""
 
     async def work() -> None:
         async with Peer(silent) as peer:

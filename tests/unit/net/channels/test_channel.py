@@ -1,4 +1,4 @@
-"""What one broker asks another goes out in order and has one outcome, on real sockets, with healthy peers and none."""
+"""A channel between brokers: requests are sent in order and have one outcome, on real sockets."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ LOGGER = "odradek.net.channels.channel"
 
 
 async def nothing(asked: Asked, writer: Writer) -> None:
-    """Reads on and never answers."""
+    """Read all requests and never respond."""
 
 
 @pytest.mark.parametrize("in_flight_max", [1, 5])
-def test_requests_go_out_in_order_over_one_connection(in_flight_max: int) -> None:
+def test_requests_are_sent_in_order_over_one_connection(in_flight_max: int) -> None:
     async def work() -> None:
         async with Peer() as peer:
             channel = channel_to(peer, in_flight_max=in_flight_max)
@@ -57,7 +57,7 @@ def test_requests_go_out_in_order_over_one_connection(in_flight_max: int) -> Non
 
 
 @pytest.mark.parametrize("in_flight_max", [1, 3])
-def test_no_more_requests_are_in_flight_than_may_be(in_flight_max: int) -> None:
+def test_requests_in_flight_are_limited(in_flight_max: int) -> None:
     async def work() -> None:
         async with Peer(nothing) as peer:
             channel = channel_to(peer, in_flight_max=in_flight_max)
@@ -72,7 +72,7 @@ def test_no_more_requests_are_in_flight_than_may_be(in_flight_max: int) -> None:
     run(work)
 
 
-def test_small_requests_are_not_held_back() -> None:
+def test_small_requests_are_sent_immediately() -> None:
     async def work() -> None:
         async with Peer() as peer:
             channel = channel_to(peer)
@@ -88,7 +88,7 @@ def test_small_requests_are_not_held_back() -> None:
     run(work)
 
 
-def test_then_is_not_called_within_send_or_close() -> None:
+def test_callback_is_not_called_within_send_or_close() -> None:
     def unbuildable(version: int) -> object:
         raise ValueError("no such thing")
 
@@ -107,7 +107,7 @@ def test_then_is_not_called_within_send_or_close() -> None:
             sent.send()
             channel.close()
             assert len(sent.outcomes) == 1
-            channel.send(bad, outcomes.append)  # After it.
+            channel.send(bad, outcomes.append)  # After the call.
             assert len(outcomes) == 2
             await until(lambda: len(outcomes) == 3)
             await sent.all()
@@ -119,7 +119,7 @@ def test_then_is_not_called_within_send_or_close() -> None:
 
 
 @pytest.mark.parametrize("retries", [False, True])
-def test_a_request_that_cannot_be_written_fails_in_its_place(retries: bool) -> None:
+def test_unencodable_request_fails_in_its_place(retries: bool) -> None:
     async def work() -> None:
         async with Peer() as peer:
             channel = channel_to(peer, in_flight_max=4, retries=retries)
@@ -136,7 +136,7 @@ def test_a_request_that_cannot_be_written_fails_in_its_place(retries: bool) -> N
     run(work)
 
 
-def test_a_then_that_raises_is_reported_and_the_next_is_called() -> None:
+def test_failed_callback_is_reported_and_the_next_is_called() -> None:
     async def work() -> None:
         errors: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
@@ -148,13 +148,13 @@ def test_a_then_that_raises_is_reported_and_the_next_is_called() -> None:
             sent.send(3)
             assert await sent.all() == [0, 1, 2]
             assert [type(context["exception"]) for context in errors] == [ZeroDivisionError]
-            errors.clear()  # Its traceback has the connection in it.
+            errors.clear()  # Its traceback references the connection.
             channel.close()
 
     run(work)
 
 
-def test_then_may_send_and_close() -> None:
+def test_callback_may_send_and_close() -> None:
     async def work() -> None:
         async with Peer() as peer:
             channel = channel_to(peer)
@@ -176,7 +176,7 @@ def test_then_may_send_and_close() -> None:
     run(work)
 
 
-def test_ten_thousand_wait_and_no_more() -> None:
+def test_at_most_ten_thousand_requests_wait() -> None:
     async def work() -> None:
         async with Peer(nothing) as peer:
             channel = channel_to(peer, queued_max=10_000)
@@ -195,7 +195,7 @@ def test_ten_thousand_wait_and_no_more() -> None:
     run(work)
 
 
-def test_ten_thousand_are_answered_in_order() -> None:
+def test_ten_thousand_requests_complete_in_order() -> None:
     async def work() -> None:
         async with Peer() as peer:
             channel = channel_to(peer, in_flight_max=100)
@@ -208,7 +208,7 @@ def test_ten_thousand_are_answered_in_order() -> None:
 
 
 @pytest.mark.parametrize("in_flight_max", [1, 5])
-def test_who_closes_a_channel_that_retries_is_told_nothing_more(in_flight_max: int) -> None:
+def test_closed_retrying_channel_reports_nothing_more(in_flight_max: int) -> None:
     async def work() -> None:
         async with Peer(nothing) as peer:
             channel = channel_to(peer, retries=True, in_flight_max=in_flight_max)
@@ -225,7 +225,7 @@ def test_who_closes_a_channel_that_retries_is_told_nothing_more(in_flight_max: i
 
 
 @pytest.mark.parametrize("retries", [False, True])
-def test_a_channel_can_be_closed_while_it_connects_or_waits_to_try_again(retries: bool) -> None:
+def test_channel_can_be_closed_while_connecting_or_backing_off(retries: bool) -> None:
     async def work() -> None:
         nobody = Endpoint("PLAINTEXT", HOST, free_port())
         for turns in range(10):
@@ -241,7 +241,7 @@ def test_a_channel_can_be_closed_while_it_connects_or_waits_to_try_again(retries
     run(work)
 
 
-def test_nobody_there_fails_all_that_wait_and_the_next_request_connects_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_peer_fails_waiting_requests_and_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
 
     async def work() -> None:
@@ -265,7 +265,7 @@ def test_nobody_there_fails_all_that_wait_and_the_next_request_connects_anew(cap
     run(work)
 
 
-def test_a_peer_that_comes_up_later_gets_all_that_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_peer_that_starts_later_gets_all_waiting_requests(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     drawn: list[int] = []
 
@@ -285,7 +285,7 @@ def test_a_peer_that_comes_up_later_gets_all_that_waits(caplog: pytest.LogCaptur
         assert not sent.outcomes and not sent.built
         async with Peer(port=port):
             assert await sent.all() == [0, 1, 2]
-            assert channel._failures == 0  # The next backoff is the first one.
+            assert channel._failures == 0  # The next backoff is the initial one.
             channel.close()
         where = f"broker 2 at 127.0.0.1:{port}"
         assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
@@ -296,7 +296,7 @@ def test_a_peer_that_comes_up_later_gets_all_that_waits(caplog: pytest.LogCaptur
     run(work)
 
 
-def test_backoffs_double_up_to_their_bound_and_begin_anew_after_a_response() -> None:
+def test_backoff_doubles_up_to_its_bound_and_resets_after_a_response() -> None:
     async def work() -> None:
         endpoint = Endpoint("PLAINTEXT", HOST, 1)
         channel = Channel(
@@ -314,7 +314,7 @@ def test_backoffs_double_up_to_their_bound_and_begin_anew_after_a_response() -> 
     run(work)
 
 
-def test_a_request_that_is_sent_in_a_backoff_waits_for_its_end() -> None:
+def test_request_during_a_backoff_waits_for_its_end() -> None:
     async def closes(asked: Asked, writer: Writer) -> None:
         writer.close()
 
@@ -333,9 +333,9 @@ def test_a_request_that_is_sent_in_a_backoff_waits_for_its_end() -> None:
 
 
 @pytest.mark.parametrize("host", ["x" * 70 + ".example", "a..b", ""])
-def test_a_name_that_cannot_be_looked_up_is_nobody(host: str) -> None:
+def test_unresolvable_host_is_unreachable(host: str) -> None:
     async def work() -> None:
-        # An empty name is loopback, where nobody listens either.
+        # An empty name is loopback, where no peer listens either.
         channel = Channel(
             asyncio.get_running_loop(), Endpoint("PLAINTEXT", host, free_port()), config(), name="broker 2"
         )
@@ -347,14 +347,14 @@ def test_a_name_that_cannot_be_looked_up_is_nobody(host: str) -> None:
     run(work)
 
 
-def test_a_peer_that_does_not_accept_is_given_up() -> None:
+def test_connection_to_a_peer_that_does_not_accept_times_out() -> None:
     async def work() -> None:
         with socket.socket() as full:
             full.bind((HOST, 0))
             full.listen(0)
             address = full.getsockname()
             taken = []
-            for _ in range(4):  # Then the system lets nobody in.
+            for _ in range(4):  # Then the system accepts no connection.
                 taken.append(socket.socket())
                 taken[-1].setblocking(False)
                 taken[-1].connect_ex(address)
@@ -387,8 +387,8 @@ def test_a_peer_that_does_not_accept_is_given_up() -> None:
     run(work)
 
 
-def test_who_meets_himself_has_met_nobody() -> None:
-    """TCP's simultaneous open: who connects from the port to which he connects has himself as the peer."""
+def test_connection_to_itself_is_refused() -> None:
+    """TCP simultaneous open: a client that connects from the destination port is its own peer."""
 
     class Told:
         def __init__(self) -> None:
@@ -415,7 +415,7 @@ def test_who_meets_himself_has_met_nobody() -> None:
     run(work)
 
 
-def test_an_idle_connection_that_is_lost_is_made_again_for_the_next_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_next_request_replaces_a_lost_idle_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def once(asked: Asked, writer: Writer) -> None:
         await answer(asked, writer)
         writer.close()
@@ -450,7 +450,7 @@ def asks_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer,
     run(work)
 
 
-def test_versions_are_asked_for_once_on_each_connection() -> None:
+def test_api_versions_are_requested_once_per_connection() -> None:
     async def check(peer: Peer, sent: Sent) -> None:
         assert await sent.all() == [0, 1, 2]
         assert [(asked.api_key, asked.version) for asked in peer.asked] == [(18, 3)] + [(67, 0)] * 3
@@ -459,7 +459,7 @@ def test_versions_are_asked_for_once_on_each_connection() -> None:
     asks_versions(answer, check)
 
 
-def test_a_peer_that_does_not_know_version_3_of_api_versions_is_asked_in_version_0() -> None:
+def test_api_versions_falls_back_to_version_0() -> None:
     async def old(asked: Asked, writer: Writer) -> None:
         if asked.api_key == 18 and asked.version:
             writer.write(asked.versions_frame(error=35, version=0))
@@ -474,7 +474,7 @@ def test_a_peer_that_does_not_know_version_3_of_api_versions_is_asked_in_version
 
 
 @pytest.mark.parametrize("retries", [False, True])
-def test_a_version_that_the_peer_has_not_fails_and_says_so(retries: bool) -> None:
+def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
     async def older(asked: Asked, writer: Writer) -> None:
         writer.write(asked.versions_frame(highest=-1))
 
@@ -486,7 +486,7 @@ def test_a_version_that_the_peer_has_not_fails_and_says_so(retries: bool) -> Non
     asks_versions(older, check, retries=retries)
 
 
-def test_a_peer_that_refuses_to_say_its_versions_gives_no_response() -> None:
+def test_refused_api_versions_fails_all_requests() -> None:
     async def refusing(asked: Asked, writer: Writer) -> None:
         writer.write(asked.versions_frame(error=42))
 
@@ -499,7 +499,7 @@ def test_a_peer_that_refuses_to_say_its_versions_gives_no_response() -> None:
 # Brokers.
 
 
-def test_our_broker_is_asked_across_its_restarts() -> None:
+def test_channel_works_across_restarts_of_the_broker() -> None:
     async def work() -> None:
         with Broker() as broker:
             channel = Channel(
@@ -527,7 +527,7 @@ def test_our_broker_is_asked_across_its_restarts() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 7])
-def test_ten_thousand_partitions_go_out_in_one_request(version: int) -> None:
+def test_ten_thousand_partitions_are_sent_in_one_request(version: int) -> None:
     def partition(index: int) -> LeaderAndIsrPartitionState:
         return LeaderAndIsrPartitionState(
             topic_name="t",

@@ -1,4 +1,4 @@
-"""Responses come out of the receive buffer as they went in, however they were cut; what is announced costs nothing."""
+"""The receive buffer of a channel: responses are reassembled from any pieces, and announced sizes cost no memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = st.integers(4, 200) | st.integers(KEPT_BYTES - 10, KEPT_BYTES + 10) | st
 
 
 def put(frames: ResponseFrames, data: bytes) -> list[bytes]:
-    """Puts bytes as a transport does, as many at a time as there is room for; returns the frames that came out."""
+    """Put bytes as a transport does, as many as fit at a time; return the completed frames."""
     found = []
     while data:
         with frames.get_buffer() as space:
@@ -26,7 +26,7 @@ def put(frames: ResponseFrames, data: bytes) -> list[bytes]:
         frames.received(size)
         while (frame := frames.next_frame()) is not None:
             found.append(frame)
-    return [bytes(frame) for frame in found]  # After all of them have come.
+    return [bytes(frame) for frame in found]  # After all of them have arrived.
 
 
 def framed(body: bytes) -> bytes:
@@ -34,7 +34,7 @@ def framed(body: bytes) -> bytes:
 
 
 @given(st.lists(SIZES, max_size=8), st.integers(0, 2**32), st.integers(1, 2 * KEPT_BYTES))
-def test_cuts_do_not_matter(sizes: list[int], seed: int, piece_max: int) -> None:
+def test_frames_are_reassembled_from_any_pieces(sizes: list[int], seed: int, piece_max: int) -> None:
     random = Random(seed)
     bodies = [random.randbytes(size) for size in sizes]
     data = b"".join(map(framed, bodies))
@@ -47,7 +47,7 @@ def test_cuts_do_not_matter(sizes: list[int], seed: int, piece_max: int) -> None
     assert frames.buffer_bytes <= KEPT_BYTES + max(sizes, default=0) + 4
 
 
-def test_what_is_announced_costs_twice_what_has_arrived_at_most() -> None:
+def test_buffer_is_at_most_twice_the_received_size() -> None:
     frames = ResponseFrames(100 << 20)
     arrived = 4
     put(frames, (100 << 20).to_bytes(4))
@@ -58,7 +58,7 @@ def test_what_is_announced_costs_twice_what_has_arrived_at_most() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, 101, 2**31 - 1])
-def test_a_size_that_no_response_has_is_refused(size: int) -> None:
+def test_invalid_response_size_is_refused(size: int) -> None:
     with pytest.raises(Malformed, match=f"a response announced {size} bytes, 100 are allowed"):
         put(ResponseFrames(100), size.to_bytes(4, signed=True))
 
@@ -67,7 +67,7 @@ def large(fill: bytes, size: int) -> bytes:
     return framed(fill * size)
 
 
-def test_a_large_response_comes_in_the_memory_of_the_one_before() -> None:
+def test_large_response_reuses_the_memory_of_the_previous() -> None:
     frames = ResponseFrames(1 << 20)
     assert put(frames, large(b"a", 100_000)) == [b"a" * 100_000]
     before = frames.buffer_bytes
@@ -79,7 +79,7 @@ def test_a_large_response_comes_in_the_memory_of_the_one_before() -> None:
         assert put(frames, large(b"a", 100_000)) == [b"a" * 100_000]
 
 
-def test_a_response_that_somebody_still_reads_stays_as_it_is() -> None:
+def test_referenced_response_is_not_overwritten() -> None:
     frames = ResponseFrames(1 << 20)
     data, kept = large(b"a", 100_000), []
     for fill in (b"b", b"c", b"d"):

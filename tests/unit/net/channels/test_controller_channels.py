@@ -1,4 +1,4 @@
-"""The controller tells each broker in order, until it answers or is not the one any more that is meant."""
+"""Channels of a controller: requests to each broker in order, until it responds or registers again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T0 = TopicPartition(TopicName("t"), 0)
 
 
 async def obey(asked: Asked, writer: Writer) -> None:
-    """Answers that all was done."""
+    """Respond with success."""
     writer.write(framed(asked.correlation_id, b"\0" + done(asked)))
     await writer.drain()
 
@@ -57,7 +57,7 @@ async def refuse(asked: Asked, writer: Writer) -> None:
 
 
 async def silent(asked: Asked, writer: Writer) -> None:
-    """Reads on and never answers."""
+    """Read all requests and never respond."""
 
 
 def live(broker: BrokerId, port: int, epoch: int = 10) -> LiveBroker:
@@ -77,7 +77,7 @@ def stop(broker: BrokerId = OTHER, epoch: int = 10) -> ToBroker:
 
 
 class Telling:
-    """The channels of a controller, and what its thread hears of them."""
+    """The channels of a controller, and the results that its thread receives."""
 
     def __init__(self) -> None:
         self.heard: list[events.Answered] = []
@@ -90,7 +90,7 @@ class Telling:
         assert [event.request for event in self.heard] == list(requests)
 
 
-def test_a_broker_is_told_in_order_and_its_answers_are_heard() -> None:
+def test_requests_are_sent_in_order_and_responses_are_received() -> None:
     async def work() -> None:
         async with Peer(obey) as peer:
             telling = Telling()
@@ -107,7 +107,7 @@ def test_a_broker_is_told_in_order_and_its_answers_are_heard() -> None:
     run(work)
 
 
-def test_one_that_is_slow_keeps_back_no_other() -> None:
+def test_slow_broker_delays_no_other() -> None:
     async def work() -> None:
         async with Peer(silent) as slow, Peer(obey) as quick:
             telling = Telling()
@@ -123,7 +123,7 @@ def test_one_that_is_slow_keeps_back_no_other() -> None:
 
 
 @pytest.mark.parametrize("answers_first", [False, True])
-def test_a_broker_is_told_again_until_it_answers(answers_first: bool) -> None:
+def test_request_is_resent_until_the_broker_responds(answers_first: bool) -> None:
     async def breaks(asked: Asked, writer: Writer) -> None:
         if asked.connection >= 3:
             await obey(asked, writer)
@@ -145,7 +145,7 @@ def test_a_broker_is_told_again_until_it_answers(answers_first: bool) -> None:
     run(work)
 
 
-def test_a_broker_that_is_not_up_yet_is_told_when_it_is() -> None:
+def test_broker_that_starts_later_gets_its_requests() -> None:
     async def work() -> None:
         port, telling = free_port(), Telling()
         telling.channels.send(become(), live(OTHER, port))
@@ -158,7 +158,7 @@ def test_a_broker_that_is_not_up_yet_is_told_when_it_is() -> None:
     run(work)
 
 
-def test_one_that_has_registered_anew_is_told_nothing_of_what_was_for_who_it_was() -> None:
+def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
     async def work() -> None:
         async with Peer(silent) as before, Peer(obey) as after:
             telling = Telling()
@@ -175,7 +175,7 @@ def test_one_that_has_registered_anew_is_told_nothing_of_what_was_for_who_it_was
     run(work)
 
 
-def test_who_lives_on_keeps_its_channel() -> None:
+def test_live_broker_keeps_its_channel() -> None:
     async def work() -> None:
         async with Peer(obey) as one, Peer(obey) as two:
             telling = Telling()
@@ -194,7 +194,7 @@ def test_who_lives_on_keeps_its_channel() -> None:
     run(work)
 
 
-def test_a_broker_that_is_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_broker_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with Peer(silent) as peer:
             telling = Telling()
@@ -211,8 +211,8 @@ def test_a_broker_that_is_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("behaviour", [refuse])
-def test_who_refuses_is_told_no_more_of_it(behaviour: Behaviour, caplog: pytest.LogCaptureFixture) -> None:
-    """It has another controller, or is another broker than was meant: the controller hears of that from the tree."""
+def test_refused_request_is_not_resent(behaviour: Behaviour, caplog: pytest.LogCaptureFixture) -> None:
+    """The broker has another controller or another epoch; the controller learns that from the tree."""
 
     async def work() -> None:
         async with Peer(behaviour) as peer:

@@ -1,4 +1,4 @@
-"""Nobody waits at the door: counted in turns of the loop, not in seconds, and on both loops that a broker may have."""
+"""The acceptor: clients do not wait, measured in turns of the loop, on both loops that a broker may use."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.waits
 WAITING = 400
 HOLD = 1000  # Some work in each turn, so that none is short.
 BACKLOG = 4096
-PER_TURN = 150  # As many as the house's clock lets in.
+PER_TURN = 150  # As many as the house accepts in its time.
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
 class Counting(socket.socket):
-    """A listening socket that counts how often it was asked."""
+    """A listening socket that counts its accept calls."""
 
     asked = 0
 
@@ -41,7 +41,7 @@ class Counting(socket.socket):
 
 
 class House:
-    """Who was let in, and in which turn; who was turned away."""
+    """A recorder of accepted connections, their turns, and refused connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -53,18 +53,18 @@ class House:
         self.listening.setblocking(False)
         self.crowded: list[bool] = []
         self.now = 0.0
-        self.entering_seconds = 0.0  # How long it takes to let one in.
+        self.entering_seconds = 0.0  # Time to accept one.
         self.door = Door(
             loop, [self.listening], self._enter, self._turned_away, self.crowded.append, clock=lambda: self.now
         )
         self.door.open(BACKLOG)
 
     def connected(self, count: int) -> list[socket.socket]:
-        """They wait: the loop does not run meanwhile."""
+        """Return waiting clients: the loop does not run in between."""
         return [socket.create_connection(self.listening.getsockname()) for _ in range(count)]
 
     def run_until(self, is_enough: Callable[[], bool]) -> None:
-        """The loop is busy all the time: in every turn there is something else to do, and it never sleeps."""
+        """Run a busy loop: every turn has other work, and the loop never sleeps."""
 
         def one_turn() -> None:
             self.turn += 1
@@ -110,7 +110,7 @@ def close_all(clients: list[socket.socket]) -> None:
         one.close()
 
 
-def test_all_who_wait_are_accepted_in_one_turn(house: House) -> None:
+def test_waiting_clients_are_accepted_in_one_turn(house: House) -> None:
     clients = house.connected(WAITING)
     house.run_until(lambda: len(house.entered) == WAITING)
     assert len({turn for turn, _ in house.entered}) == 1
@@ -118,7 +118,7 @@ def test_all_who_wait_are_accepted_in_one_turn(house: House) -> None:
     close_all(clients)
 
 
-def test_a_flood_leaves_turns_for_those_inside(house: House) -> None:
+def test_flood_of_connections_leaves_turns_for_accepted_ones(house: House) -> None:
     house.entering_seconds = ACCEPTING_SECONDS / (PER_TURN - 0.5)
     clients = house.connected(WAITING)
     house.run_until(lambda: len(house.entered) == WAITING and house.crowded[-1:] == [False])
@@ -131,7 +131,7 @@ def test_a_flood_leaves_turns_for_those_inside(house: House) -> None:
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """The next would be the one that is lowest now, and it may not be given out."""
+    """Set the limit to the lowest free descriptor, so that no further one is available."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free(), hard))
     try:
@@ -147,7 +147,7 @@ def lowest_free() -> int:
 
 
 def alone(check: Callable[[House], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Runs it where no thread of another test, a client's say, takes a descriptor or gives one back."""
+    """Run the check in a process where no thread of another test opens or closes descriptors."""
     process = multiprocessing.get_context("spawn").Process(target=_in_a_house, args=(check, new_loop))
     process.start()
     process.join()
@@ -161,7 +161,9 @@ def _in_a_house(check: Callable[[House], None], new_loop: Callable[[], asyncio.A
 
 
 @pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
-def test_who_finds_no_descriptor_is_told_at_once(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_connection_without_a_free_descriptor_is_closed_immediately(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     alone(_is_told_at_once, new_loop)
 
 
@@ -174,7 +176,7 @@ def _is_told_at_once(house: House) -> None:
         return house.turn == 50
 
     with ExitStack() as limits:
-        # On the loop: to begin to run, uvloop needs some itself.
+        # On the loop: uvloop needs some itself to start.
         house.loop.call_soon(limits.enter_context, no_descriptor_left())
         house.run_until(is_over)
     assert house.turned_away == WAITING
@@ -198,7 +200,7 @@ def _does_not_spin(house: House) -> None:
     spare = house.door._spare
     assert spare is not None
     os.close(spare)
-    house.door._spare = None  # As if a log had been quicker to take it.
+    house.door._spare = None  # As if a log had taken it first.
     doors.PAUSE_SECONDS = 3600  # type: ignore[misc]
     told: list[logging.LogRecord] = []
     doors.log.addFilter(told.append)  # type: ignore[arg-type]
@@ -209,13 +211,13 @@ def _does_not_spin(house: House) -> None:
     assert not house.entered
     assert not house.turned_away
     assert "nobody is let in" in told[0].getMessage()
-    house.door._watch()  # When the time is over.
+    house.door._watch()  # At the end of the time.
     house.run_until(lambda: len(house.entered) == 1)
     assert house.door._spare is not None
     close_all(clients)
 
 
-def test_an_error_of_one_connection_keeps_nobody_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_accept_does_not_affect_other_connections(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(one: Counting) -> tuple[int, Any]:
         one.asked += 1
         if one.asked == 1:
@@ -229,7 +231,7 @@ def test_an_error_of_one_connection_keeps_nobody_out(house: House, monkeypatch: 
     assert house.listening.asked == 3
 
 
-def test_a_closed_door_takes_nobody(house: House) -> None:
+def test_closed_acceptor_refuses_connections(house: House) -> None:
     address = house.listening.getsockname()
     house.door.close()
     house.door.close()
@@ -237,7 +239,7 @@ def test_a_closed_door_takes_nobody(house: House) -> None:
         socket.create_connection(address)
 
 
-def test_what_is_accepted_sends_without_delay(loop: asyncio.AbstractEventLoop) -> None:
+def test_accepted_connection_has_tcp_nodelay(loop: asyncio.AbstractEventLoop) -> None:
     (one,) = loop.run_until_complete(bound(loop, "127.0.0.1", 0))
     with one:
         one.listen()
@@ -246,14 +248,14 @@ def test_what_is_accepted_sends_without_delay(loop: asyncio.AbstractEventLoop) -
 
 
 @pytest.mark.skipif(not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists(), reason="there is no IPv6 here")
-def test_no_host_is_every_interface_on_one_port(loop: asyncio.AbstractEventLoop) -> None:
+def test_empty_host_binds_every_interface_on_one_port(loop: asyncio.AbstractEventLoop) -> None:
     sockets = loop.run_until_complete(bound(loop, "", 0))
     assert {one.family for one in sockets} == {socket.AF_INET, socket.AF_INET6}
     assert len({one.getsockname()[1] for one in sockets}) == 1
     close_all(sockets)
 
 
-def test_nothing_stays_open_when_an_address_is_not_to_be_had(loop: asyncio.AbstractEventLoop) -> None:
+def test_failed_bind_leaves_no_open_socket(loop: asyncio.AbstractEventLoop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         before = lowest_free()
         with pytest.raises(OSError, match="in use"):
@@ -261,13 +263,13 @@ def test_nothing_stays_open_when_an_address_is_not_to_be_had(loop: asyncio.Abstr
     assert lowest_free() <= before
 
 
-def test_a_short_queue_is_told_of_once(
+def test_short_accept_queue_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "somaxconn"
     monkeypatch.setattr(doors, "SOMAXCONN", path)
     doors.tell_of_short_queue.cache_clear()
-    doors.tell_of_short_queue(4000)  # It is not there: another system.
+    doors.tell_of_short_queue(4000)  # The file is missing: another system.
     path.write_text("128\n")
     doors.tell_of_short_queue(128)
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""How many connections may come is counted over all listeners with the same quotas, and for each address."""
+"""Connection quotas, counted over all listeners with the same quotas, and per address."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ COMING_AND_GOING = lists(tuples(sampled_from("abc"), integers(0, 3)), max_size=6
 
 
 @given(integers(0, 6), integers(0, 4), COMING_AND_GOING)
-def test_it_agrees_with_a_list_of_those_that_are_there(
-    most: int, per_address: int, turns: list[tuple[str, int]]
-) -> None:
+def test_quotas_match_a_list_of_open_connections(most: int, per_address: int, turns: list[tuple[str, int]]) -> None:
     quotas, there = ConnectionQuotas(most, per_address), list[str]()
     for address, turn in turns:
         if turn == 0 and address in there:
@@ -29,7 +27,7 @@ def test_it_agrees_with_a_list_of_those_that_are_there(
             quotas.add(address)
 
 
-def test_a_lower_limit_is_for_new_connections() -> None:
+def test_lower_limit_applies_to_new_connections() -> None:
     quotas = ConnectionQuotas(3, 3)
     for _ in range(3):
         quotas.add("a")

@@ -1,4 +1,4 @@
-"""TLS in front of a connection, on real sockets: what the connection is told, and what becomes of others."""
+"""TLS connections on real sockets: data, failures, and fairness to other connections."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECONDS_MAX = 60
 
 
 class Shell:
-    """What outboxes need of one."""
+    """The part of a shell that outboxes need."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ class Shell:
 
 
 class Door:
-    """A listener that counts."""
+    """A listener that counts its connections."""
 
     name = "SSL"
 
@@ -81,13 +81,13 @@ class Door:
 
 
 class Told(asyncio.BufferedProtocol):
-    """A connection: what came to it, in a buffer of a size that is no record's."""
+    """A connection that records its input, in a buffer of another size than any record."""
 
     def __init__(self) -> None:
         self.received = bytearray()
         self.calls: list[str] = []
         self.sizes: list[int] = []
-        self.turns: list[int] = []  # In which turn of the loop each came.
+        self.turns: list[int] = []  # Turns of the loop in which data arrived.
         self._turn = 0
         self._space = memoryview(bytearray(50_001))
 
@@ -135,7 +135,7 @@ def outer(authority: Authority) -> ssl.SSLContext:
 
 
 def run(contexts: Contexts, work: Callable[[Door, int], Any]) -> None:
-    """`work` gets the listener and its port, on a loop of uvloop."""
+    """Run `work` with the listener and its port, on a uvloop loop."""
 
     async def on_a_loop() -> None:
         door = Door(contexts)
@@ -155,7 +155,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 @contextmanager
 def talking(port: int, outer: ssl.SSLContext, talk: Callable[[ssl.SSLSocket], None]) -> Iterator[threading.Thread]:
-    """A client in a thread."""
+    """Run a client in a thread."""
 
     def go() -> None:
         plain = socket.create_connection(("127.0.0.1", port), SECONDS_MAX)
@@ -171,7 +171,7 @@ async def ended(thread: threading.Thread) -> None:
     await until(lambda: not thread.is_alive())
 
 
-def test_what_is_said_arrives_and_the_end_too(contexts: Contexts, outer: ssl.SSLContext) -> None:
+def test_data_and_end_of_stream_arrive(contexts: Contexts, outer: ssl.SSLContext) -> None:
     said = os.urandom(1_000_000)
 
     async def work(door: Door, port: int) -> None:
@@ -184,8 +184,8 @@ def test_what_is_said_arrives_and_the_end_too(contexts: Contexts, outer: ssl.SSL
     run(contexts, work)
 
 
-def test_records_of_one_byte_keep_nobody_waiting(contexts: Contexts, outer: ssl.SSLContext) -> None:
-    """Each takes as long as one of 16 KiB nearly, and 10,000 fit into what a socket gives at once."""
+def test_one_byte_records_take_short_turns(contexts: Contexts, outer: ssl.SSLContext) -> None:
+    """Each takes nearly as long as one of 16 KiB, and one read of a socket may return 10,000."""
     said = os.urandom(40_000)
 
     def say(stream: ssl.SSLSocket) -> None:
@@ -216,7 +216,7 @@ def test_records_of_one_byte_keep_nobody_waiting(contexts: Contexts, outer: ssl.
 
 
 class ColdSlice(FileSlice):
-    """Never in the page cache."""
+    """A slice that is never in the page cache."""
 
     def read_cached(self, space: memoryview) -> int:
         return 0
@@ -226,7 +226,7 @@ class ColdSlice(FileSlice):
 
 
 @pytest.mark.parametrize("kind", [FileSlice, ColdSlice])
-def test_answers_arrive_in_order_from_memory_and_from_files(
+def test_responses_arrive_in_order_from_memory_and_files(
     contexts: Contexts, outer: ssl.SSLContext, tmp_path: Path, kind: type[FileSlice]
 ) -> None:
     content = os.urandom(3_000_000)
@@ -252,9 +252,7 @@ def test_answers_arrive_in_order_from_memory_and_from_files(
     assert heard == b"front" + content[10:2_500_010] + b"end" + b"x" * 200_000 + content[:100] + b"last"
 
 
-def test_no_more_is_encrypted_than_a_slow_reader_takes(
-    contexts: Contexts, outer: ssl.SSLContext, tmp_path: Path
-) -> None:
+def test_encryption_is_paced_by_a_slow_reader(contexts: Contexts, outer: ssl.SSLContext, tmp_path: Path) -> None:
     size = 64 * 1024 * 1024
     (tmp_path / "log").write_bytes(bytes(size))
     file = RealDisk().open(str(tmp_path / "log"))
@@ -274,7 +272,7 @@ def test_no_more_is_encrypted_than_a_slow_reader_takes(
             outbox = outbox_of(door.made[0].transport, door.loop, lambda: drained.append(True))  # type: ignore[arg-type]
             outbox.put([cast(Chunk, FileSlice(file, 0, size))])
             sent = -1
-            while door.loop.traffic.bytes_out != sent:  # Until the socket takes no more.
+            while door.loop.traffic.bytes_out != sent:  # Until the socket is full.
                 sent = door.loop.traffic.bytes_out
                 await asyncio.sleep(0.1)
             assert outbox.is_backed_up
@@ -288,7 +286,7 @@ def test_no_more_is_encrypted_than_a_slow_reader_takes(
     assert received == [size]
 
 
-def test_who_lets_tls_answer_and_does_not_read_is_ended(contexts: Contexts, outer: ssl.SSLContext) -> None:
+def test_peer_that_ignores_tls_responses_is_disconnected(contexts: Contexts, outer: ssl.SSLContext) -> None:
     may_end, goes_on = threading.Event(), threading.Event()
 
     def ask(stream: ssl.SSLSocket) -> None:
@@ -303,7 +301,7 @@ def test_who_lets_tls_answer_and_does_not_read_is_ended(contexts: Contexts, oute
             outbox = outbox_of(told.transport, door.loop, lambda: None)  # type: ignore[arg-type]
             outbox.put([b"x" * 60_000_000])
             assert outbox.is_backed_up
-            # As a peer's requests for new keys leave it, which Python has no call for.
+            # Like the state after a peer's key updates, for which Python has no call.
             told.transport._session._to_send += b"y" * (secure.UNSENT_BYTES_MAX + 1)
             goes_on.set()
             await until(lambda: told.calls == ["made", "lost"])
@@ -313,9 +311,7 @@ def test_who_lets_tls_answer_and_does_not_read_is_ended(contexts: Contexts, oute
     run(contexts, work)
 
 
-def test_a_connection_that_does_not_read_gets_nothing_and_all_of_it_later(
-    contexts: Contexts, outer: ssl.SSLContext
-) -> None:
+def test_paused_connection_gets_all_data_later(contexts: Contexts, outer: ssl.SSLContext) -> None:
     async def work(door: Door, port: int) -> None:
         said = os.urandom(500_000)
         with talking(port, outer, lambda stream: (stream.sendall(said), stream.recv(1))) as thread:  # type: ignore[arg-type,return-value,func-returns-value]
@@ -333,7 +329,7 @@ def test_a_connection_that_does_not_read_gets_nothing_and_all_of_it_later(
     run(contexts, work)
 
 
-def test_a_handshake_has_an_end(
+def test_handshake_times_out(
     contexts: Contexts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secure, "HANDSHAKE_SECONDS_MAX", 0.1)
@@ -354,8 +350,8 @@ def test_a_handshake_has_an_end(
     ], "each reason once a second"
 
 
-def test_an_alert_arrives_though_the_peer_goes_on_sending(contexts: Contexts, known: Known) -> None:
-    stranger = ssl.create_default_context()  # It trusts those that the system trusts.
+def test_alert_arrives_while_the_peer_keeps_sending(contexts: Contexts, known: Known) -> None:
+    stranger = ssl.create_default_context()  # It trusts the system's authorities.
     said: list[str] = []
 
     def refuse(port: int) -> None:

@@ -1,4 +1,4 @@
-"""Configurations that others change, heard of through a tree with two sessions, and put in force by a broker."""
+"""Configurations changed by other brokers: read through a tree with two sessions, and applied by a broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.net.cluster.config_watch import NO_FOLDER
 from support.config_watching import ALL, BROKER, DELETE, LOCATION, PASSWORD, SET, Line, T, Watching, Writer
 
 WEEK_MS = 604_800_000
-FAR = 1 << 50  # By a clock that is wrong all notices are old.
+FAR = 1 << 50  # With a wrong clock all notifications are old.
 TOPIC_T = layout.config(layout.TOPIC_CONFIGS, "t")
 OWN = layout.config(layout.BROKER_CONFIGS, "1")
 
@@ -31,7 +31,7 @@ class Two(NamedTuple):
     line: Line
 
     def seen(self) -> int:
-        """How many of the notices that are there were read."""
+        """Return the number of existing notifications that were read."""
         seen = self.watching.watch._seen
         return 0 if seen is None else len(seen.names)
 
@@ -58,7 +58,7 @@ def told(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if part in record.getMessage()]
 
 
-def test_what_another_broker_changes_is_put_in_force(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_of_another_broker_are_applied(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     writer, watching, _ = two
     before = watching.in_force
@@ -73,14 +73,14 @@ def test_what_another_broker_changes_is_put_in_force(two: Two, caplog: pytest.Lo
     two.heard({})
     watching.until(lambda: watching.value("log.segment.bytes") == 1 << 30)
     assert watching.log_config().segment_bytes == 1 << 30
-    # Whoever changed it, and whoever heard of it, has told it; both do here.
+    # Both the author and the reader of a change log it; both run here.
     assert len(told(caplog, "topic t was changed: retention.ms=5")) == 2
     assert len(told(caplog, "all brokers was changed: log.segment.bytes=2000000")) == 2
     assert len(told(caplog, "broker 1 was changed: log.retention.bytes=77")) == 2
     assert len(told(caplog, "all brokers was changed: log.segment.bytes no longer set")) == 2
 
 
-def test_a_thousand_notices_of_a_topic_are_one_reading_of_it(two: Two) -> None:
+def test_many_notifications_of_a_topic_cause_one_read(two: Two) -> None:
     writer, watching, line = two
     before = len(watching.readings)
     writer.alter({T: [("retention.ms", SET, "5")]})
@@ -99,7 +99,7 @@ def test_a_thousand_notices_of_a_topic_are_one_reading_of_it(two: Two) -> None:
     assert len([path for path in line.read if path.startswith(f"{layout.CONFIG_CHANGES}/")]) == 1
 
 
-def test_ones_own_notices_change_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_own_notifications_change_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     watching = two.watching
     watching.alter_here({T: [("retention.ms", SET, "5")], ALL: [("log.retention.bytes", SET, "9")]})
@@ -113,7 +113,7 @@ def test_ones_own_notices_change_nothing(two: Two, caplog: pytest.LogCaptureFixt
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
-def test_a_burst_of_ones_own_and_of_others_ends_as_the_tree_is(two: Two) -> None:
+def test_mixed_burst_of_changes_ends_in_the_state_of_the_tree(two: Two) -> None:
     writer, watching, _ = two
     for number in range(50):
         writer.alter({T: [("retention.ms", SET, str(number))], ALL: [("log.retention.bytes", SET, str(number))]})
@@ -125,7 +125,7 @@ def test_a_burst_of_ones_own_and_of_others_ends_as_the_tree_is(two: Two) -> None
     assert watching.log_config().segment_ms == 50
 
 
-def test_what_is_there_at_the_start_is_not_replayed_and_what_comes_then_is_not_missed(
+def test_start_skips_old_notifications_and_misses_no_new_ones(
     tmp_path: Path,
 ) -> None:
     trees = [SqliteTree(tmp_path / "metadata.sqlite", poll_ms=5, durable=False) for _ in range(2)]
@@ -136,7 +136,7 @@ def test_what_is_there_at_the_start_is_not_replayed_and_what_comes_then_is_not_m
         writer.alter({T: [("retention.ms", SET, str(number))]})
     writer.notice(b"garbage")
     watching.begin()
-    # By now it has read all configurations, and watches nothing yet.
+    # It has read all configurations, and does not watch yet.
     writer.alter({ConfigOwner(True, "u"): [("retention.ms", SET, "6")]})
     line.read.clear()
     watching.start()
@@ -147,7 +147,7 @@ def test_what_is_there_at_the_start_is_not_replayed_and_what_comes_then_is_not_m
         tree.close()
 
 
-def test_without_a_beginning_everything_is_read(tmp_path: Path) -> None:
+def test_start_without_a_position_reads_all_configurations(tmp_path: Path) -> None:
     tree = SqliteTree(tmp_path / "metadata.sqlite", durable=False)
     writer, watching = Writer(tree), Watching(tree, tmp_path / "log")
     watching.know(*writer.make("t"))
@@ -178,7 +178,7 @@ def test_without_a_beginning_everything_is_read(tmp_path: Path) -> None:
     ],
     ids=range(14),
 )
-def test_a_notice_that_cant_be_read_costs_itself_and_one_line(
+def test_unreadable_notification_is_skipped_with_one_log_line(
     two: Two, caplog: pytest.LogCaptureFixture, notice: bytes
 ) -> None:
     path = two.writer.notice(notice)
@@ -191,7 +191,7 @@ def test_a_notice_that_cant_be_read_costs_itself_and_one_line(
 
 
 @pytest.mark.parametrize("entity", ["users/alice", "clients/c", "users/a/clients/c", "ips/1.2.3.4", "brokers/2", "x/y"])
-def test_what_is_others_is_left_alone_quietly(two: Two, caplog: pytest.LogCaptureFixture, entity: str) -> None:
+def test_notifications_of_other_entities_are_ignored(two: Two, caplog: pytest.LogCaptureFixture, entity: str) -> None:
     two.line.read.clear()
     two.writer.notice(layout.encode_config_change(entity))
     two.writer.alter({T: [("retention.ms", SET, "5")]})
@@ -200,13 +200,13 @@ def test_what_is_others_is_left_alone_quietly(two: Two, caplog: pytest.LogCaptur
     assert OWN not in two.line.read
 
 
-def test_notices_of_old_brokers_are_understood(two: Two) -> None:
+def test_notifications_of_old_brokers_are_read(two: Two) -> None:
     two.writer.put(TOPIC_T, layout.encode_config({"retention.ms": "5"}))
     two.writer.notice(encode({"version": 1, "entity_type": "topics", "entity_name": "t"}))
     two.heard({"retention.ms": "5"})
 
 
-def test_a_topic_whose_znode_cant_be_read_keeps_what_it_had(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_topic_with_an_unreadable_znode_keeps_its_configuration(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.watching.know(*two.writer.make("u"))
     two.writer.alter({T: [("retention.ms", SET, "5")]})
     two.heard({"retention.ms": "5"})
@@ -222,7 +222,7 @@ def test_a_topic_whose_znode_cant_be_read_keeps_what_it_had(two: Two, caplog: py
     two.heard({"retention.ms": "7"})
 
 
-def test_a_value_that_no_topic_can_have_harms_nobody(two: Two) -> None:
+def test_invalid_topic_value_is_ignored(two: Two) -> None:
     texts = {"retention.ms": "soon", "segment.bytes": "2000000", "of.another": "kind"}
     two.writer.put(TOPIC_T, layout.encode_config(texts))
     two.writer.notice(layout.encode_config_change("topics/t"))
@@ -231,8 +231,8 @@ def test_a_value_that_no_topic_can_have_harms_nobody(two: Two) -> None:
     assert two.watching.log_config().retention_ms == WEEK_MS
 
 
-def test_notices_that_are_gone_before_they_were_read_are_noticed(two: Two) -> None:
-    """Whoever has a clock that is 15 minutes fast deletes its notices at once."""
+def test_notifications_deleted_before_the_read_are_detected(two: Two) -> None:
+    """A broker whose clock is 15 minutes fast deletes its notifications immediately."""
     for number in range(3):
         two.writer.alter(
             {T: [("retention.ms", SET, str(number))], ALL: [("log.retention.bytes", SET, str(number))]}, now=FAR
@@ -243,10 +243,10 @@ def test_notices_that_are_gone_before_they_were_read_are_noticed(two: Two) -> No
     two.line.read.clear()
     two.writer.alter({T: [("retention.ms", SET, "9")]})
     two.heard({"retention.ms": "9"})
-    assert OWN not in two.line.read  # What is counted is right again: not everything is read.
+    assert OWN not in two.line.read  # The count is right again: not everything is read.
 
 
-def test_a_folder_of_notices_that_is_gone_may_come_again(two: Two) -> None:
+def test_deleted_notification_folder_may_be_recreated(two: Two) -> None:
     tree = two.writer.tree
     for name in tree.children(layout.CONFIG_CHANGES):
         tree.delete(f"{layout.CONFIG_CHANGES}/{name}")
@@ -259,7 +259,7 @@ def test_a_folder_of_notices_that_is_gone_may_come_again(two: Two) -> None:
     two.heard({"retention.ms": "6"})
 
 
-def test_what_a_broker_cant_use_is_told_once_and_left_out(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_broker_value_is_reported_once_and_skipped(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     texts = {"log.retention.ms": "soon", "num.partitions": "7", "message.max.bytes": "77"}
     two.writer.put(OWN, layout.encode_config(texts))
     two.writer.notice(layout.encode_config_change("brokers/1"))
@@ -275,7 +275,7 @@ def test_what_a_broker_cant_use_is_told_once_and_left_out(two: Two, caplog: pyte
     assert len(told(caplog, "not used of the dynamic configuration: num.partitions")) == 1
 
 
-def test_values_that_are_no_good_together_change_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_conflicting_broker_values_change_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     lags = {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"}
     two.writer.put(OWN, layout.encode_config({**lags, "log.retention.bytes": "77"}))
     two.writer.notice(layout.encode_config_change("brokers/1"))
@@ -286,7 +286,7 @@ def test_values_that_are_no_good_together_change_nothing(two: Two, caplog: pytes
     two.watching.until(lambda: two.watching.value("log.retention.bytes") == 77)
 
 
-def test_a_broker_whose_znode_cant_be_read_keeps_what_it_had(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_broker_with_an_unreadable_znode_keeps_its_configuration(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.writer.alter({BROKER: [("log.retention.bytes", SET, "77")]})
     two.watching.until(lambda: two.watching.value("log.retention.bytes") == 77)
     two.writer.put(OWN, b"garbage")
@@ -309,7 +309,7 @@ def test_passwords_are_decrypted(two: Two, caplog: pytest.LogCaptureFixture) -> 
     assert len(told(caplog, f"{PASSWORD}=***")) == 2
 
 
-def test_certificates_that_cant_be_read_leave_those_before(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_certificates_keep_the_previous_ones(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     configs = two.watching.harness.configs
     two.writer.alter({BROKER: [(LOCATION, SET, "/x")]})
     two.watching.until(lambda: configs.value(LOCATION) == "/x")
@@ -325,7 +325,7 @@ def test_certificates_that_cant_be_read_leave_those_before(two: Two, caplog: pyt
     two.watching.until(lambda: configs.value(LOCATION) == "/y")
 
 
-def test_a_tree_that_cant_be_reached_is_told_once_and_read_anew(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_tree_is_reported_once_and_read_again(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.line.failure = Unavailable(detail="nobody there")
     assert [two.watching.read() for _ in range(3)] == [None] * 3
     two.writer.alter({T: [("retention.ms", SET, "5")], ALL: [("log.retention.bytes", SET, "9")]}, now=FAR)
@@ -336,14 +336,14 @@ def test_a_tree_that_cant_be_reached_is_told_once_and_read_anew(two: Two, caplog
     assert len(told(caplog, "can't be read now and will be: nobody there")) == 1
 
 
-def test_a_session_that_has_ended_is_read_no_more(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+def test_expired_session_reads_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.line.failure = SessionExpired(detail="over")
     heard = two.watching.read()
     assert heard is not None and not heard.topics and heard.broker is None
     assert not caplog.records
 
 
-def test_a_topic_that_is_gone_is_no_topic_without_a_configuration(two: Two) -> None:
+def test_deleted_topic_is_not_reset_to_defaults(two: Two) -> None:
     two.writer.alter({T: [("cleanup.policy", SET, "compact")]})
     two.heard({"cleanup.policy": "compact"})
     (topic,) = two.writer.metadata.topics().values()
@@ -355,7 +355,7 @@ def test_a_topic_that_is_gone_is_no_topic_without_a_configuration(two: Two) -> N
     assert two.watching.set_on() == {"cleanup.policy": "compact"}
 
 
-def test_a_topic_without_a_configuration_has_none(two: Two) -> None:
+def test_topic_with_a_deleted_configuration_uses_defaults(two: Two) -> None:
     two.writer.alter({T: [("retention.ms", SET, "5")]})
     two.heard({"retention.ms": "5"})
     two.writer.tree.delete(TOPIC_T)
@@ -363,14 +363,14 @@ def test_a_topic_without_a_configuration_has_none(two: Two) -> None:
     two.heard({})
 
 
-def test_partitions_of_a_topic_that_was_not_told_of_yet_go_by_it(two: Two) -> None:
-    """A controller has partitions made first, and tells of their topic afterwards."""
+def test_partitions_of_a_topic_outside_the_metadata_apply_changes(two: Two) -> None:
+    """A controller creates partitions first, and announces their topic afterwards."""
     two.watching.harness.broker.view.remove(TopicName("t"))
     two.writer.alter({T: [("retention.ms", SET, "5")]})
     two.watching.until(lambda: two.watching.log_config().retention_ms == 5)
 
 
-def test_what_is_stopped_tells_nothing(two: Two) -> None:
+def test_stopped_watch_reports_nothing(two: Two) -> None:
     two.watching.watch.stop()
     readings = len(two.watching.readings)
     two.writer.alter({T: [("retention.ms", SET, "5")]})
@@ -383,11 +383,11 @@ def test_what_is_stopped_tells_nothing(two: Two) -> None:
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def test_the_controller_hears_where_unclean_elections_are_allowed_now(two: Two) -> None:
-    """Of a topic, or of all by default; not where they are forbidden, nor of what it was told before."""
+def test_controller_learns_where_unclean_elections_are_enabled(two: Two) -> None:
+    """For one topic or as the default; not where they are disabled, nor repeatedly."""
     writer, watching, _ = two
     enabled = watching.harness.broker.unclean_enabled
-    writer.make("early")  # The controller has not told of it yet.
+    writer.make("early")  # The controller has not announced it yet.
     writer.alter({T: [(UNCLEAN, SET, "false"), ("retention.ms", SET, "5")]})
     watching.until(lambda: watching.set_on() == {UNCLEAN: "false", "retention.ms": "5"})
     assert not enabled

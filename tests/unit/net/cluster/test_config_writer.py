@@ -1,4 +1,4 @@
-"""Configurations on a real tree: where Apache Kafka has them, told to others, and never unreadable for good."""
+"""Configurations in a real tree: stored as by Apache Kafka, notified to others, and never permanently unreadable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Keys = list[tuple[str, Operation, str]]
 
 
 class World:
-    """A tree with topic t, and the door to its configurations."""
+    """A tree with topic t, and access to its configurations."""
 
     def __init__(self, directory: Path, secret: str | None = "hidden") -> None:
         self.tree = SqliteTree(directory / "metadata.sqlite")
@@ -78,7 +78,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.tree.close()
 
 
-def test_they_lie_where_kafka_has_them(world: World) -> None:
+def test_configurations_are_stored_as_in_kafka(world: World) -> None:
     altered = world.alter(
         {
             T: [("retention.ms", SET, "5")],
@@ -97,14 +97,14 @@ def test_they_lie_where_kafka_has_them(world: World) -> None:
     assert world.metadata.topics()[TopicName("t")].configs == {"retention.ms": "5"}
 
 
-def test_what_is_only_asked_for_is_not_done(world: World) -> None:
+def test_validate_only_request_changes_nothing(world: World) -> None:
     altered = world.alter({T: [("retention.ms", SET, "5")], ALL: [("log.retention.ms", SET, "x")]}, dry=True)
     assert list(altered.refused) == [ALL]
     assert not altered.topics and altered.broker is None and not altered.in_force
     assert world.stored("/config/topics/t") == {} and world.notices() == []
 
 
-def test_each_is_changed_or_refused_by_itself(world: World) -> None:
+def test_resources_are_changed_or_refused_individually(world: World) -> None:
     nowhere = ConfigOwner(True, "nowhere")
     altered = world.alter(
         {
@@ -121,7 +121,7 @@ def test_each_is_changed_or_refused_by_itself(world: World) -> None:
     assert world.notices() == ["topics/t", "brokers/<default>"]
 
 
-def test_many_are_changed(world: World) -> None:
+def test_many_topics_are_changed_in_one_request(world: World) -> None:
     names = [f"t-{number}" for number in range(250)]
     world.make(*names)
     altered = world.alter({ConfigOwner(True, name): [("retention.ms", SET, name[2:] + "00")] for name in names})
@@ -132,14 +132,14 @@ def test_many_are_changed(world: World) -> None:
     }
 
 
-def test_what_was_asked_for_at_a_time_adds_up(world: World) -> None:
+def test_successive_changes_are_merged(world: World) -> None:
     world.alter({T: [("cleanup.policy", Operation.APPEND, "compact")]})
     world.alter({T: [("retention.ms", SET, "5")]})
     world.alter({T: [("cleanup.policy", Operation.SUBTRACT, "delete")]})
     assert world.stored("/config/topics/t") == {"cleanup.policy": "compact", "retention.ms": "5"}
 
 
-def test_a_topic_without_a_node_gets_one(world: World) -> None:
+def test_missing_configuration_node_is_created(world: World) -> None:
     world.tree.delete("/config/topics/t")
     assert not world.alter({T: [("retention.ms", SET, "5")]}).refused
     assert world.stored("/config/topics/t") == {"retention.ms": "5"}
@@ -152,7 +152,7 @@ def test_a_deleted_topic_is_not_configured(world: World) -> None:
     assert world.tree.exists("/config/topics/t") is None
 
 
-def test_old_notices_are_forgotten(world: World) -> None:
+def test_old_notifications_are_deleted(world: World) -> None:
     for number in range(3):
         world.alter({T: [("retention.ms", SET, str(number))]})
     assert len(world.notices()) == 3
@@ -164,7 +164,7 @@ def test_old_notices_are_forgotten(world: World) -> None:
     assert world.notices() == []
 
 
-def test_a_password_is_kept_encrypted_and_not_logged(
+def test_password_is_stored_encrypted_and_not_logged(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -180,7 +180,7 @@ def test_a_password_is_kept_encrypted_and_not_logged(
     assert world.stored("/config/brokers/1") == {LOCATION: "/y", PASSWORD: kept[PASSWORD]}
 
 
-def test_without_a_secret_there_are_no_passwords(tmp_path: Path) -> None:
+def test_password_without_an_encoder_secret_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path, secret=None)
     altered = world.alter({BROKER: [(PASSWORD, SET, "open-sesame")]})
     assert altered.refused[BROKER].code == ErrorCode.INVALID_REQUEST
@@ -188,7 +188,7 @@ def test_without_a_secret_there_are_no_passwords(tmp_path: Path) -> None:
     assert world.tree.exists("/config/brokers/1") is None
 
 
-def test_a_password_under_a_lost_secret_stays_and_does_not_count(tmp_path: Path) -> None:
+def test_password_with_a_lost_secret_is_kept_but_unused(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.alter({BROKER: [(PASSWORD, SET, "open-sesame")]})
     kept = world.stored("/config/brokers/1")
@@ -202,7 +202,7 @@ def test_a_password_under_a_lost_secret_stays_and_does_not_count(tmp_path: Path)
     assert later.stored("/config/brokers/1") == {LOCATION: "/x"}
 
 
-def test_what_is_not_to_be_made_ready_is_refused(world: World) -> None:
+def test_unusable_key_store_is_refused(world: World) -> None:
     world.bad_location = "there is no store there"
     altered = world.alter({BROKER: [(LOCATION, SET, "/x")], ALL: [("log.retention.ms", SET, "7")]})
     assert altered.refused[BROKER].detail == "there is no store there"
@@ -210,7 +210,7 @@ def test_what_is_not_to_be_made_ready_is_refused(world: World) -> None:
     assert world.tree.exists("/config/brokers/1") is None
 
 
-def test_a_start_without_the_store_keeps_the_rest(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_start_without_the_key_store_keeps_other_values(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.alter({BROKER: [(LOCATION, SET, "/x"), ("log.retention.ms", SET, "7")]})
     world.bad_location = "the store is gone"
     configs, _ = world.changes.read_starting_configs()
@@ -231,7 +231,7 @@ CONFIG = dictionaries(
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=one_of(binary(max_size=99), JSON.map(lambda value: encode({"config": value})), CONFIG))
-def test_whatever_is_in_the_tree_a_broker_starts_and_a_change_is_made_or_refused(world: World, data: bytes) -> None:
+def test_broker_starts_with_any_stored_configuration(world: World, data: bytes) -> None:
     for path in ("/config/brokers/1", "/config/topics/t"):
         if world.tree.exists(path) is None:
             world.tree.create(path)
@@ -248,6 +248,6 @@ def test_whatever_is_in_the_tree_a_broker_starts_and_a_change_is_made_or_refused
         assert world.stored("/config/brokers/1") == {**kept, "log.retention.ms": "7"}
 
 
-def test_a_registered_broker_is_no_hindrance(world: World) -> None:
+def test_registered_broker_does_not_prevent_changes(world: World) -> None:
     world.metadata.enroll(BrokerInfo(US), lambda: TimestampMs(1), 0)
     assert not world.alter({ALL: [("log.retention.ms", SET, "7")]}).refused

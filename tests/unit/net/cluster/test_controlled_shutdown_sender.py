@@ -1,4 +1,4 @@
-"""A broker that stops asks the controller, on a real socket, to have others lead: as often as it helps and no more."""
+"""Controlled shutdown requests of a stopping broker, on a real socket: repeated only while they help."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ FAST = {"controlled.shutdown.retry.backoff.ms": "1"}
 
 
 class Controller:
-    """Another broker, which answers with one of `left` after the other, or closes the connection for a None."""
+    """Another broker that responds with each of `left` in turn; None closes the connection."""
 
     def __init__(self, left: Sequence[int | ErrorCode | None], after: Callable[[], object] = lambda: None) -> None:
-        """`after` is called when it has answered."""
+        """Call `after` after each response."""
         self._left = list(left)
         self._after = after
         self.peer = Peer(self._answer)
@@ -62,9 +62,9 @@ def asked_times(
     then: Callable[[ClusterView], None] = lambda view: None,
     **configs: str,
 ) -> int:
-    """Stops a broker whose topic has these replicas; returns how often the controller was asked.
+    """Stop a broker whose topic has these replicas; return the number of requests to the controller.
 
-    `others` live beside the controller.  `then` may change what the broker knows, a moment after each answer.
+    `others` are alive next to the controller. `then` may change the broker's view shortly after each response.
     """
     harness = Harness(folder, **(FAST | {name.replace("_", "."): value for name, value in configs.items()}))
 
@@ -98,31 +98,31 @@ def asked_times(
     ("left", "times"),
     [
         ([0], 1),
-        ([2, 0], 2),  # What is left is asked for again.
-        ([None, ErrorCode.NOT_CONTROLLER, 0], 3),  # The controller may be another one by then.
+        ([2, 0], 2),  # The remaining partitions are requested again.
+        ([None, ErrorCode.NOT_CONTROLLER, 0], 3),  # The controller may have changed.
         ([2, 2, 2], 3),  # controlled.shutdown.max.retries
     ],
 )
-def test_the_controller_is_asked_until_nothing_is_left(
+def test_shutdown_request_is_repeated_until_no_partition_remains(
     tmp_path: Path, left: list[int | ErrorCode | None], times: int
 ) -> None:
     assert asked_times(tmp_path, left) == times
 
 
-def test_it_is_asked_as_often_as_configured(tmp_path: Path) -> None:
+def test_shutdown_requests_are_limited_by_configuration(tmp_path: Path) -> None:
     assert asked_times(tmp_path, [1], controlled_shutdown_max_retries="1") == 1
 
 
-def test_it_is_not_asked_where_that_is_not_wanted(tmp_path: Path) -> None:
+def test_disabled_controlled_shutdown_sends_no_request(tmp_path: Path) -> None:
     assert asked_times(tmp_path, [], controlled_shutdown_enable="false") == 0
 
 
 @pytest.mark.parametrize("replicas", [(US,), (US, GONE), (OTHER,)])
-def test_it_is_not_asked_where_nobody_could_lead(tmp_path: Path, replicas: tuple[BrokerId, ...]) -> None:
+def test_shutdown_without_possible_leaders_sends_no_request(tmp_path: Path, replicas: tuple[BrokerId, ...]) -> None:
     assert asked_times(tmp_path, [], replicas=replicas) == 0
 
 
-def test_no_pause_goes_on_when_the_others_have_gone_too(tmp_path: Path) -> None:
+def test_backoff_ends_when_all_other_brokers_are_dead(tmp_path: Path) -> None:
     """As when all brokers are stopped at once."""
 
     def others_go(view: ClusterView) -> None:
@@ -131,8 +131,8 @@ def test_no_pause_goes_on_when_the_others_have_gone_too(tmp_path: Path) -> None:
     assert asked_times(tmp_path, [1], then=others_go, controlled_shutdown_retry_backoff_ms=HOUR_MS) == 1
 
 
-def test_it_is_asked_again_at_once_whenever_a_broker_has_gone(tmp_path: Path) -> None:
-    """Who is left may stop, too; such a try does not count."""
+def test_shutdown_request_is_repeated_when_another_broker_dies(tmp_path: Path) -> None:
+    """The remaining brokers may stop too; such a retry is not counted."""
     others = [BrokerId(GONE + number) for number in range(4)]
 
     def one_goes(view: ClusterView) -> None:
@@ -143,7 +143,7 @@ def test_it_is_asked_again_at_once_whenever_a_broker_has_gone(tmp_path: Path) ->
     assert found == len(left)
 
 
-def test_who_is_elected_controller_is_asked_at_once(tmp_path: Path) -> None:
+def test_new_controller_gets_the_shutdown_request_immediately(tmp_path: Path) -> None:
     changes = iter((GONE, OTHER))
 
     def elected(view: ClusterView) -> None:

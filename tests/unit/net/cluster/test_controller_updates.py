@@ -1,4 +1,4 @@
-"""Controller requests wait only while the metadata tree does not answer; a failure stops none after it."""
+"""Controller requests, which wait only for an unreachable metadata tree; a failed one stops none after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOPIC = TopicName("t")
 
 
 class Shell(AtOnce):
-    """Does all at once, but for what the loop is asked for."""
+    """A shell that executes everything immediately, except what the loop is requested to do."""
 
     def __init__(self, now: Moment) -> None:
         super().__init__(lambda: now, nullcontext)
@@ -49,13 +49,13 @@ class Shell(AtOnce):
 
 
 class Unanswered:
-    """A tree that does not answer until its session has been begun anew."""
+    """A tree that does not respond until its session is renewed."""
 
     def __init__(self) -> None:
         self.has_session = False
 
     def check_controller_epoch(self, epoch: int) -> None:
-        """Every epoch that is named here has had a controller."""
+        """Accept every epoch: each one named here had a controller."""
 
     def overrides(self, name: TopicName) -> Mapping[str, str]:
         if not self.has_session:
@@ -70,7 +70,9 @@ def update(controller_epoch: int, broker_epoch: int) -> ToBroker:
     return ToBroker(US, broker_epoch, US, controller_epoch, request)
 
 
-def test_it_is_taken_in_at_once_when_there_is_a_session_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_request_is_applied_when_the_session_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(from_controller, "RETRY_SECONDS", 2 * SECONDS_MAX)
     harness = Harness(tmp_path)
     broker, tree = harness.broker, Unanswered()
@@ -100,11 +102,11 @@ def test_it_is_taken_in_at_once_when_there_is_a_session_again(tmp_path: Path, mo
     assert before != NO_EPOCH
 
 
-# A failure.
+# Failures.
 
 
 class Tree(Unanswered):
-    """A tree that answers; the latest controller epoch is 7."""
+    """A tree that responds; the latest controller epoch is 7."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.has_session = True
@@ -121,7 +123,7 @@ class Tree(Unanswered):
 
 
 def ends_of(harness: Harness, tree: Tree, *sent: ToBroker) -> list[Errors | Refused]:
-    """Return how requests end that follow one another."""
+    """Return the results of consecutive requests."""
     ends: list[Errors | Refused] = []
 
     async def play() -> None:
@@ -149,7 +151,7 @@ UNKNOWN = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("failure", [ValueError("odd"), OSError("no such file"), RuntimeError("anything")])
-def test_a_thread_that_fails_costs_its_request_alone(
+def test_failed_thread_affects_only_its_request(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
     harness = Harness(tmp_path)
@@ -163,7 +165,7 @@ def test_a_thread_that_fails_costs_its_request_alone(
     assert str(failure) in str(record.exc_info) and "UpdateMetadata" in record.getMessage()
 
 
-def test_a_slice_that_fails_costs_its_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_slice_affects_only_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(tmp_path)
     broker, epoch = harness.broker, harness.broker.controlled.broker_epoch
     put = broker.view.put
@@ -178,7 +180,7 @@ def test_a_slice_that_fails_costs_its_request_alone(tmp_path: Path, monkeypatch:
     assert TOPIC in broker.view.topics
 
 
-def test_an_epoch_that_no_controller_has_does_not_make_the_broker_deaf(tmp_path: Path) -> None:
+def test_invented_controller_epoch_does_not_block_later_requests(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     epoch = harness.broker.controlled.broker_epoch
     ends = ends_of(harness, Tree(), *(update(one, epoch) for one in (6, 8, 2**31 - 1, 7, 6)))
@@ -187,7 +189,7 @@ def test_an_epoch_that_no_controller_has_does_not_make_the_broker_deaf(tmp_path:
     assert harness.broker.controlled.controller_epoch == 7
 
 
-def test_a_stale_request_makes_no_files(tmp_path: Path) -> None:
+def test_stale_request_creates_no_files(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     before = sorted(tmp_path.iterdir())
     state = AssignedState(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), is_new=True)

@@ -1,4 +1,4 @@
-"""What a follower asks, and over which connections, as its configuration says; its leader is a real socket."""
+"""Fetch requests and connections of a follower, by its configuration; its leader is a real socket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FETCH, PARTITIONS = 1, 6
 
 
 class Following:
-    """A broker that follows the partitions of t, and its lines; its clock stands still but for `pass_time`."""
+    """A broker that follows the partitions of t, and its connections; only `pass_time` advances its clock."""
 
     def __init__(self, folder: Path, peer: Peer, **configs: str) -> None:
         self.harness = Harness(folder, **configs)
@@ -63,7 +63,7 @@ class Following:
 
 def request_of(asked: Asked) -> FetchRequest:
     assert asked.api_key == FETCH
-    return decode(FetchRequest, asked.version, asked._rest, 1)  # Behind the header's tags.
+    return decode(FetchRequest, asked.version, asked._rest, 1)  # After the header's tags.
 
 
 def indexes(request: FetchRequest) -> list[int]:
@@ -71,14 +71,14 @@ def indexes(request: FetchRequest) -> list[int]:
 
 
 async def silence(asked: Asked, writer: Writer) -> None:
-    """Nothing is answered."""
+    """Send no response."""
 
 
 class Leader:
-    """Answers each fetch in a session of its own; records are for whom they are put."""
+    """A leader that serves each fetcher in its own session, with the records put for it."""
 
     def __init__(self) -> None:
-        self.sessions: dict[int, set[int]] = {}  # By connection: the partitions that it has named.
+        self.sessions: dict[int, set[int]] = {}  # The named partitions, by connection.
         self.records: dict[int, bytes] = {}
 
     async def __call__(self, asked: Asked, writer: Writer) -> None:
@@ -97,14 +97,14 @@ class Leader:
             if index in self.records and offsets.get(index, -1) == 0
         ]
         if not parts:
-            await asyncio.sleep(0.01)  # As a leader that has nothing waits.
+            await asyncio.sleep(0.01)  # Like a leader without new records.
         topics = [FetchableTopicResponse(topic_id=topic_id("t"), partitions=parts)] if parts else []
         response = FetchResponse(session_id=asked.connection + 1, responses=topics)
         writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
         await writer.drain()
 
 
-def test_a_fetch_asks_for_what_is_configured(tmp_path: Path) -> None:
+def test_fetch_request_has_the_configured_values(tmp_path: Path) -> None:
     async def work() -> None:
         async with Peer(silence) as peer:
             following = Following(
@@ -143,7 +143,7 @@ def test_each_fetcher_has_a_connection_and_a_session(tmp_path: Path) -> None:
     run(work)
 
 
-def test_partitions_go_to_other_fetchers_and_nothing_comes_twice(tmp_path: Path) -> None:
+def test_partitions_move_between_fetchers_without_duplicates(tmp_path: Path) -> None:
     async def work() -> None:
         leader = Leader()
         async with Peer(leader) as peer:
@@ -161,7 +161,7 @@ def test_partitions_go_to_other_fetchers_and_nothing_comes_twice(tmp_path: Path)
     run(work)
 
 
-def test_a_leader_that_does_not_answer_is_asked_over_another_connection(tmp_path: Path) -> None:
+def test_silent_leader_is_retried_over_another_connection(tmp_path: Path) -> None:
     async def work() -> None:
         async with Peer(silence) as peer:
             following = Following(
@@ -183,9 +183,7 @@ def test_a_leader_that_does_not_answer_is_asked_over_another_connection(tmp_path
 
 
 @pytest.mark.parametrize("size", [-1, 20_000])
-def test_the_receive_buffer_is_as_large_as_is_configured(
-    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receive_buffer_has_the_configured_size(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     open_ = ChannelConnection._open
 
@@ -207,7 +205,7 @@ def test_the_receive_buffer_is_as_large_as_is_configured(
     run(work)
 
 
-def test_an_error_of_the_whole_answer_begins_another_session(tmp_path: Path) -> None:
+def test_session_error_starts_another_session(tmp_path: Path) -> None:
     async def refuses(asked: Asked, writer: Writer) -> None:
         known = request_of(asked).session_epoch > 0
         error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if known else ErrorCode.NONE

@@ -1,6 +1,7 @@
-"""A leader's ISR reaches the cluster: through its own controller, another broker's on a real socket, or the tree.
+"""ISR changes of a leader: through its own controller, another broker's on a real socket, or the tree.
 
-The leader is a broker in memory, whose follower is what it fetches; controller, tree, threads and sockets are real.
+The leader is a broker in memory, whose follower is simulated by fetches; controller, tree, threads and sockets are
+real.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Value = TypeVar("Value")
 
 
 class Tree(SqliteTree):
-    """A tree that may do what it is asked and then not answer, or can't be reached at all."""
+    """A tree that may execute a request and lose the response, or be unreachable."""
 
     loses_answers = 0
     is_down = False
@@ -75,7 +76,7 @@ class Tree(SqliteTree):
 
 
 class World:
-    """Partitions of two replicas that are led here; either broker's controller runs in a thread."""
+    """Partitions with two replicas led here; either broker's controller runs in a thread."""
 
     def __init__(self, folder: Path, version: str, controller: BrokerId) -> None:
         self.harness = Harness(
@@ -88,9 +89,9 @@ class World:
         self.controller = Controller(controller, has_recovery=self.broker.protocol.has_leader_recovery)
         self.loop = asyncio.get_running_loop()
         self.asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
-        self.faults: list[ErrorCode | None] = []  # What the controller answers first; None closes the connection.
-        self.versions: list[int] = []  # Of AlterPartition.
-        self.requested: list[list[int]] = []  # The partitions of each.
+        self.faults: list[ErrorCode | None] = []  # The controller's first responses; None closes the connection.
+        self.versions: list[int] = []  # AlterPartition requests.
+        self.requested: list[list[int]] = []  # The partitions of each request.
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self._threads = ThreadPoolExecutor(1)
@@ -107,7 +108,7 @@ class World:
             failed=self._failures.append,
         )
 
-    # What a shell does.
+    # The part of a shell.
 
     def now(self) -> Moment:
         return self.harness.now
@@ -155,7 +156,7 @@ class World:
         return self.broker.view.controller
 
     async def answer(self, asked: Asked, writer: Writer) -> None:
-        """The other broker's side of a connection."""
+        """Serve a connection of the other broker."""
         assert asked.api_key == 56
         self.versions.append(asked.version)
         fault = self.faults.pop(0) if self.faults else ErrorCode.NONE
@@ -179,7 +180,7 @@ class World:
         writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
         await writer.drain()
 
-    # Coming and going.
+    # Start and stop.
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[World]:
@@ -213,7 +214,7 @@ class World:
             call(*arguments)
             self.settle()
 
-    # What happens.
+    # Events.
 
     @property
     def leading(self) -> Leading:
@@ -221,13 +222,13 @@ class World:
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
-        """The committed ISR, as the leader knows it."""
+        """Return the committed ISR as known by the leader."""
         assert self.leading.in_sync is not None
         return self.leading.in_sync.committed.isr
 
     @property
     def shown(self) -> tuple[BrokerId, ...]:
-        """The ISR that clients are told."""
+        """Return the ISR that clients see."""
         return self.broker.view.topics[T].partitions[0].isr
 
     def state(self, index: int = 0) -> LeaderAndIsr:
@@ -253,7 +254,7 @@ class World:
         self.settle()
 
     def follower_falls_behind(self, *indexes: int) -> None:
-        """The follower has all of the other partitions."""
+        """Let the follower lag in one partition, and fetch all others."""
         self.follower_fetches()
         for index in indexes or (0,):
             self.produce(index)
@@ -262,7 +263,7 @@ class World:
         self.settle()
 
     async def becomes(self, *isr: BrokerId) -> None:
-        """Waits until the leader knows that this is the ISR; time passes meanwhile."""
+        """Wait until the leader knows this ISR, while time passes."""
 
         def is_so() -> bool:
             if self.isr != isr:
@@ -309,7 +310,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("version", "controller", "versions"), WAYS)
-def test_an_isr_shrinks_and_grows(tmp_path: Path, version: str, controller: BrokerId, versions: set[int]) -> None:
+def test_isr_shrinks_and_expands(tmp_path: Path, version: str, controller: BrokerId, versions: set[int]) -> None:
     async def story(world: World) -> None:
         world.follower_falls_behind()
         assert world.leading.positions.high_watermark == 0
@@ -330,7 +331,7 @@ def test_an_isr_shrinks_and_grows(tmp_path: Path, version: str, controller: Brok
 
 
 def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Path) -> None:
-    """As Kafka's do: which controllers the leader has heard of meanwhile doesn't matter."""
+    """As in Kafka: controllers that the leader has learned of since do not matter."""
 
     async def story(world: World) -> None:
         newer = UpdateMetadata({}, {}, tuple(world.broker.view.brokers.values()), is_full=False)
@@ -343,7 +344,7 @@ def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("controller", [US, OTHER])
-def test_a_controller_that_does_not_answer_is_asked_again(tmp_path: Path, controller: BrokerId) -> None:
+def test_failed_isr_request_is_retried(tmp_path: Path, controller: BrokerId) -> None:
     async def story(world: World) -> None:
         world.faults = [ErrorCode.NOT_CONTROLLER, None, ErrorCode.STALE_BROKER_EPOCH, None]
         world.follower_falls_behind()
@@ -354,7 +355,7 @@ def test_a_controller_that_does_not_answer_is_asked_again(tmp_path: Path, contro
     played(tmp_path, "3.9", controller, story)
 
 
-def test_what_is_proposed_meanwhile_goes_into_the_next_request(tmp_path: Path) -> None:
+def test_proposals_during_a_request_are_batched_into_the_next(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.may_answer.clear()
         world.follower_falls_behind(0)
@@ -377,7 +378,7 @@ def _isr_of(world: World, index: int) -> tuple[BrokerId, ...]:
     return world.state(index).isr
 
 
-def test_no_controller_is_known(tmp_path: Path) -> None:
+def test_proposals_wait_for_a_known_controller(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.broker.view.controller = BrokerId(-1)
         world.follower_falls_behind()
@@ -391,7 +392,7 @@ def test_no_controller_is_known(tmp_path: Path) -> None:
     played(tmp_path, "3.9", OTHER, story)
 
 
-def test_an_answer_of_the_tree_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_response_of_the_tree_is_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isr_changes, "RETRY_SECONDS", 0.01)
 
     async def story(world: World) -> None:
@@ -404,7 +405,7 @@ def test_an_answer_of_the_tree_is_lost(tmp_path: Path, monkeypatch: pytest.Monke
     played(tmp_path, "2.6", OTHER, story)
 
 
-def test_a_tree_that_is_away_is_written_to_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_tree_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isr_changes, "RETRY_SECONDS", 0.01)
 
     async def story(world: World) -> None:
@@ -421,7 +422,7 @@ def test_a_tree_that_is_away_is_written_to_later(tmp_path: Path, monkeypatch: py
     played(tmp_path, "2.6", OTHER, story)
 
 
-def test_who_is_led_by_another_one_writes_nothing(tmp_path: Path) -> None:
+def test_partition_with_another_leader_in_the_tree_is_not_written(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         theirs = layout.encode_partition_state(layout.PartitionState(OTHER, 5, 1, (OTHER,)))  # type: ignore[arg-type]
         world.tree.set(STATE, theirs)

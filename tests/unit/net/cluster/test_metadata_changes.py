@@ -1,4 +1,4 @@
-"""The controller alone changes topics in a tree; what was planned on old knowledge is done as far as it makes sense."""
+"""Topic changes by the controller in a tree; changes planned on outdated metadata are applied as far as possible."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refusal(refused: Refused) -> ErrorCode:
     return refused.code
 
 
-def test_who_is_not_the_controller_changes_nothing(us: TreeMember, other: TreeMember) -> None:
+def test_other_brokers_change_no_topics(us: TreeMember, other: TreeMember) -> None:
     changes = (
         CreateTopics(1, (topic(),)),
         CreateTopics(2, (topic("u"),)),
@@ -56,7 +56,7 @@ def test_who_is_not_the_controller_changes_nothing(us: TreeMember, other: TreeMe
     assert other.metadata.topics() == before
 
 
-def test_the_controller_makes_topics_without_leaders(us: TreeMember) -> None:
+def test_controller_creates_topics_without_leaders(us: TreeMember) -> None:
     assert us.is_elected()
     changed = us.change(CreateTopics(1, (topic(), topic("u", 1, 2))))
     assert list(changed.topics) == [T, "u"]
@@ -67,7 +67,7 @@ def test_the_controller_makes_topics_without_leaders(us: TreeMember) -> None:
     assert refusal(again.refused[T]) == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_configuration_that_was_left_is_replaced(us: TreeMember) -> None:
+def test_leftover_configuration_is_replaced(us: TreeMember) -> None:
     assert us.is_elected()
     us.tree.create(layout.config(layout.TOPIC_CONFIGS, T), layout.encode_config({"retention.bytes": "5"}))
     assert us.change(CreateTopics(1, (topic(),))).refused == {}
@@ -86,10 +86,10 @@ def test_partitions_are_added_to_the_assignment(us: TreeMember) -> None:
     assert refusal(gone.refused[TopicName("gone")]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_deleted_topic_is_marked_and_stays_until_its_replicas_are_gone(us: TreeMember) -> None:
+def test_deleted_topic_is_marked_until_its_replicas_are_deleted(us: TreeMember) -> None:
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(),)))
-    for token in (2, 3):  # Who asks again gets the same answer.
+    for token in (2, 3):  # A repeated request gets the same response.
         assert dict(us.change(DeleteTopics(token, {T: topic().id})).topics) == {T: None}
     assert us.tree.exists(layout.delete_topic(T)) is not None
     assert T in us.metadata.topics()
@@ -97,8 +97,8 @@ def test_a_deleted_topic_is_marked_and_stays_until_its_replicas_are_gone(us: Tre
     assert refusal(made.refused[T]) == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_topic_is_not_made_anew_while_its_mark_is_there(us: TreeMember) -> None:
-    """It would be taken for the one that is deleted."""
+def test_topic_is_not_recreated_while_marked_for_deletion(us: TreeMember) -> None:
+    """The new topic would be deleted."""
     assert us.is_elected()
     us.tree.create(layout.delete_topic(T))
     made = us.change(CreateTopics(1, (topic(),)))
@@ -108,7 +108,7 @@ def test_a_topic_is_not_made_anew_while_its_mark_is_there(us: TreeMember) -> Non
     assert us.tree.exists(layout.delete_topic(T)) is None
 
 
-def test_another_topic_of_the_name_is_not_deleted(us: TreeMember) -> None:
+def test_topic_with_another_id_is_not_deleted(us: TreeMember) -> None:
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(),)))
     changed = us.change(DeleteTopics(2, {T: topic(number=2).id, TopicName("gone"): topic(number=3).id}))
@@ -116,7 +116,7 @@ def test_another_topic_of_the_name_is_not_deleted(us: TreeMember) -> None:
     assert us.tree.exists(layout.delete_topic(T)) is None
 
 
-def test_who_was_the_controller_changes_nothing_more(us: TreeMember, other: TreeMember) -> None:
+def test_former_controller_changes_no_topics(us: TreeMember, other: TreeMember) -> None:
     assert us.is_elected()
     us.tree.delete(layout.CONTROLLER)
     assert other.is_elected()
@@ -124,7 +124,7 @@ def test_who_was_the_controller_changes_nothing_more(us: TreeMember, other: Tree
     assert us.metadata.topics() == {}
 
 
-def test_whose_session_has_ended_is_not_the_controller_any_more(us: TreeMember, other: TreeMember) -> None:
+def test_broker_with_an_expired_session_changes_no_topics(us: TreeMember, other: TreeMember) -> None:
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(),)))
     with other.tree._write() as writer:
@@ -143,7 +143,7 @@ def test_whose_session_has_ended_is_not_the_controller_any_more(us: TreeMember, 
     assert list(other.metadata.topics()) == [T]
 
 
-def test_one_refused_topic_does_not_keep_the_others(us: TreeMember) -> None:
+def test_refused_topic_does_not_affect_others(us: TreeMember) -> None:
     assert us.is_elected()
     us.change(CreateTopics(1, (topic("a"),)))
     changed = us.change(CreateTopics(2, (topic("a", 1, 2), topic("b", 1, 3))))
@@ -153,8 +153,8 @@ def test_one_refused_topic_does_not_keep_the_others(us: TreeMember) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "found"), [(2, None), (3, None), (5, 5)])
-def test_growth_that_was_planned_before_another(us: TreeMember, wanted: int, found: int | None) -> None:
-    """Both saw one partition: the first makes three of it, the second as many as it said and no more."""
+def test_concurrent_growth_creates_no_extra_partitions(us: TreeMember, wanted: int, found: int | None) -> None:
+    """Both plans start from one partition: the first makes three, the second only up to its own count."""
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(partitions=1),)))
     us.change(GrowTopics(2, {T: Growth(1, topic(partitions=1).partitions * 2)}))

@@ -1,4 +1,4 @@
-"""The cluster's metadata on a real tree: who joins, what there is, and producer ids, which are given out once."""
+"""Cluster metadata in a real tree: registration, contents, and producer ids, which are given out once."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def refusal(refused: Refused) -> ErrorCode:
 # Registration.
 
 
-def test_all_are_of_one_cluster(us: TreeMember, other: TreeMember) -> None:
+def test_brokers_share_one_cluster_id(us: TreeMember, other: TreeMember) -> None:
     assert us.metadata.prepare(US, 1000, "late") == (US, "cluster-of-1")
     assert other.metadata.prepare(OTHER, 1000, "late") == (OTHER, "cluster-of-1")
 
 
-def test_a_tree_that_no_broker_has_prepared_has_no_topics(path: Path) -> None:
+def test_unprepared_tree_has_no_topics(path: Path) -> None:
     tree = SqliteTree(path)
     assert Metadata(tree).topics() == {}
     tree.close()
 
 
-def test_each_is_registered_and_its_epoch_rises(us: TreeMember, other: TreeMember) -> None:
+def test_each_broker_is_registered_with_a_rising_epoch(us: TreeMember, other: TreeMember) -> None:
     ours, theirs = us.enroll(), other.enroll()
     stat = other.tree.exists(layout.broker(US))
     assert stat is not None
@@ -71,11 +71,11 @@ def test_each_is_registered_and_its_epoch_rises(us: TreeMember, other: TreeMembe
     assert other.tree.children(layout.BROKER_IDS) == ["2"]
 
 
-def test_the_node_is_ours_if_the_answer_to_its_creation_was_lost(us: TreeMember) -> None:
+def test_repeated_registration_in_one_session_returns_the_same_epoch(us: TreeMember) -> None:
     assert us.enroll() == us.enroll()
 
 
-def test_a_former_self_is_waited_for(us: TreeMember, path: Path) -> None:
+def test_registration_waits_for_the_previous_process(us: TreeMember, path: Path) -> None:
     before = us.enroll()
     again = TreeMember(path)
     epochs: list[int] = []
@@ -88,7 +88,7 @@ def test_a_former_self_is_waited_for(us: TreeMember, path: Path) -> None:
     again.tree.close()
 
 
-def test_one_that_was_killed_is_not_waited_for(us: TreeMember, path: Path) -> None:
+def test_registration_does_not_wait_for_a_killed_process(us: TreeMember, path: Path) -> None:
     before = us.enroll()
     us.tree.abandon()
     again = TreeMember(path)
@@ -96,7 +96,7 @@ def test_one_that_was_killed_is_not_waited_for(us: TreeMember, path: Path) -> No
     again.tree.close()
 
 
-def test_another_broker_of_our_id_that_lives_on(us: TreeMember, path: Path) -> None:
+def test_registration_fails_while_another_broker_has_the_id(us: TreeMember, path: Path) -> None:
     us.enroll()
     again = TreeMember(path)
     with pytest.raises(AnotherBroker) as raised:
@@ -105,11 +105,11 @@ def test_another_broker_of_our_id_that_lives_on(us: TreeMember, path: Path) -> N
     again.tree.close()
 
 
-def test_an_id_that_is_registered_elsewhere_is_waited_for(us: TreeMember, path: Path) -> None:
+def test_id_registered_at_another_address_is_awaited(us: TreeMember, path: Path) -> None:
     metadata, info = us.metadata, BrokerInfo(US, (Endpoint("PLAINTEXT", "127.0.0.1", 9091),))
     metadata.check_id_is_free(info, 0)
     us.enroll()
-    metadata.check_id_is_free(info, 0)  # It is at our own address.
+    metadata.check_id_is_free(info, 0)  # It is registered at our own address.
     moved = info._replace(endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 1),))
     with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9091 is running already"):
         metadata.check_id_is_free(moved, 0)
@@ -121,7 +121,7 @@ def test_an_id_that_is_registered_elsewhere_is_waited_for(us: TreeMember, path: 
     again.tree.close()
 
 
-def test_a_broker_without_an_id_gets_one_that_nobody_had(tmp_path: Path) -> None:
+def test_broker_without_an_id_gets_an_unused_one(tmp_path: Path) -> None:
     tree = SqliteTree(tmp_path / "metadata.sqlite")
     metadata = Metadata(tree)
     first = metadata.prepare(None, 1000, "cluster")
@@ -131,7 +131,7 @@ def test_a_broker_without_an_id_gets_one_that_nobody_had(tmp_path: Path) -> None
     tree.close()
 
 
-# A broker that is alone.
+# A lone broker.
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def enroll(metadata: LoneMetadata, broker: BrokerId = US) -> int:
     return metadata.enroll(info, lambda: TimestampMs(1), 0)
 
 
-def test_who_is_alone_is_the_controller_at_once(lone: LoneMetadata, us: TreeMember) -> None:
+def test_lone_broker_is_the_controller_immediately(lone: LoneMetadata, us: TreeMember) -> None:
     epoch = enroll(lone)
     registered = us.tree.exists(layout.broker(US))
     assert registered is not None and registered.czxid == epoch
@@ -156,13 +156,13 @@ def test_who_is_alone_is_the_controller_at_once(lone: LoneMetadata, us: TreeMemb
     assert not us.is_elected()
 
 
-def test_nobody_joins_who_is_alone(lone: LoneMetadata, path: Path) -> None:
+def test_lone_broker_refuses_other_brokers(lone: LoneMetadata, path: Path) -> None:
     enroll(lone)
     with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9092 is running already"):
         TreeMember(path, OTHER)
 
 
-def test_who_is_alone_joins_nobody(us: TreeMember, lone: LoneMetadata) -> None:
+def test_lone_broker_does_not_join_other_brokers(us: TreeMember, lone: LoneMetadata) -> None:
     us.enroll()
     sentence = "Broker 1 at 127.0.0.1:9091 is running with the metadata in the folder, and several brokers can't share"
     for join in (lambda: lone.prepare(OTHER, 1000, "cluster"), lambda: enroll(lone, OTHER)):
@@ -170,8 +170,8 @@ def test_who_is_alone_joins_nobody(us: TreeMember, lone: LoneMetadata) -> None:
             join()
 
 
-def test_logs_from_elsewhere_are_adopted_once(lone: LoneMetadata, us: TreeMember) -> None:
-    """Only by a tree that never had a topic: else the last one that was deleted could come back."""
+def test_existing_logs_are_adopted_once(lone: LoneMetadata, us: TreeMember) -> None:
+    """Only by a tree that never had a topic; otherwise a deleted last topic could return."""
     assert not lone.had_topics
     led = PartitionInfo(US, LeaderEpoch(7), (US,), (US,))
     adopted = TopicInfo(T, Uuid(b"\1" * 16), (led, led), {"retention.ms": "1"})
@@ -187,7 +187,7 @@ def test_logs_from_elsewhere_are_adopted_once(lone: LoneMetadata, us: TreeMember
     assert lone.had_topics and not lone.topics()
 
 
-def test_who_leads_is_not_read_here(us: TreeMember, path: Path) -> None:
+def test_partition_states_are_not_read(us: TreeMember, path: Path) -> None:
     assert us.is_elected()
     us.change(CreateTopics(1, [topic()]))
     for node in (layout.partitions(T), layout.partition(T, 0), layout.partition_state(T, 0)):
@@ -200,7 +200,7 @@ def test_who_leads_is_not_read_here(us: TreeMember, path: Path) -> None:
 # Controller epochs.
 
 
-def test_an_epoch_in_which_nobody_was_elected_is_refused(us: TreeMember, other: TreeMember) -> None:
+def test_controller_epoch_without_an_election_is_refused(us: TreeMember, other: TreeMember) -> None:
     for epoch in (1, INT64_MAX):
         with pytest.raises(Refused) as refused:
             other.metadata.check_controller_epoch(epoch)
@@ -211,13 +211,13 @@ def test_an_epoch_in_which_nobody_was_elected_is_refused(us: TreeMember, other: 
         other.metadata.check_controller_epoch(2)
 
 
-def test_a_server_that_lags_behind_is_asked_again(us: TreeMember, other: TreeMember) -> None:
+def test_lagging_server_is_read_again(us: TreeMember, other: TreeMember) -> None:
     assert us.is_elected()
     get = other.tree.get
     reads: list[str] = []
 
     class Lagging:
-        """The first read has what was there before the election."""
+        """A server whose first read returns the state before the election."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(other.tree, name)
@@ -234,7 +234,7 @@ def test_a_server_that_lags_behind_is_asked_again(us: TreeMember, other: TreeMem
 # Producer ids.
 
 
-def test_the_controller_gives_producer_ids(us: TreeMember, other: TreeMember) -> None:
+def test_controller_allocates_producer_ids(us: TreeMember, other: TreeMember) -> None:
     epoch = other.enroll()
     with pytest.raises(Refused) as refused:
         us.metadata.give_producer_ids(OTHER, epoch)
@@ -251,8 +251,8 @@ def test_the_controller_gives_producer_ids(us: TreeMember, other: TreeMember) ->
     assert refusal(refused.value) == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_producer_ids_begin_above_those_that_are_used(us: TreeMember) -> None:
-    used = [0, 0, 1001, 2000, INT64_MAX, INT64_MAX]  # The last ones some producer made up.
+def test_producer_ids_start_above_used_ones(us: TreeMember) -> None:
+    used = [0, 0, 1001, 2000, INT64_MAX, INT64_MAX]  # The last ones were invented by a producer.
     blocks = [us.metadata.take_producer_ids(US, TakeProducerIds(ProducerId(at_least))) for at_least in used]
     first = [0, 1000, 2000, 3000, 4000, 5000]
     assert blocks == [(one, one + 999) for one in first]

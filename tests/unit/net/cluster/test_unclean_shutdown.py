@@ -1,4 +1,4 @@
-"""A broker that may have lost records waits until no ISR has it beside others, if somebody is there to change that."""
+"""A broker that may have lost records: it waits until it shares no ISR, if a controller can change that."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wait(*arguments: Any, **keywords: Any) -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object]) -> None:
-    """Has something happen each time that it waits, instead of time."""
+    """Let an event happen at each wait, instead of passing time."""
 
     async def sleep(seconds: float) -> None:
         happens(seconds)
@@ -52,7 +52,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object
     monkeypatch.setattr(unclean_start.asyncio, "sleep", sleep)
 
 
-def test_it_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         in_sync(tree, name, US, OTHER)
     looks = iter(NAMES)
@@ -66,7 +66,7 @@ def never(_: float) -> None:
 
 
 @pytest.mark.parametrize("isr", [(US,), (OTHER,)])
-def test_it_does_not_wait_where_it_counts_alone_or_not_at_all(
+def test_start_does_not_wait_for_isrs_without_others_or_itself(
     tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, isr: tuple[BrokerId, ...]
 ) -> None:
     in_sync(tree, NAMES[0], *isr)
@@ -74,28 +74,26 @@ def test_it_does_not_wait_where_it_counts_alone_or_not_at_all(
     wait(tree, US, NAMES, PATIENCE_MS)
 
 
-def test_it_does_not_wait_for_what_is_being_deleted(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_does_not_wait_for_topics_being_deleted(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     ensure_paths(tree, [layout.delete_topic(NAMES[0].topic)])
     meanwhile(monkeypatch, never)
     wait(tree, US, NAMES, PATIENCE_MS)
 
 
-def test_the_first_of_those_that_were_lost_together_does_not_wait(
-    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_of_several_lost_brokers_does_not_wait(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     meanwhile(monkeypatch, lambda _: tree.delete(layout.broker(OTHER)))
     wait(tree, US, NAMES, PATIENCE_MS)
 
 
-def test_it_starts_all_the_same_if_nobody_does_anything(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
+def test_broker_starts_if_no_isr_changes_in_time(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     wait(tree, US, NAMES, patience_ms=0)
     assert "nobody takes broker 1 out of the ISRs of 1 partitions: it starts" in caplog.messages
 
 
-def test_who_knows_what_it_lacks_gives_others_time_to_come(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_with_missing_logs_waits_for_others_to_start(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
     steps = iter((lambda: ensure_paths(tree, [layout.broker(OTHER)]), lambda: in_sync(tree, NAMES[0], OTHER)))
@@ -105,7 +103,7 @@ def test_who_knows_what_it_lacks_gives_others_time_to_come(tree: SqliteTree, mon
 
 
 @pytest.mark.parametrize("lacking", [[], NAMES[1:]])
-def test_who_is_alone_and_lacks_nothing_that_counts_does_not_wait(
+def test_lone_broker_without_missing_isr_logs_does_not_wait(
     tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, lacking: list[TopicPartition]
 ) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
@@ -114,9 +112,7 @@ def test_who_is_alone_and_lacks_nothing_that_counts_does_not_wait(
     wait(tree, US, NAMES, PATIENCE_MS, lacking)
 
 
-def test_who_lacks_something_does_not_wait_for_ever_for_others(
-    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broker_with_missing_logs_does_not_wait_forever(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
     times = itertools.count(0, PATIENCE_MS / 1000 / 8)

@@ -1,4 +1,4 @@
-"""The controller's thread: a tree that goes away and comes back in the middle of a step, and sessions that end."""
+"""The controller's thread: a tree that is unreachable for a time amid a step, and sessions that end."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SECONDS_MAX = 30
 
 
 class Network:
-    """A tree that may be out of reach, and says so as one over a network does."""
+    """A tree that may be unreachable, and reports it as a networked one does."""
 
     def __init__(self, tree: SqliteTree) -> None:
         self.tree = tree
         self.is_down = self.is_over = False
-        self.asked = SimpleQueue[str]()  # What was asked for while it was down.
+        self.asked = SimpleQueue[str]()  # Requests while it was down.
         self.listeners: list[SessionListener] = []
 
     def on_session(self, listener: SessionListener) -> None:
@@ -62,7 +62,7 @@ class Network:
 
 
 class Running:
-    """A controller in its thread, with what it says."""
+    """A controller in its thread, and its output."""
 
     def __init__(self, path: Path, *, rebalance_seconds: int | None = None) -> None:
         self.network = Network(SqliteTree(path, durable=False))
@@ -91,7 +91,7 @@ class Running:
         self.network.tree.multi([Create(layout.topic(topic), layout.encode_topic(assignment))])
 
     def await_all(self, *names: str) -> None:
-        """Waits until brokers are told everything, and that is these topics."""
+        """Wait until the brokers get a full update with these topics."""
         found: set[str] | None = None
         while found != set(names):
             for request in self.sent.get(timeout=SECONDS_MAX):
@@ -112,7 +112,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     assert made.failures.empty()
 
 
-def test_a_step_is_done_when_the_tree_is_there_again(running: Running) -> None:
+def test_step_continues_when_the_tree_is_reachable_again(running: Running) -> None:
     running.network.is_down = True
     running.network.say(SessionState.SUSPENDED)
     running.create(
@@ -126,13 +126,13 @@ def test_a_step_is_done_when_the_tree_is_there_again(running: Running) -> None:
     assert running.controller.epoch == 1
 
 
-def test_what_happened_meanwhile_is_seen_without_a_watch(running: Running) -> None:
+def test_changes_during_a_suspension_are_read_without_a_watch(running: Running) -> None:
     running.network.say(SessionState.SUSPENDED)
     running.network.say(SessionState.CONNECTED)
     running.await_all("first")
 
 
-def test_a_session_that_ends_deposes(running: Running) -> None:
+def test_expired_session_deposes_the_controller(running: Running) -> None:
     running.network.is_over = True
     running.network.say(SessionState.EXPIRED)
     ask = events.ShutDown(ME, -1)
@@ -142,7 +142,7 @@ def test_a_session_that_ends_deposes(running: Running) -> None:
     assert not running.controller.is_active
 
 
-def test_questions_are_answered_in_their_order(running: Running) -> None:
+def test_requests_are_answered_in_order(running: Running) -> None:
     asks = [events.ShutDown(ME, epoch) for epoch in (-1, 0, -1)]
     for ask in asks:
         running.thread.put_event(ask)
@@ -150,7 +150,7 @@ def test_questions_are_answered_in_their_order(running: Running) -> None:
     assert [ask.error for ask in asks] == [ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 
 
-def test_it_can_be_closed_while_it_waits(running: Running) -> None:
+def test_thread_can_be_closed_while_it_waits(running: Running) -> None:
     running.network.is_down = True
     running.thread.put_event(events.TopicsChanged())
     running.network.asked.get(timeout=SECONDS_MAX)
@@ -158,7 +158,7 @@ def test_it_can_be_closed_while_it_waits(running: Running) -> None:
     assert running.sent.empty()
 
 
-def test_an_error_of_our_own_is_told(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_a_step_is_reported(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(tree: object, step: object) -> None:
         raise KeyError("a bug")
 
@@ -169,10 +169,10 @@ def test_an_error_of_our_own_is_told(running: Running, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rebalance_seconds", [1, None])
-def test_preferred_replicas_come_to_lead_by_themselves(
+def test_preferred_replicas_are_elected_automatically(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebalance_seconds: int | None
 ) -> None:
-    """Again and again, however much else happens; not where auto.leader.rebalance.enable is false."""
+    """Repeatedly, however busy the thread is; not where auto.leader.rebalance.enable is false."""
     monkeypatch.setattr(controller_thread, "FIRST_REBALANCE_SECONDS", 0.01)
     running = Running(tmp_path / "tree", rebalance_seconds=rebalance_seconds)
     due = SimpleQueue[events.Event]()
@@ -181,7 +181,7 @@ def test_preferred_replicas_come_to_lead_by_themselves(
     def noted(event: events.Event) -> Steps:
         if isinstance(event, events.RebalanceDue):
             due.put(event)
-        running.thread.put_event(events.DeletionsChanged())  # There is always something to do.
+        running.thread.put_event(events.DeletionsChanged())  # There is always work to do.
         return handle(event)
 
     monkeypatch.setattr(running.controller, "handle", noted)

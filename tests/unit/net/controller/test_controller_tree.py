@@ -1,4 +1,4 @@
-"""The controller's door to a tree on disk: foreign nodes, nodes of others, and how many calls a change takes."""
+"""The controller's access to a tree on disk: invalid nodes, nodes of others, and the number of calls per change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topic_id(name: str) -> Uuid:
 
 
 class Counted:
-    """A tree whose calls are counted by their names."""
+    """A tree that counts its calls by name."""
 
     def __init__(self, tree: SqliteTree) -> None:
         self.tree = tree
@@ -109,7 +109,7 @@ def members(tmp_path: Path) -> Iterator[Callable[[int], Member]]:
 
 @contextmanager
 def told(member: Member) -> Iterator[dict[type, list[Any]]]:
-    """Gives the requests that follow, by their kind."""
+    """Yield the requests that follow, by their type."""
     found: dict[type, list[Any]] = {}
     member.controller.take_requests()
     yield found
@@ -117,7 +117,7 @@ def told(member: Member) -> Iterator[dict[type, list[Any]]]:
         found.setdefault(type(request.request), []).append(request)
 
 
-def test_one_is_elected_and_the_other_is_not(members: Callable[[int], Member]) -> None:
+def test_only_one_controller_is_elected(members: Callable[[int], Member]) -> None:
     first, second = members(0), members(1)
     first.create("flights", (0, 1), (1,))
     first.handle(events.ControllerChanged())
@@ -134,7 +134,7 @@ def test_one_is_elected_and_the_other_is_not(members: Callable[[int], Member]) -
     assert state is not None and (state.leader, state.isr, state.partition_epoch) == (1, (1,), 1)
 
 
-def test_a_controller_that_was_deposed_is_refused_each_change(members: Callable[[int], Member]) -> None:
+def test_every_change_of_a_deposed_controller_is_refused(members: Callable[[int], Member]) -> None:
     first, second = members(0), members(1)
     first.create("flights", (0, 1))
     first.handle(events.ControllerChanged())
@@ -153,7 +153,7 @@ def test_a_controller_that_was_deposed_is_refused_each_change(members: Callable[
     assert not first.controller.is_active
 
 
-def test_a_controller_epoch_that_cannot_be_read_is_told(
+def test_unreadable_controller_epoch_is_reported(
     members: Callable[[int], Member], caplog: pytest.LogCaptureFixture
 ) -> None:
     member = members(0)
@@ -163,14 +163,14 @@ def test_a_controller_epoch_that_cannot_be_read_is_told(
     assert not member.controller.is_active and "no broker can be the controller" in caplog.text
     member.tree.set(layout.CONTROLLER_EPOCH, b"7")
     deadline = time.monotonic() + 30
-    while not member.heard:  # It is watched, by a thread of the tree's.
+    while not member.heard:  # A thread of the tree watches it.
         assert time.monotonic() < deadline
         time.sleep(0.01)
     member.handle(member.heard[0])
     assert member.controller.epoch == 8
 
 
-def test_what_cannot_be_read_stops_only_what_depends_on_it(members: Callable[[int], Member]) -> None:
+def test_unreadable_node_affects_only_its_topic(members: Callable[[int], Member]) -> None:
     member = members(0)
     for name in ("good", "bad_topic", "bad_state"):
         member.create(name, (0,), (0,))
@@ -194,7 +194,7 @@ def test_what_cannot_be_read_stops_only_what_depends_on_it(members: Callable[[in
     assert member.tree.get("/brokers/topics/bad_state/partitions/0/state")[0] == b"\xff", "it is for a person to mend"
 
 
-def test_a_topic_is_removed_with_whatever_is_below_it(members: Callable[[int], Member]) -> None:
+def test_topic_is_removed_with_all_its_child_nodes(members: Callable[[int], Member]) -> None:
     member = members(0)
     member.create("flights", (0,))
     member.handle(events.ControllerChanged())
@@ -208,7 +208,7 @@ def test_a_topic_is_removed_with_whatever_is_below_it(members: Callable[[int], M
     assert not member.tree.children("/admin/delete_topics") and not member.tree.children("/config/topics")
 
 
-def test_a_topic_below_which_nodes_are_made_keeps_its_mark(
+def test_topic_with_new_child_nodes_keeps_its_deletion_mark(
     members: Callable[[int], Member], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = members(0)
@@ -218,7 +218,7 @@ def test_a_topic_below_which_nodes_are_made_keeps_its_mark(
     with told(member) as requests:
         member.handle(events.DeletionsChanged())
     (stop,) = requests.popitem()[1]
-    monkeypatch.setattr(ControllerChanges, "_below", lambda self, path: [])  # They came after the look.
+    monkeypatch.setattr(ControllerChanges, "_below", lambda self, path: [])  # They were created after the read.
     member.handle(events.Answered(stop, {}))
     assert "somebody makes nodes below it" in caplog.text
     assert member.tree.children("/admin/delete_topics") == ["flights"]
@@ -230,13 +230,13 @@ def numbered_ids() -> Callable[[], Uuid]:
 
 
 def stored(member: Member, name: str) -> tuple[TopicAssignment, int]:
-    """Returns the assignment in the tree, and its version."""
+    """Return the assignment in the tree, and its version."""
     data, stat = member.tree.get(layout.topic(TopicName(name)))
     return layout.decode_topic(data), stat.version
 
 
-def test_who_becomes_the_controller_gives_ids_to_topics_without_one(tmp_path: Path) -> None:
-    before = Member(tmp_path / "tree", 0)  # Brokers know of no ids.
+def test_new_controller_assigns_missing_topic_ids(tmp_path: Path) -> None:
+    before = Member(tmp_path / "tree", 0)  # These brokers know no topic ids.
     before.create("flights", (0,), (0,), has_id=False)
     before.create("planes", (0,))
     before.handle(events.ControllerChanged())
@@ -261,10 +261,10 @@ def test_who_becomes_the_controller_gives_ids_to_topics_without_one(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_ids_are_given_to_many_topics_in_few_changes_none_of_them_too_large(tmp_path: Path) -> None:
+def test_topic_ids_are_assigned_in_few_bounded_transactions(tmp_path: Path) -> None:
     member = Member(tmp_path / "tree", 0, numbered_ids())
     for number in range(BYTES_PER_MULTI // 10_000):
-        member.create(f"topic-{number}", *[(0,)] * 1_000, has_id=False)  # Some 13 KB each.
+        member.create(f"topic-{number}", *[(0,)] * 1_000, has_id=False)  # About 13 KB each.
     member.handle(events.ControllerChanged())
     ids = {topic.topic_id for topic in member.controller.context.topics.values()}
     assert len(ids) == BYTES_PER_MULTI // 10_000 and ZERO_UUID not in ids
@@ -277,7 +277,9 @@ def test_ids_are_given_to_many_topics_in_few_changes_none_of_them_too_large(tmp_
     member.close()
 
 
-def test_a_topic_that_grows_while_it_is_given_an_id_keeps_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_that_grows_during_id_assignment_keeps_both_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     member, other = Member(tmp_path / "tree", 0, numbered_ids()), Member(tmp_path / "tree", 1)
     member.create("flights", (0,), has_id=False)
     member.create("planes", (0,), has_id=False)
@@ -302,7 +304,7 @@ def test_a_topic_that_grows_while_it_is_given_an_id_keeps_both(tmp_path: Path, m
     other.close()
 
 
-def test_a_change_costs_what_has_changed(members: Callable[[int], Member]) -> None:
+def test_cost_of_a_change_is_independent_of_the_topic_count(members: Callable[[int], Member]) -> None:
     """However many topics there are."""
     member, other = members(0), members(1)
     for number in range(300):

@@ -1,4 +1,4 @@
-"""Who is alone: whose requests are almost all that come."""
+"""Detection of a lone active connection: almost all requests come from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONSUMER, OTHER = object(), object()
 
 
 def take_turns(heard: Heard, since: int, changes: int, every_ms: int = 1) -> int:
-    """Hears the two in turn; returns when the last one was heard."""
+    """Record requests of two connections in turn; return the time of the last."""
     now = since
     for number in range(changes):
         now = since + number * every_ms
@@ -16,14 +16,14 @@ def take_turns(heard: Heard, since: int, changes: int, every_ms: int = 1) -> int
     return now
 
 
-def test_one_is_alone_however_much_it_sends() -> None:
+def test_single_connection_is_alone_however_much_it_sends() -> None:
     heard = Heard()
     for now in range(1_000, 2_000):
         heard.hear(CONSUMER, now)
         assert heard.is_one(now)
 
 
-def test_two_that_take_turns_are_not() -> None:
+def test_two_alternating_connections_are_not_alone() -> None:
     heard = Heard()
     now = take_turns(heard, since=1_000, changes=CHANGES_MAX)
     assert not heard.is_one(now)
@@ -31,7 +31,7 @@ def test_two_that_take_turns_are_not() -> None:
     assert heard.is_one(1_000 + ALONE_MS), "one of the two is silent since"
 
 
-def test_long_polls_that_end_now_and_then_change_nothing() -> None:
+def test_occasional_long_polls_do_not_change_the_result() -> None:
     """Each is a change to another connection and one back."""
     heard = Heard()
     for start in range(1_000, 10_000, 100):

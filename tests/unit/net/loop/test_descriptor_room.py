@@ -1,4 +1,4 @@
-"""Whoever finds descriptors short asks logs to let go of some: at a limit that this process is given for the moment."""
+"""Descriptor shortage: logs are requested to release files, at a temporary limit of this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STDERR = 2
 
 @contextmanager
 def limited_to(free: int) -> Iterator[int]:
-    """The lowest number that is free, and so many from it on; those that are open leave no gaps below it."""
+    """Limit descriptors to the lowest free number plus the given count; open ones leave no gaps below it."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(one.name) for one in Path("/dev/fd").iterdir())
     with ExitStack() as fillers:
@@ -36,7 +36,7 @@ def limited_to(free: int) -> Iterator[int]:
 
 
 class Logs:
-    """What was asked of them, and how many they let go."""
+    """A recorder of release requests, with a given number of releases."""
 
     def __init__(self, released: int = 1) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -58,7 +58,9 @@ def turn(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
 
 
-def test_a_file_with_one_of_the_last_descriptors(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+def test_file_with_one_of_the_last_descriptors_requests_a_release(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
     logs = Logs()
     disk = RealDisk(Room(loop, logs.release).opened)
     disk.create(f"{tmp_path}/f")
@@ -72,7 +74,7 @@ def test_a_file_with_one_of_the_last_descriptors(loop: asyncio.AbstractEventLoop
         assert logs.asked == [(descriptors.spare_of(lowest + 3), lowest + 3)]
 
 
-def test_a_file_without_one(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+def test_file_without_a_descriptor_requests_a_release(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
     logs = Logs()
     disk = RealDisk(Room(loop, logs.release).opened)
     disk.create(f"{tmp_path}/f")
@@ -84,7 +86,7 @@ def test_a_file_without_one(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> 
         assert len(logs.asked) == 1
 
 
-def test_a_file_that_is_to_stay_leaves_some_to_those_that_are_not(tmp_path: Path) -> None:
+def test_long_lived_file_leaves_descriptors_for_short_lived_ones(tmp_path: Path) -> None:
     disk = RealDisk()
     disk.create(f"{tmp_path}/f")
     with limited_to(SHORT_LIVED_FILES + 1):
@@ -96,7 +98,7 @@ def test_a_file_that_is_to_stay_leaves_some_to_those_that_are_not(tmp_path: Path
         assert failed.value.is_out_of_files
 
 
-def test_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
+def test_release_is_requested_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
     room = Room(loop, logs.release)
     room.make_room_if_short()
@@ -106,7 +108,7 @@ def test_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
         assert len(logs.asked) == 1
 
 
-def test_a_connection_is_only_helped_by_what_is_below_those_of_the_logs(loop: asyncio.AbstractEventLoop) -> None:
+def test_connection_needs_descriptors_below_those_of_logs(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
     room = Room(loop, logs.release)
     limit = descriptors.limit()
@@ -119,7 +121,7 @@ def test_a_connection_is_only_helped_by_what_is_below_those_of_the_logs(loop: as
     assert len(logs.asked) == 2, "who finds nothing looks again after a while"
 
 
-def test_nobody_is_asked_any_more(loop: asyncio.AbstractEventLoop) -> None:
+def test_stopped_room_requests_no_release(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
     room = Room(loop, logs.release)
     room.opened(-1)

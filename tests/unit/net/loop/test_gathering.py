@@ -1,4 +1,4 @@
-"""Those who are gathered are answered before the run of turns is over, in the order in which they came."""
+"""Gathered requests, completed before the run of turns ends, in arrival order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gathered(answered: list[object]) -> Gathered:
     return Gathered(lambda: answered.append("settled"))
 
 
-def test_nobody_waits_outside_of_a_run(gathered: Gathered, answered: list[object]) -> None:
+def test_requests_outside_a_run_do_not_wait(gathered: Gathered, answered: list[object]) -> None:
     assert not gathered.takes(Staging(answered, gathered), NOW, 3.0)
     with gathered:
         pass
@@ -40,7 +40,7 @@ def test_nobody_waits_outside_of_a_run(gathered: Gathered, answered: list[object
     assert not answered and not gathered.is_waited_for
 
 
-def test_all_are_answered_at_its_end(gathered: Gathered, answered: list[object]) -> None:
+def test_gathered_requests_complete_at_the_end_of_the_run(gathered: Gathered, answered: list[object]) -> None:
     those = [Staging(answered, gathered) for _ in range(3)]
     with gathered:
         assert all(gathered.takes(one, NOW, 3.0) for one in those)
@@ -51,7 +51,7 @@ def test_all_are_answered_at_its_end(gathered: Gathered, answered: list[object])
     assert not gathered.is_waited_for
 
 
-def test_even_if_something_escapes(gathered: Gathered, answered: list[object]) -> None:
+def test_gathered_requests_complete_after_an_exception(gathered: Gathered, answered: list[object]) -> None:
     with pytest.raises(RuntimeError), gathered:
         gathered.takes(Staging(answered, gathered), NOW, 3.0)
         raise RuntimeError
@@ -60,7 +60,7 @@ def test_even_if_something_escapes(gathered: Gathered, answered: list[object]) -
         assert gathered.takes(Staging(answered, gathered), NOW, 3.0)
 
 
-def test_many_do_not_wait_for_each_other(gathered: Gathered, answered: list[object]) -> None:
+def test_many_gathered_requests_do_not_wait_for_the_end(gathered: Gathered, answered: list[object]) -> None:
     with gathered:
         for _ in range(CONNECTIONS_MAX):
             assert not answered
@@ -70,6 +70,6 @@ def test_many_do_not_wait_for_each_other(gathered: Gathered, answered: list[obje
         assert gathered.takes(Staging(answered, gathered), NOW, 3.0), "and others after them"
 
 
-def test_a_run_is_within_no_other(gathered: Gathered) -> None:
+def test_runs_cannot_be_nested(gathered: Gathered) -> None:
     with gathered, pytest.raises(AssertionError), gathered:
         raise NotImplementedError

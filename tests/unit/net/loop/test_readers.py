@@ -1,4 +1,4 @@
-"""However many sockets are ready, the loop gets round: counted in turns."""
+"""Turns of the loop with many ready sockets, counted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def turns(loop: asyncio.AbstractEventLoop, count: int, each: Callable[[], None])
     loop.run_forever()
 
 
-def test_two_thousand_that_are_always_ready_hold_up_no_turn(loop: asyncio.AbstractEventLoop, readers: Readers) -> None:
+def test_two_thousand_ready_sockets_do_not_delay_turns(loop: asyncio.AbstractEventLoop, readers: Readers) -> None:
     need_files(BUSY + 500)
     read: Counter[int] = Counter()
     in_turn: list[int] = []
@@ -70,7 +70,7 @@ def test_two_thousand_that_are_always_ready_hold_up_no_turn(loop: asyncio.Abstra
         os.close(one)
 
 
-def test_those_that_take_long_leave_turns_for_others(loop: asyncio.AbstractEventLoop) -> None:
+def test_slow_readers_leave_turns_for_others(loop: asyncio.AbstractEventLoop) -> None:
     now = 0.0
     read: Counter[int] = Counter()
     in_turn: list[int] = []
@@ -101,7 +101,7 @@ def test_those_that_take_long_leave_turns_for_others(loop: asyncio.AbstractEvent
             os.close(one)
 
 
-def test_those_who_are_busy_leave_turns_for_a_crowd_of_newcomers(loop: asyncio.AbstractEventLoop) -> None:
+def test_busy_readers_leave_turns_for_many_newcomers(loop: asyncio.AbstractEventLoop) -> None:
     now = 0.0
     called: list[int] = []
 
@@ -131,7 +131,7 @@ def test_those_who_are_busy_leave_turns_for_a_crowd_of_newcomers(loop: asyncio.A
             os.close(one)
 
 
-def test_what_was_removed_in_the_same_turn_is_not_called(loop: asyncio.AbstractEventLoop) -> None:
+def test_reader_removed_in_the_same_turn_is_not_called(loop: asyncio.AbstractEventLoop) -> None:
     with closing(Readers(loop, direct_max=0)) as readers:
         descriptors = [os.eventfd(1) for _ in range(2)]
         called = []
@@ -149,7 +149,7 @@ def test_what_was_removed_in_the_same_turn_is_not_called(loop: asyncio.AbstractE
             os.close(one)
 
 
-def test_a_newcomer_does_not_wait_behind_those_who_are_busy(loop: asyncio.AbstractEventLoop, readers: Readers) -> None:
+def test_newcomer_does_not_wait_behind_busy_readers(loop: asyncio.AbstractEventLoop, readers: Readers) -> None:
     descriptors = [os.eventfd(1) for _ in range(BUSY)]
     called: list[int] = []
     for one in descriptors:
@@ -173,7 +173,7 @@ def test_a_newcomer_does_not_wait_behind_those_who_are_busy(loop: asyncio.Abstra
         os.close(one)
 
 
-def test_a_newcomer_that_goes_is_not_called(loop: asyncio.AbstractEventLoop) -> None:
+def test_removed_newcomer_is_not_called(loop: asyncio.AbstractEventLoop) -> None:
     with closing(Readers(loop, direct_max=0)) as readers:
         one, other = os.eventfd(1), os.eventfd(1)
         called = []
@@ -191,14 +191,14 @@ def test_a_newcomer_that_goes_is_not_called(loop: asyncio.AbstractEventLoop) -> 
             os.close(each)
 
 
-def test_a_newcomer_of_which_the_set_takes_no_note_is_called_all_the_same(loop: asyncio.AbstractEventLoop) -> None:
+def test_newcomer_refused_by_the_set_is_still_called(loop: asyncio.AbstractEventLoop) -> None:
     with closing(Readers(loop, direct_max=0)) as readers:
         one = os.eventfd(1)
         called = []
         readers.add(one, lambda: called.append(one), is_newcomer=True)
         assert readers._sets is not None
         busy, _ = readers._sets
-        busy.epoll.register(one, 0)  # What it has it does not take again: OSError, as without memory.
+        busy.epoll.register(one, 0)  # An existing entry is refused with OSError, as for lack of memory.
         turns(loop, 5, lambda: None)
         assert len(called) >= 2
         busy.epoll.unregister(one)
@@ -211,7 +211,7 @@ def test_a_newcomer_of_which_the_set_takes_no_note_is_called_all_the_same(loop: 
 
 
 class Protocol(asyncio.BufferedProtocol):
-    """Notes what it is told."""
+    """A protocol that records its calls."""
 
     def __init__(self) -> None:
         self.heard: list[object] = []
@@ -251,7 +251,7 @@ class Pair:
         self.transport = Receiving(loop, self.readers, self.accepted, address, self.protocol)
 
     def turn(self) -> list[object]:
-        """What the protocol was told meanwhile."""
+        """Run a turn, and return the calls of the protocol in it."""
         turns(self.loop, 3, lambda: None)
         heard, self.protocol.heard = self.protocol.heard, []
         return heard
@@ -269,14 +269,14 @@ def pair(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> Ite
         yield one
 
 
-def test_what_came_with_the_connection_is_read_at_once(pair: Pair) -> None:
+def test_data_sent_with_the_connection_is_read_immediately(pair: Pair) -> None:
     pair.peer.sendall(b"first")
     pair.transport.start_receiving()
     assert pair.protocol.heard == ["made", b"first"]
 
 
 @pytest.mark.waits
-def test_who_has_sent_nothing_yet_is_a_newcomer_until_it_does(loop: asyncio.AbstractEventLoop) -> None:
+def test_connection_is_a_newcomer_until_its_first_data(loop: asyncio.AbstractEventLoop) -> None:
     with closing(Pair(loop, direct_max=0)) as pair:
         pair.transport.start_receiving()
         assert pair.turn() == ["made"]
@@ -308,7 +308,7 @@ def test_nothing_is_read_while_reading_is_paused(pair: Pair) -> None:
         assert pair.turn() == [b"later"]
 
 
-def test_the_end_of_the_peer(pair: Pair) -> None:
+def test_end_of_stream_is_reported(pair: Pair) -> None:
     pair.transport.start_receiving()
     pair.peer.shutdown(socket.SHUT_WR)
     assert pair.turn() == ["made", "eof", None]
@@ -316,7 +316,7 @@ def test_the_end_of_the_peer(pair: Pair) -> None:
     assert pair.accepted.fileno() == -1
 
 
-def test_a_reset(pair: Pair) -> None:
+def test_reset_is_reported_as_an_error(pair: Pair) -> None:
     pair.transport.start_receiving()
     pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     pair.peer.close()
@@ -325,7 +325,7 @@ def test_a_reset(pair: Pair) -> None:
     assert isinstance(error, ConnectionResetError)
 
 
-def test_the_end_is_told_in_another_turn_and_once(pair: Pair) -> None:
+def test_connection_loss_is_reported_once_in_a_later_turn(pair: Pair) -> None:
     pair.transport.start_receiving()
     pair.transport.abort()
     pair.transport.close()
@@ -335,7 +335,7 @@ def test_the_end_is_told_in_another_turn_and_once(pair: Pair) -> None:
     assert pair.peer.recv(1) == b""
 
 
-def test_what_escapes_the_protocol_costs_the_connection(pair: Pair) -> None:
+def test_exception_in_the_protocol_closes_the_connection(pair: Pair) -> None:
     contexts = []
     pair.loop.set_exception_handler(lambda _, context: contexts.append(context))
     pair.transport.start_receiving()
@@ -347,7 +347,7 @@ def test_what_escapes_the_protocol_costs_the_connection(pair: Pair) -> None:
     assert context["transport"].get_extra_info("peername") == pair.peer.getsockname()
 
 
-def test_what_a_transport_knows(pair: Pair) -> None:
+def test_transport_has_the_extra_info_of_its_socket(pair: Pair) -> None:
     pair.transport.start_receiving()
     assert pair.transport.get_extra_info("socket") is pair.accepted
     assert pair.transport.get_extra_info("sockname") == pair.peer.getpeername()

@@ -1,4 +1,4 @@
-"""Long work is done in slices, with turns for everybody else in between."""
+"""Long work in slices, with turns for other work in between."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def work(done: list[str], name: str, parts: int) -> Iterator[None]:
         yield
 
 
-def test_others_have_turns_between_slices() -> None:
+def test_other_work_runs_between_slices() -> None:
     done: list[str] = []
     settled: list[int] = []
 
@@ -55,7 +55,7 @@ def test_others_have_turns_between_slices() -> None:
     assert len(settled) >= len(places) - 3, "what a slice made possible is answered at once"
 
 
-def test_what_is_short_is_done_at_once() -> None:
+def test_short_work_is_done_immediately() -> None:
     done: list[str] = []
     loop = asyncio.new_event_loop()
     Slices(loop, lambda: done.append("settled")).add(iter([]))
@@ -63,8 +63,8 @@ def test_what_is_short_is_done_at_once() -> None:
     assert done == ["settled"]
 
 
-def test_after_a_stall_others_have_many_turns() -> None:
-    """What is added meanwhile waits as well: the next fetch's answer, which stalls again."""
+def test_other_work_gets_many_turns_after_a_stall() -> None:
+    """Work added in between waits too: the next fetch's response, which stalls again."""
     done: list[str] = []
 
     def stalled(name: str) -> Iterator[None]:
@@ -90,7 +90,7 @@ def test_after_a_stall_others_have_many_turns() -> None:
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_what_is_left_is_finished_or_dropped() -> None:
+def test_remaining_work_is_finished_or_dropped() -> None:
     async def run(way: str) -> list[str]:
         done: list[str] = []
         slices = Slices(asyncio.get_running_loop(), lambda: None)
@@ -108,7 +108,7 @@ def test_what_is_left_is_finished_or_dropped() -> None:
     assert len(asyncio.run(run("drop"))) < 20
 
 
-def test_an_error_comes_to_the_loop_and_the_rest_goes_on() -> None:
+def test_error_is_reported_to_the_loop_and_other_work_continues() -> None:
     def broken() -> Iterator[None]:
         yield
         raise AssertionError("broken")
@@ -123,7 +123,7 @@ def test_an_error_comes_to_the_loop_and_the_rest_goes_on() -> None:
     assert done == ["a0"]
 
 
-def test_what_fails_is_over_and_keeps_nobody() -> None:
+def test_failed_work_ends_without_delaying_others() -> None:
     done: list[str] = []
     told: list[object] = []
 

@@ -1,4 +1,4 @@
-"""One timer for all of a broker's deadlines, on a simulated clock."""
+"""One timer for all deadlines of a broker, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUSEKEEPING_MS = 1_000
 
 
 class Ticked:
-    """A broker whose loop is simulated, and what has happened to it."""
+    """A broker with a simulated loop, and its recorded events."""
 
     def __init__(self, directory: Path) -> None:
         self.broker = Harness(directory).broker
@@ -38,7 +38,7 @@ class Ticked:
         self.ticking.set()
 
     def at(self, ms: int) -> int:
-        """Has the broker do something in so many milliseconds; returns when."""
+        """Schedule an event after so many milliseconds; return its time."""
         due = self.node.now().steady + ms
         self.broker.timers.at(due, self._happens)
         self.ticking.set()
@@ -53,7 +53,7 @@ def ticked(tmp_path: Path) -> Ticked:
     return Ticked(tmp_path)
 
 
-def test_what_is_due_happens_in_time_whatever_was_asked_for_first(ticked: Ticked) -> None:
+def test_events_happen_in_time_in_any_order_of_scheduling(ticked: Ticked) -> None:
     late, early = ticked.at(700), ticked.at(20)
     ticked.clock.run_until(SECOND_US // 2)
     assert ticked.happened == [early]
@@ -61,7 +61,7 @@ def test_what_is_due_happens_in_time_whatever_was_asked_for_first(ticked: Ticked
     assert ticked.happened == [early, late]
 
 
-def test_a_round_of_the_periodic_tasks_begins_at_once_and_when_the_last_is_long_enough_ago(ticked: Ticked) -> None:
+def test_periodic_tasks_start_immediately_and_repeat_at_their_interval(ticked: Ticked) -> None:
     ticked.ticking.set()
     ticked.clock.run_until(10 * MILLISECOND_US)
     (first,) = ticked.rounds
@@ -69,8 +69,8 @@ def test_a_round_of_the_periodic_tasks_begins_at_once_and_when_the_last_is_long_
     assert ticked.rounds == [first, first + HOUSEKEEPING_MS, first + 2 * HOUSEKEEPING_MS]
 
 
-def test_a_timer_that_is_late_lets_others_have_a_turn_first(ticked: Ticked) -> None:
-    """What came while the loop was held up is read before a session ends for its silence."""
+def test_late_timer_runs_after_other_work(ticked: Ticked) -> None:
+    """Data that arrived during the stall is read before a session ends for silence."""
     ticked.at(20)
     ticked.node.pause()
     ticked.clock.run_until((20 + 2 * LATE_MS) * MILLISECOND_US)
@@ -81,7 +81,7 @@ def test_a_timer_that_is_late_lets_others_have_a_turn_first(ticked: Ticked) -> N
     assert seen == [] and len(ticked.happened) == 1
 
 
-def test_nothing_happens_once_it_is_stopped(ticked: Ticked) -> None:
+def test_stopped_timer_runs_nothing(ticked: Ticked) -> None:
     ticked.at(20)
     ticked.ticking.stop()
     ticked.clock.run_until(SECOND_US)

@@ -1,4 +1,4 @@
-"""Of all who have long requests one has its turn in each round of the loop."""
+"""Turns of long requests: one request runs in each round of the loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from odradek.net.loop.turns import Turns
 
 
-def test_one_has_its_turn_in_each_round() -> None:
+def test_one_request_runs_in_each_round() -> None:
     done: list[str] = []
 
     async def run() -> None:
@@ -30,7 +30,7 @@ def test_one_has_its_turn_in_each_round() -> None:
     assert "".join(done).rstrip(".") == ".a.b.c.a.b.c.a.b.c"
 
 
-def test_who_fails_does_not_keep_the_others() -> None:
+def test_failed_request_does_not_delay_others() -> None:
     done: list[str] = []
     loop = asyncio.new_event_loop()
     failures: list[object] = []
@@ -50,7 +50,7 @@ def test_who_fails_does_not_keep_the_others() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_it_begins_again_after_nobody_waited(rounds: int) -> None:
+def test_turns_resume_after_an_idle_time(rounds: int) -> None:
     done: list[int] = []
 
     async def run() -> None:

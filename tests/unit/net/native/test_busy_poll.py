@@ -1,4 +1,4 @@
-"""How long the loop stays awake after an answer, and when it gives that up."""
+"""Busy polling: time awake after a response, and back-off when it is useless."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP_NS = 1000
 
 
 class Loop:
-    """Each turn takes a microsecond; what is called soon is called in the next."""
+    """A loop whose turns take a microsecond; call_soon callbacks run in the next turn."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -31,7 +31,7 @@ class Loop:
         self.waiting.append(callback)
 
     def turns_until(self, end: int) -> int:
-        """How many there were without sleeping."""
+        """Return the number of turns without sleep."""
         turns = 0
         while self.waiting and self.now < end:
             for _ in range(len(self.waiting)):
@@ -53,25 +53,25 @@ def poll(loop: Loop) -> BusyPoll:
 
 
 def miss(loop: Loop, poll: BusyPoll) -> int:
-    """An answer after which nothing comes."""
+    """Send a response without a following request."""
     poll.answered()
     return loop.turns_until(loop.now + 10 * AWAKE_NS)
 
 
-def test_it_is_awake_for_a_while_and_then_asleep(loop: Loop, poll: BusyPoll) -> None:
+def test_loop_polls_for_a_while_and_then_sleeps(loop: Loop, poll: BusyPoll) -> None:
     poll.answered()
     assert loop.turns_until(1_000_000_000) == AWAKE_NS // STEP_NS + 1
     assert not loop.waiting
 
 
-def test_each_request_in_time_keeps_it_awake(loop: Loop, poll: BusyPoll) -> None:
+def test_request_in_time_keeps_the_loop_polling(loop: Loop, poll: BusyPoll) -> None:
     for _ in range(10_000):
         poll.answered()
         assert len(loop.waiting) == 1
         assert loop.turns_until(loop.now + AWAKE_NS // 2) == AWAKE_NS // 2 // STEP_NS
 
 
-def test_after_some_that_were_of_no_use_it_rests_longer_and_longer(loop: Loop, poll: BusyPoll) -> None:
+def test_useless_polls_lead_to_longer_and_longer_rests(loop: Loop, poll: BusyPoll) -> None:
     for _ in range(MISSES_MAX):
         assert miss(loop, poll)
     rest = REST_ANSWERS_MIN
@@ -82,7 +82,7 @@ def test_after_some_that_were_of_no_use_it_rests_longer_and_longer(loop: Loop, p
         rest = min(2 * rest, REST_ANSWERS_MAX)
 
 
-def test_one_of_use_and_it_is_as_in_the_beginning(loop: Loop, poll: BusyPoll) -> None:
+def test_useful_poll_resets_the_rests(loop: Loop, poll: BusyPoll) -> None:
     for _ in range(MISSES_MAX + REST_ANSWERS_MIN):
         miss(loop, poll)
     poll.answered()
@@ -114,7 +114,7 @@ WAIT = frame(
 
 
 @pytest.mark.waits
-def test_only_who_has_all_answers_is_waited_for(tmp_path: Path) -> None:
+def test_polling_starts_only_after_the_last_response(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = load(None, [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"], insecure=False)
         running = await start(settings, asyncio.get_running_loop())
@@ -122,7 +122,7 @@ def test_only_who_has_all_answers_is_waited_for(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.listeners[0].port)
 
         async def ask(frames: bytes, answers: int) -> int:
-            """How many times it was told."""
+            """Return the number of calls."""
             before = poll.count
             writer.write(frames)
             for _ in range(answers):

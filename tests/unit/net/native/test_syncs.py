@@ -1,4 +1,4 @@
-"""Syncs beside the loop: each ends once, a failed one names its file, and none is lost by a stop."""
+"""Native syncs next to the loop: each ends once, a failed one names its file, and a stop loses none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def on_loop(test: Callable[[Path], Coroutine[None, None, None]]) -> Callable[[Pa
 
 
 class Ended:
-    """What came of syncs, in the order in which it was told."""
+    """Results of syncs, in the order of their reports."""
 
     def __init__(self) -> None:
         self.synced: list[Synced] = []
@@ -82,13 +82,13 @@ def file_in(directory: Path, name: str = "f", disk: RealDisk | None = None) -> R
 
 
 def no_file() -> RealFile:
-    """A pipe, which nobody can sync."""
+    """Return a pipe, which cannot be synced."""
     reading, writing = os.pipe()
     os.close(reading)
     return RealFile(writing, "/a/pipe")
 
 
-others: set[threading.Thread] = set()  # Of brokers that other tests left running in this process.
+others: set[threading.Thread] = set()  # Threads of brokers left running by other tests.
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ async def test_each_sync_ends_once(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_there_are_as_many_threads_as_are_needed(tmp_path: Path) -> None:
+async def test_threads_are_started_as_needed(tmp_path: Path) -> None:
     async with running() as (syncs, ended):
         assert not of_us()
         for count in range(1, 4):
@@ -133,8 +133,8 @@ async def test_there_are_as_many_threads_as_are_needed(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_failed_sync_is_told_of_its_log_alone(tmp_path: Path) -> None:
-    """Each flush has its own files: those of one go on when those of another fail."""
+async def test_failed_sync_is_reported_for_its_log_only(tmp_path: Path) -> None:
+    """Each flush has its own files: one flush continues when files of another fail."""
     flushes = {
         partition(0): flush_of(file_in(tmp_path, "0"), file_in(tmp_path, "1")),
         partition(1): flush_of(file_in(tmp_path, "2"), no_file(), file_in(tmp_path, "3")),
@@ -155,7 +155,7 @@ async def test_a_failed_sync_is_told_of_its_log_alone(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_it_ends_as_a_sync_in_a_thread_of_the_interpreter_does(tmp_path: Path) -> None:
+async def test_result_equals_that_of_a_sync_in_a_python_thread(tmp_path: Path) -> None:
     def sync() -> Sync:
         return Sync({partition(0): flush_of(file_in(tmp_path)), partition(1): flush_of(no_file())})
 
@@ -170,7 +170,7 @@ async def test_it_ends_as_a_sync_in_a_thread_of_the_interpreter_does(tmp_path: P
 
 
 @on_loop
-async def test_more_than_open_files_is_for_an_ordinary_thread(tmp_path: Path) -> None:
+async def test_sync_of_more_than_open_files_is_left_to_a_python_thread(tmp_path: Path) -> None:
     file = file_in(tmp_path)
     unsynced = UnsyncedDisk()
     flushes = [
@@ -186,7 +186,7 @@ async def test_more_than_open_files_is_for_an_ordinary_thread(tmp_path: Path) ->
 
 
 @on_loop
-async def test_where_nothing_is_synced_nobody_waits_for_a_thread(tmp_path: Path) -> None:
+async def test_unsynced_disk_needs_no_thread(tmp_path: Path) -> None:
     unsynced = UnsyncedDisk()
     gone = str(tmp_path / "gone")
     async with running() as (syncs, ended):
@@ -218,7 +218,7 @@ async def test_a_file_stays_open_until_it_is_synced(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_stop_waits_for_what_has_begun_and_tells_nobody(tmp_path: Path) -> None:
+async def test_stop_waits_for_running_syncs_and_reports_nothing(tmp_path: Path) -> None:
     async with running() as (syncs, ended):
         for number in range(50):
             assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
@@ -231,7 +231,7 @@ async def test_a_stop_waits_for_what_has_begun_and_tells_nobody(tmp_path: Path) 
 
 
 @on_loop
-async def test_one_that_goes_wrong_where_it_is_told_does_not_keep_others_back(tmp_path: Path) -> None:
+async def test_failed_report_of_a_sync_does_not_delay_others(tmp_path: Path) -> None:
     told: list[Synced] = []
 
     def ended(synced: Synced, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Requests that were parked are answered in the order in which they were completed, in slices."""
+"""Responses to parked requests, in the order of their completion, in slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Never:
 
 
 class Owner:
-    """Whose requests wait."""
+    """A connection with parked requests."""
 
     def __init__(self, desk: Desk, number: int) -> None:
         self.desk = desk
@@ -38,7 +38,7 @@ class Owner:
 
 
 class Desk:
-    """Answering with a clock that a test moves and later turns that it gives."""
+    """Answering with a simulated clock and simulated later turns."""
 
     def __init__(self, seconds_per_look: float) -> None:
         self.lot = ParkingLot()
@@ -70,7 +70,7 @@ class Desk:
         self.answering.answer(self.lot.take_completed())
 
 
-def test_all_are_answered_at_once_while_there_is_time() -> None:
+def test_all_requests_are_answered_in_one_turn_if_time_allows() -> None:
     desk = Desk(0.0)
     desk.park(100)
     desk.complete()
@@ -78,7 +78,7 @@ def test_all_are_answered_at_once_while_there_is_time() -> None:
     assert not desk.turns and not desk.answering.is_under_way
 
 
-def test_when_the_time_is_over_the_rest_has_later_turns() -> None:
+def test_remaining_requests_are_answered_in_later_turns() -> None:
     desk = Desk(2 * ANSWERING_SECONDS)
     desk.park(2 * ANSWERS_PER_LOOK + 1)
     desk.complete()
@@ -90,7 +90,7 @@ def test_when_the_time_is_over_the_rest_has_later_turns() -> None:
     assert desk.settled == 2 and not desk.answering.is_under_way
 
 
-def test_at_the_end_all_are_answered_whatever_the_time() -> None:
+def test_finish_answers_all_requests_regardless_of_time() -> None:
     desk = Desk(2 * ANSWERING_SECONDS)
     desk.park(3 * ANSWERS_PER_LOOK)
     desk.complete()
@@ -100,7 +100,7 @@ def test_at_the_end_all_are_answered_whatever_the_time() -> None:
     assert desk.settled == 0
 
 
-def test_who_waits_when_it_is_stopped_has_no_answer() -> None:
+def test_stop_drops_unanswered_requests() -> None:
     desk = Desk(2 * ANSWERING_SECONDS)
     desk.park(2 * ANSWERS_PER_LOOK)
     desk.complete()

@@ -1,4 +1,4 @@
-"""What becomes of what the core has asked for when the metadata tree, a disk or the broker itself fails."""
+"""Execution of the core's effects when the metadata tree, a disk or the broker itself fails."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_changes_fail(harness: Harness, failure: Exception) -> None:
     effects.writers = effects.writers._replace(change=change)
 
 
-def test_a_change_that_the_tree_refuses_is_no_clients_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_topic_change_refused_by_the_tree_is_a_server_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(tmp_path)
     make_changes_fail(harness, Unavailable("no tree"))
     (topic,) = harness.ask(CREATE, 5, CreateTopicsResponse).topics
@@ -80,8 +80,8 @@ def test_a_broken_invariant_ends_the_process(tmp_path: Path) -> None:
         harness.ask(CREATE, 5, CreateTopicsResponse)
 
 
-def test_that_descriptors_have_run_out_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What fails otherwise is told each time; both are tried again by the next round."""
+def test_lack_of_descriptors_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Other failures are reported each time; both are retried by the next round."""
     caplog.set_level(logging.WARNING)
     harness = Harness(tmp_path)
     shell = Failing(lambda: harness.now, nullcontext)

@@ -1,4 +1,4 @@
-"""What is put into an outbox arrives, in order, however slowly the peer reads and wherever the bytes lie."""
+"""The outbox: its content arrives in order, however slowly the peer reads and wherever the bytes are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.limits import descriptors
 
 
 class Loop:
-    """The loop's side, as the shell gives it."""
+    """The loop's side of an outbox, as provided by the shell."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -52,13 +52,13 @@ class Loop:
         self.unreadable.append(path)
 
     def hear_others(self) -> None:
-        """Has as many others heard as end that one is alone."""
+        """Record so many other connections that none is alone any more."""
         for one in [object() for _ in range(CHANGES_MAX)]:
             self.active_connections.hear(one, self.now().steady)
 
 
 class Protocol(asyncio.Protocol):
-    """As a connection wires its outbox to its transport."""
+    """A protocol that connects an outbox to its transport, as a connection does."""
 
     outbox: Outbox
     loop: Loop
@@ -179,7 +179,7 @@ def test_no_descriptor_is_left_open(file: File) -> None:
         before = descriptors()
         for _ in range(5):
             await come_and_go()
-        while descriptors() > before:  # Brokers of other tests in this process open a file now and then.
+        while descriptors() > before:  # Brokers of other tests in this process may open a file.
             await asyncio.sleep(0.01)
 
     run(work())
@@ -196,7 +196,7 @@ class CountedSlice(FileSlice):
         raise AssertionError("it is small enough to be copied")
 
 
-def test_small_slices_go_out_with_what_is_around_them(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_slices_are_written_with_their_neighbours(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     write = os.write
 
@@ -216,7 +216,7 @@ def test_small_slices_go_out_with_what_is_around_them(file: File, monkeypatch: p
     run(work())
 
 
-def test_no_write_copies_more_than_a_little(file: File) -> None:
+def test_writes_copy_little_data(file: File) -> None:
     async def work() -> None:
         protocol, peer = await connected()
         half = COPIED_BYTES_MAX // 2 + 1
@@ -229,7 +229,7 @@ def test_no_write_copies_more_than_a_little(file: File) -> None:
     run(work())
 
 
-def test_what_many_are_sent_is_read_once(file: File) -> None:
+def test_slice_sent_to_many_peers_is_read_once(file: File) -> None:
     copies = Copies()
     CountedSlice.reads = 0
     with copies:
@@ -245,7 +245,7 @@ def test_what_many_are_sent_is_read_once(file: File) -> None:
 
 
 class Other(asyncio.Protocol):
-    """Another connection, which has said something that the loop has not heard yet."""
+    """Another connection with data that the loop has not read yet."""
 
     def __init__(self, heard: list[str]) -> None:
         self.heard = heard
@@ -258,7 +258,7 @@ class Other(asyncio.Protocol):
 @pytest.mark.parametrize("head", [(), (b"head",)])
 @pytest.mark.parametrize("runner", [uvloop.run, asyncio.run])
 @pytest.mark.parametrize("who", ["one of many", "alone", "a follower"])
-def test_what_is_large_makes_way_for_what_others_have_sent(
+def test_large_send_gives_way_to_requests_of_others(
     file: File,
     head: tuple[bytes, ...],
     runner: Callable[[Coroutine[Any, Any, None]], None],
@@ -287,7 +287,7 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
         protocol.outbox.put([*head, FileSlice(file, 5, size), b"end"])
-        assert bool(heard) == at_once  # The first may have been sent already, and the second begun.
+        assert bool(heard) == at_once  # The first may have been sent already, and the second started.
         protocol.outbox.close_when_empty()
         received = await asyncio.to_thread(read_to_the_end, peer)
         first, second = (b"".join(head) + slice_bytes(FileSlice(file, at, size)) + b"end" for at in (3, 5))
@@ -299,7 +299,7 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
     run(work(), runner)
 
 
-def test_who_is_gone_before_his_turn_is_sent_nothing(file: File) -> None:
+def test_peer_that_left_before_its_turn_is_sent_nothing(file: File) -> None:
     async def work() -> None:
         protocol, peer = await connected()
         protocol.loop.hear_others()
@@ -315,7 +315,7 @@ def test_who_is_gone_before_his_turn_is_sent_nothing(file: File) -> None:
     run(work())
 
 
-def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:
+def test_outbox_of_a_peer_that_does_not_read_is_backed_up(file: File) -> None:
     async def work() -> None:
         protocol, peer = await connected()
         protocol.outbox.put([FileSlice(file, 0, 10_240_000)])
@@ -330,8 +330,8 @@ def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:
 
 
 @pytest.mark.parametrize("kind", [FileSlice, FailingSlice])
-def test_bytes_that_can_not_be_read_end_the_connection(file: File, kind: type[FileSlice]) -> None:
-    """Their length was promised; anything else in their place would be taken for records."""
+def test_unreadable_bytes_end_the_connection(file: File, kind: type[FileSlice]) -> None:
+    """Their length was already sent; any other bytes in their place would be taken for records."""
 
     async def work() -> None:
         protocol, peer = await connected()
@@ -352,8 +352,8 @@ def read_what_comes(peer: socket.socket) -> bytes:
         return b""
 
 
-def test_nothing_is_written_for_a_peer_that_is_gone(file: File) -> None:
-    """The descriptor of a closed socket is soon another's: a late read must not end up there."""
+def test_nothing_is_written_after_a_disconnect(file: File) -> None:
+    """The descriptor of a closed socket is soon reused: a late read must not write there."""
 
     class SlowSlice(ColdSlice):
         def part(self, start: int, size: int) -> SlowSlice:
@@ -370,7 +370,7 @@ def test_nothing_is_written_for_a_peer_that_is_gone(file: File) -> None:
         protocol.outbox.put([b"first", SlowSlice(file, 0, 1000), b"last"])
         assert await asyncio.to_thread(peer.recv, 5) == b"first"
         peer.close()
-        # Until the transport finds out.
+        # Until the transport detects it.
         while not protocol.is_lost:
             protocol.outbox.put([b"x"])
             may_go_on.set()

@@ -1,4 +1,4 @@
-"""Why a group rebalanced: the last times, in words that fit into one line."""
+"""History of a group's latest rebalances, each with a reason of one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.base.units import TimestampMs
 from odradek.core.groups.shard.history import REBALANCES_KEPT, Rebalance, Rebalances, because, listed
 
 
-def test_the_last_ones_are_kept_and_all_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_latest_rebalances_are_kept_and_all_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     rebalances = Rebalances()
     for number in range(REBALANCES_KEPT + 3):
@@ -24,15 +24,15 @@ def test_the_last_ones_are_kept_and_all_are_logged(caplog: pytest.LogCaptureFixt
     ("reason", "said"),
     [("", "left"), ("closed", "left (closed)"), ("a\nb\x1b[31m", "left (a b [31m)"), ("\n", "left")],
 )
-def test_a_clients_words_stay_in_their_line(reason: str, said: str) -> None:
+def test_client_reason_stays_on_one_line(reason: str, said: str) -> None:
     assert because("left", reason) == said
 
 
-def test_a_clients_words_are_few() -> None:
+def test_client_reason_is_shortened() -> None:
     assert because("left", "x" * 10_000) == f"left ({'x' * 255})"
 
 
-def test_many_are_counted() -> None:
+def test_long_list_is_shortened_with_a_count() -> None:
     assert listed([]) == ""
     assert listed(list("abcde")) == "a, b, c, d, e"
     assert listed(list("abcdefg")) == "a, b, c, d, e and 2 more"

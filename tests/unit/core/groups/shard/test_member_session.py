@@ -1,4 +1,4 @@
-"""A session ends once, when nothing was heard for its time, and costs one timer however often something is."""
+"""Session of a member: it ends once when it is not extended, and uses one timer for any number of extensions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def at(steady: int) -> Moment:
     return Moment(TimestampMs(0), steady)
 
 
-def test_it_ends_when_it_was_not_extended() -> None:
+def test_session_ends_unless_it_is_extended() -> None:
     timers, ended = Timers(), list[int]()
     session = Session(timers, lambda now: ended.append(now.steady))
     session.extend(at(0), 10)
@@ -29,7 +29,7 @@ def test_it_ends_when_it_was_not_extended() -> None:
     assert ended == [19]
 
 
-def test_it_may_be_made_shorter() -> None:
+def test_session_can_be_shortened() -> None:
     timers, ended = Timers(), list[int]()
     session = Session(timers, lambda now: ended.append(now.steady))
     session.extend(at(0), 1000)
@@ -38,7 +38,7 @@ def test_it_may_be_made_shorter() -> None:
     assert ended == [10] and len(timers) == 0
 
 
-def test_it_may_begin_again() -> None:
+def test_session_can_restart() -> None:
     timers, ended = Timers(), list[int]()
     session = Session(timers, lambda now: ended.append(now.steady))
     for _ in range(2):
@@ -51,7 +51,7 @@ def test_it_may_begin_again() -> None:
 
 
 @given(lists(tuples(integers(0, 20), integers(1, 30)), max_size=30))
-def test_it_ends_at_its_last_deadline(steps: list[tuple[int, int]]) -> None:
+def test_session_ends_at_its_last_deadline(steps: list[tuple[int, int]]) -> None:
     timers, ended = Timers(), list[int]()
     session = Session(timers, lambda now: ended.append(now.steady))
     now, deadline, expected = 0, None, list[int]()

@@ -1,4 +1,4 @@
-"""The offsets of a shard against a naive reading of its log: the last record that counts is what is true."""
+"""Offsets of a shard, compared with a naive reading of its log: the last effective record is decisive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLACES = [(group, topic, partition) for group in GROUPS for topic in TOPICS for 
 
 
 class Record(NamedTuple):
-    """A commit, in the transaction of a producer if one is given; None as offset: a tombstone."""
+    """A commit, in a producer's transaction if one is given; an offset of None is a tombstone."""
 
     place: GroupTopicPartition
     offset: int | None
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 class End(NamedTuple):
-    """A marker."""
+    """An end-of-transaction marker."""
 
     producer: int
     is_commit: bool
@@ -74,7 +74,7 @@ def committed(offset: int, expires: int = NEVER) -> OffsetCommitValue:
 
 
 def outcome(log: Log, position: int, producer: int) -> bool | None:
-    """How the transaction ended in which the record at this position was written; None if it is open."""
+    """Return the end of the transaction with the record at this position; None if it is open."""
     return next((one.is_commit for one in log[position:] if isinstance(one, End) and one.producer == producer), None)
 
 
@@ -109,7 +109,7 @@ def whole(log: Log) -> dict[GroupTopicPartition, int]:
 
 
 @given(logs)
-def test_the_last_record_that_counts_is_what_is_true(log: Log) -> None:
+def test_offset_is_that_of_the_last_effective_record(log: Log) -> None:
     offsets = replayed(log)
     assert held(offsets) == whole(log)
     assert len(offsets) == len(whole(log))
@@ -123,7 +123,7 @@ def test_the_last_record_that_counts_is_what_is_true(log: Log) -> None:
 
 
 def compacted(log: Log, end: int) -> Log:
-    """What compaction leaves of a log up to `end`: of each place the last record, unless that was aborted."""
+    """Return the log compacted up to `end`: the last record of each place, unless it was aborted."""
     last = {
         one.place: at
         for at, one in enumerate(log[:end])
@@ -133,7 +133,7 @@ def compacted(log: Log, end: int) -> Log:
 
 
 def first_open(log: Log) -> int:
-    """Where the first open transaction begins: what is behind that is not compacted."""
+    """Return the position of the first open transaction, where compaction ends."""
     is_open = (
         isinstance(one, Record) and one.producer >= 0 and outcome(log, at, one.producer) is None
         for at, one in enumerate(log)
@@ -142,8 +142,8 @@ def first_open(log: Log) -> int:
 
 
 @given(logs, logs, st.data())
-def test_what_compaction_leaves_comes_to_the_same(log: Log, later: Log, data: st.DataObject) -> None:
-    """Transactions that are open then may end as they like."""
+def test_compacted_log_restores_the_same_offsets(log: Log, later: Log, data: st.DataObject) -> None:
+    """Transactions that are open at that point may end either way."""
     end = data.draw(st.integers(0, first_open(log)))
     offsets, again = replayed(log), replayed(compacted(log, end))
     assert {place: again.find_offset(*place) for place in PLACES} == {
@@ -154,7 +154,7 @@ def test_what_compaction_leaves_comes_to_the_same(log: Log, later: Log, data: st
 
 
 @given(logs, st.sampled_from(GROUPS), st.sets(st.sampled_from(TOPICS)))
-def test_tombstones_leave_nothing_of_what_they_are_for(log: Log, group: str, topics: set[str]) -> None:
+def test_tombstones_delete_the_offsets_of_a_group_or_topic(log: Log, group: str, topics: set[str]) -> None:
     offsets = replayed(log)
     before = held(offsets)
     names = [TopicName(topic) for topic in topics]
@@ -175,20 +175,20 @@ def _is_txn_of(log: Log, place: GroupTopicPartition) -> Iterable[bool]:
     return (isinstance(one, Record) and one.place == place and one.producer >= 0 for one in log)
 
 
-def test_an_offset_with_a_time_of_its_own_is_written_in_the_version_that_has_it() -> None:
+def test_offset_with_its_own_expiry_is_written_in_version_1() -> None:
     record = record_of(OffsetCommitKey(group="g", topic="t", partition=0), committed(1, expires=99))
     key, value = encode(record.key, record.value, record.version or 0)
     assert value is not None and value[:2] == b"\x00\x01"
     assert decode_value(decode_key(key), value) == record.value
 
 
-def test_what_many_offsets_have_in_common_is_kept_once() -> None:
+def test_values_shared_by_many_offsets_are_stored_once() -> None:
     offsets = GroupOffsets()
     for partition in range(3):
         value = OffsetCommitValue(
             offset=partition, metadata="x" * 100, commit_timestamp=1 << 40, topic_id=bytes(15) + b"\x01"
         )
-        # As if each had been read from the log.
+        # As if each value had been read from the log.
         key, data = encode(OffsetCommitKey(group="g", topic="t", partition=partition), value, 4)
         decoded = decode_key(key)
         assert isinstance(decoded, OffsetCommitKey) and data is not None
@@ -203,7 +203,7 @@ def test_what_many_offsets_have_in_common_is_kept_once() -> None:
 
 
 class Loaded:
-    """Takes in what a start reads; of groups there is nothing in these logs."""
+    """A shard that applies the records of a load; these logs have no group records."""
 
     def __init__(self) -> None:
         self.offsets = GroupOffsets()
@@ -221,7 +221,7 @@ class Loaded:
 
 
 def batches_of(log: Log, sizes: Iterator[int]) -> Iterator[Batch]:
-    """What one producer writes without a break goes into batches of these sizes."""
+    """Return batches of these sizes; each has consecutive records of one producer."""
     for producer, run in groupby(log, key=lambda one: (one.producer, isinstance(one, End))):
         left = list(run)
         while left and isinstance(left[0], End):
@@ -241,8 +241,8 @@ def _encoded(one: Record) -> tuple[bytes, bytes | None, tuple[()], int]:
 
 
 @given(logs, st.data())
-def test_a_start_reads_the_same_from_batches(log: Log, data: st.DataObject) -> None:
-    """It holds back what later records replace."""
+def test_batched_replay_restores_the_same_offsets(log: Log, data: st.DataObject) -> None:
+    """Replay of batches skips records that later ones replace."""
     offsets, loaded = replayed(log), Loaded()
     bounds = st.sampled_from([1, 2, 5, 1000])
     with mock.patch.multiple(loading, DECODED_ROWS_MAX=data.draw(bounds), LATEST_MAX=data.draw(bounds)):
@@ -260,7 +260,7 @@ def test_a_start_reads_the_same_from_batches(log: Log, data: st.DataObject) -> N
     }
 
 
-def test_a_start_decodes_the_last_of_many_commits_alone() -> None:
+def test_batched_replay_decodes_only_the_last_commit() -> None:
     loaded = Loaded()
     replaying = loading.Replaying(loaded)
     for batch in batches_of([Record(place, offset) for offset in range(500) for place in PLACES], repeat(30)):
