@@ -223,7 +223,7 @@ def test_one_fails_while_it_is_served(
     tmp_path: Path, failing: Serving, faults: Faults, operations: Operations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One write finds out; the partitions beside it go with the directory, before anybody writes to them."""
-    told = f"{tmp_path}/b goes offline, and "
+    told = f"log directory {tmp_path}/b is offline until the next start, with "
     with RawClient(failing.port) as client:
         records = filled(client)
         bad = held(tmp_path / "b")
@@ -357,7 +357,7 @@ def test_a_device_that_fails(tmp_path: Path) -> None:
         assert error == STORAGE_ERROR
         (disk / "filler").unlink()
         assert produce(client, "t", b"more", partition=min(bad))[0] == ErrorCode.NONE
-        assert "goes offline" not in broker.errors()
+        assert "is offline" not in broker.errors()
         del records[min(bad)]
         pull(disk)
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
