@@ -188,7 +188,7 @@ def test_none_can_be_used(tmp_path: Path) -> None:
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
     status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
     assert status == 1
-    assert errors.startswith("odradek serve: None of the data directories (log.dirs) can be used: ")
+    assert errors.startswith("odradek serve: All log directories (log.dirs) are offline: ")
     assert errors.count("\n") == 1 and f"{tmp_path}/a: " in errors and f"{tmp_path}/b: " in errors
 
 
@@ -269,7 +269,7 @@ def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, n
         waits_until(lambda: broker.has_ended)
         assert broker.stop() == 1
         (told,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
-        assert "None of the data directories (log.dirs) can be used: " in told and told.endswith(" The broker ends.")
+        assert "All log directories (log.dirs) are offline: " in told and told.endswith(" The broker ends.")
         assert all(f"{tmp_path}/{name}: [Errno 5] " in told for name in names)
         assert "Traceback" not in broker.errors()
         faults.repair()
@@ -295,7 +295,7 @@ def test_the_last_one_of_a_broker_in_a_test_fails(tmp_path: Path) -> None:
             pull(disk)
             assert produce(client, "t", b"x") == (STORAGE_ERROR, -1)
         waits_until(lambda: has_failed(broker))
-        with pytest.raises(BrokerFailed, match="None of the data directories"):
+        with pytest.raises(BrokerFailed, match="All log directories"):
             broker.close()
 
 
