@@ -282,7 +282,7 @@ def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, n
 def lose(broker: Serving, client: RawClient, faults: Faults, directory: Path) -> None:
     faults.fail(Operations.WRITES | Operations.SYNCS, f"/{directory.name}/")
     assert produce(client, "t", b"x", partition=min(held(directory))) == (STORAGE_ERROR, -1)
-    waits_until(lambda: f"{directory} goes offline" in broker.errors())
+    waits_until(lambda: f"log directory {directory} is offline" in broker.errors())
 
 
 def test_the_last_one_of_a_broker_in_a_test_fails(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_checkpoint_that_fails_is_enough(tmp_path: Path, failing: Serving, fau
         check_served(client, records, set())
         faults.fail(Operations.SYNCS | Operations.WRITES, "/b/")
         produced(client, "t", b"y", partition=min(set(records) - bad))
-        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         records[min(set(records) - bad)].append((4, b"y"))
         check_served(client, records, bad)
 
@@ -339,7 +339,7 @@ def test_who_is_coordinated_from_it_has_no_coordinator(tmp_path: Path, failing: 
         assert 0 < len(gone) < 4
         faults.fail(Operations.WRITES, "/b/")
         produce(client, "t", b"x", partition=min(held(tmp_path / "b")))
-        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         for group in groups:
             is_gone = partition_for(group, 4) in gone
             assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_gone else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -361,7 +361,7 @@ def test_a_device_that_fails(tmp_path: Path) -> None:
         del records[min(bad)]
         pull(disk)
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
-        waits_until(lambda: f"{disk} goes offline" in broker.errors())
+        waits_until(lambda: f"log directory {disk} is offline" in broker.errors())
         check_served(client, records, bad)
         assert broker.stop() == 0
         with broker, RawClient(broker.port) as again:

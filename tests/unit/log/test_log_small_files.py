@@ -41,15 +41,15 @@ def test_offset_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("1\n0\n", "begins '1 0'"),
-        ("0\n", "begins"),
-        ("0\nx\n", "begins"),
+        ("1\n0\n", "starts with '1 0'"),
+        ("0\n", "starts with"),
+        ("0\nx\n", "starts with"),
         ("0\n2\na 0 1\n", "1 entries, expected 2"),
         ("0\n1\na 0\n", "line 3"),
         ("0\n1\na 0 -1\n", "line 3"),
         ("0\n1\na 0 99999999999999999999\n", "line 3"),
         ("0\n1\na 0 \xc2\xb2\n", "line 3"),  # A digit that is no number.
-        ("0\n1\na 0 12", "begins"),  # Cut off: the offset may have had more digits.
+        ("0\n1\na 0 12", "starts with"),  # Cut off: the offset may have had more digits.
         ("0\n1\na\xff 0 1\n", r"c: byte 5 is not valid UTF-8"),
     ],
 )

@@ -172,7 +172,7 @@ def test_it_is_told_when_a_log_ends_before_what_was_synced(place: tuple[Disk, st
     remove(disk, path, log.segments[-1].base_offset)
     end = log.segments[-1].base_offset
     assert opened(disk, path).problems == [
-        f"t-0: the log ends at offset {end}, and had been synced up to {log.end_offset}"
+        f"t-0: the log end offset {end} is below the recovery point {log.end_offset}"
     ]
 
 
