@@ -200,7 +200,7 @@ def test_one_of_another_broker_ends_the_start(tmp_path: Path) -> None:
     meta.write_text(meta.read_text().replace("broker.id=", "broker.id=1"))
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
     status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
-    assert status == 1 and "meta.properties says broker.id=" in errors
+    assert status == 1 and "meta.properties has broker.id=" in errors
 
 
 @pytest.fixture

@@ -298,7 +298,7 @@ def test_what_was_not_synced_is_no_reason_to_be_offline(place: tuple[Disk, str])
     assert again.logs[T].end_offset == log.segments[1].base_offset
     (problem,) = again.problems
     records = log.end_offset - log.segments[2].base_offset
-    assert f"is missing); {records} records in " in problem
+    assert f"are missing); {records} records in " in problem
 
 
 def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> None:

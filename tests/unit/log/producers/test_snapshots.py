@@ -116,7 +116,7 @@ def test_one_that_is_gone_is_bad() -> None:
     with pytest.raises(BadSnapshot, match="does not exist"):
         snapshots.read(Offset(7))
     disk.create(snapshots.path(Offset(7)))
-    with pytest.raises(BadSnapshot, match="0 bytes are too few"):
+    with pytest.raises(BadSnapshot, match="0 bytes are too short"):
         snapshots.read(Offset(7))
 
 
