@@ -148,7 +148,7 @@ def test_with_the_data_of_another_cluster(cluster: Cluster) -> None:
     data, tree = cluster.data_of_another_cluster(), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(4, data)
-    assert f"{data}/meta.properties says cluster.id=" in told and "correct log.dirs" in told
+    assert f"{data}/meta.properties has cluster.id=" in told and "correct log.dirs" in told
     assert content(data) == before
     assert "Invalid cluster.id in: " in cluster.refusal_by_kafka(4, data)
     check_nothing_changed(cluster, tree)
