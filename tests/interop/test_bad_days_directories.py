@@ -188,7 +188,7 @@ def test_none_can_be_used(tmp_path: Path) -> None:
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
     status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
     assert status == 1
-    assert errors.startswith("odradek serve: None of the data directories (log.dirs) can be used: ")
+    assert errors.startswith("odradek serve: All log directories (log.dirs) are offline: ")
     assert errors.count("\n") == 1 and f"{tmp_path}/a: " in errors and f"{tmp_path}/b: " in errors
 
 
@@ -200,7 +200,7 @@ def test_one_of_another_broker_ends_the_start(tmp_path: Path) -> None:
     meta.write_text(meta.read_text().replace("broker.id=", "broker.id=1"))
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
     status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
-    assert status == 1 and "meta.properties says broker.id=" in errors
+    assert status == 1 and "meta.properties has broker.id=" in errors
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_one_fails_while_it_is_served(
     tmp_path: Path, failing: Serving, faults: Faults, operations: Operations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One write finds out; the partitions beside it go with the directory, before anybody writes to them."""
-    told = f"{tmp_path}/b goes offline, and "
+    told = f"log directory {tmp_path}/b is offline until the next start, with "
     with RawClient(failing.port) as client:
         records = filled(client)
         bad = held(tmp_path / "b")
@@ -269,9 +269,7 @@ def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, n
         waits_until(lambda: broker.has_ended)
         assert broker.stop() == 1
         (told,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
-        assert "None of the data directories (log.dirs) can be used: " in told and told.endswith(
-            " Shutting down the broker."
-        )
+        assert "All log directories (log.dirs) are offline: " in told and told.endswith(" Shutting down the broker.")
         assert all(f"{tmp_path}/{name}: [Errno 5] " in told for name in names)
         assert "Traceback" not in broker.errors()
         faults.repair()
@@ -284,7 +282,7 @@ def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, n
 def lose(broker: Serving, client: RawClient, faults: Faults, directory: Path) -> None:
     faults.fail(Operations.WRITES | Operations.SYNCS, f"/{directory.name}/")
     assert produce(client, "t", b"x", partition=min(held(directory))) == (STORAGE_ERROR, -1)
-    waits_until(lambda: f"{directory} goes offline" in broker.errors())
+    waits_until(lambda: f"log directory {directory} is offline" in broker.errors())
 
 
 def test_the_last_one_of_a_broker_in_a_test_fails(tmp_path: Path) -> None:
@@ -297,7 +295,7 @@ def test_the_last_one_of_a_broker_in_a_test_fails(tmp_path: Path) -> None:
             pull(disk)
             assert produce(client, "t", b"x") == (STORAGE_ERROR, -1)
         waits_until(lambda: has_failed(broker))
-        with pytest.raises(BrokerFailed, match="None of the data directories"):
+        with pytest.raises(BrokerFailed, match="All log directories"):
             broker.close()
 
 
@@ -318,7 +316,7 @@ def test_a_checkpoint_that_fails_is_enough(tmp_path: Path, failing: Serving, fau
         check_served(client, records, set())
         faults.fail(Operations.SYNCS | Operations.WRITES, "/b/")
         produced(client, "t", b"y", partition=min(set(records) - bad))
-        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         records[min(set(records) - bad)].append((4, b"y"))
         check_served(client, records, bad)
 
@@ -341,7 +339,7 @@ def test_who_is_coordinated_from_it_has_no_coordinator(tmp_path: Path, failing: 
         assert 0 < len(gone) < 4
         faults.fail(Operations.WRITES, "/b/")
         produce(client, "t", b"x", partition=min(held(tmp_path / "b")))
-        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         for group in groups:
             is_gone = partition_for(group, 4) in gone
             assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_gone else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -359,11 +357,11 @@ def test_a_device_that_fails(tmp_path: Path) -> None:
         assert error == STORAGE_ERROR
         (disk / "filler").unlink()
         assert produce(client, "t", b"more", partition=min(bad))[0] == ErrorCode.NONE
-        assert "goes offline" not in broker.errors()
+        assert "is offline" not in broker.errors()
         del records[min(bad)]
         pull(disk)
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
-        waits_until(lambda: f"{disk} goes offline" in broker.errors())
+        waits_until(lambda: f"log directory {disk} is offline" in broker.errors())
         check_served(client, records, bad)
         assert broker.stop() == 0
         with broker, RawClient(broker.port) as again:

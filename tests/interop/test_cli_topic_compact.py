@@ -160,14 +160,14 @@ def test_what_cannot_be_compacted_is_one_sentence_each(broker: Broker, run: Run)
     broker.create_topic("table", partitions=2, configs=NEVER_BY_ITSELF)
     write(broker, "table", partitions=2)
     shown, remarks = run("stream", status=1)
-    said = "odradek: the cleanup.policy of stream has no compact in it: set cleanup.policy=compact first\n"
+    said = "odradek: topic stream is not compacted: set cleanup.policy=compact first\n"
     assert (shown, remarks) == ("", said), "what is alike is said once"
     (log,) = (broker.directory / "table-0").glob("*.log")
     with log.open("r+b") as file:
         file.seek(1_000)
         file.write(b"damage")
     shown, remarks = run("table", status=1)
-    assert remarks.startswith("odradek: table-0 can't be compacted: ") and remarks.count("\n") == 1
+    assert remarks.startswith("odradek: failed to compact table-0: ") and remarks.count("\n") == 1
     assert "checksum" in remarks
     assert "1 partition, 1.5 MiB compacted to" in shown, "the other one is compacted"
 
@@ -193,7 +193,7 @@ def test_who_waits_does_not_wait_for_ever(broker: Broker, run: Run) -> None:
     broker.create_topic("table", configs=NEVER_BY_ITSELF)
     write(broker, "table")
     _, remarks = run("table", "--timeout", "0s", status=1)
-    assert remarks == "odradek: table-0 is not compacted yet; the broker goes on with it as long as it runs\n"
+    assert remarks == "odradek: table-0 is not compacted yet; the broker continues to compact it in the background\n"
     (won,) = rows(run, "table")
     assert won["compacted_to"] == KEYS * TIMES
 

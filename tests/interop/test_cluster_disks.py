@@ -144,7 +144,7 @@ def test_damage_on_a_leaders_disk_keeps_no_empty_follower_out(tmp_path: Path, da
             it.until_in_sync({1, 2, 3})
             load.goes_on()
         it.check(load)
-        assert "t-0: cut off at offset" in it.brokers[1].errors()
+        assert "t-0: truncated to offset" in it.brokers[1].errors()
 
 
 def test_damage_that_is_known_at_the_start_is_mended(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_damage_that_is_known_at_the_start_is_mended(tmp_path: Path) -> None:
             flip_byte(closed_segment(it, 1))
             assert main(["log", "verify", str(it.folder(1, 0).parent)]) != 0
             it.brokers[1].start()
-            until(lambda: "t-0: cut off at offset" in it.brokers[1].errors())
+            until(lambda: "t-0: truncated to offset" in it.brokers[1].errors())
             it.until_in_sync({1, 2, 3})
             load.goes_on()
         it.check(load)

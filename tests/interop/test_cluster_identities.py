@@ -138,7 +138,7 @@ def test_with_the_data_of_another_broker(cluster: Cluster) -> None:
     data, tree = cluster.data_of(2), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(7, data)
-    assert f"{data}/meta.properties says broker.id=2, this broker has broker.id=7" in told
+    assert f"{data}/meta.properties has broker.id=2, but this broker has broker.id=7" in told
     assert content(data) == before
     assert "Stored node id 2 doesn't match previous node id 7" in cluster.refusal_by_kafka(7, data)
     check_nothing_changed(cluster, tree)
@@ -148,7 +148,7 @@ def test_with_the_data_of_another_cluster(cluster: Cluster) -> None:
     data, tree = cluster.data_of_another_cluster(), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(4, data)
-    assert f"{data}/meta.properties says cluster.id=" in told and "name its own data directory" in told
+    assert f"{data}/meta.properties has cluster.id=" in told and "correct log.dirs" in told
     assert content(data) == before
     assert "Invalid cluster.id in: " in cluster.refusal_by_kafka(4, data)
     check_nothing_changed(cluster, tree)

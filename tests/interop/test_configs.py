@@ -90,8 +90,8 @@ def test_the_log_tells_who_changed_what(serving: Serving, client: RawClient) -> 
     assert altered(client, TOPIC, "told", ("retention.ms", SET, "1000"), ("segment.ms", SET, "5000")) == DONE
     assert altered(client, TOPIC, "told", ("segment.ms", DELETE, None)) == DONE
     errors = serving.errors()
-    assert "the configuration of topic told was changed: retention.ms=1000, segment.ms=5000" in errors
-    assert "the configuration of topic told was changed: segment.ms no longer set" in errors
+    assert "configuration of topic told changed: retention.ms=1000, segment.ms=5000" in errors
+    assert "configuration of topic told changed: segment.ms removed" in errors
 
 
 def test_confluent(serving: Serving, client: RawClient) -> None:

@@ -512,7 +512,7 @@ def test_killed_in_the_middle(tmp_path: Path, process: Serving) -> None:
 
 def check_restarted(process: Serving, *, was_clean: bool) -> None:
     process.start()
-    assert bool(re.search(r"t-0: \d+ bytes at the end were not whole", process.errors())) != was_clean
+    assert bool(re.search(r"t-0: truncated \d+ bytes of an incomplete batch", process.errors())) != was_clean
     with RawClient(process.port) as client:
         assert values(client) == [b"first"]
         for number in range(1, 4):

@@ -85,11 +85,11 @@ class TransactionCoordinator:
         Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
         """
         if not transactional_id:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+            raise Refused(ErrorCode.INVALID_REQUEST, "the transactional id must not be empty")
         shard = self.shards.find_shard(transactional_id)
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
-            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} is not known here")
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id} is unknown")
         return shard, transaction
 
     def greatest_id(self) -> int:
@@ -186,7 +186,7 @@ class TransactionCoordinator:
         _, transaction = self.find_transaction(transactional_id)
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
-            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"partition {name} is not part of the transaction")
 
     def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
         """Check as check_touched does, and return the write that added partitions, or None if it is safe."""
@@ -206,7 +206,9 @@ class TransactionCoordinator:
         if self.is_sure(leading, transactional_id, producer):
             return self.unsafe_join(transactional_id)
         if self.verifies(adds=adds) and self.asks_first(leading, transactional_id):
-            raise Refused(ErrorCode.NOT_COORDINATOR, f"{transactional_id} has to be asked about {name} first")
+            raise Refused(
+                ErrorCode.NOT_COORDINATOR, f"the coordinator of {transactional_id} has not verified {name} yet"
+            )
         written = None
         if adds:
             written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
@@ -214,7 +216,9 @@ class TransactionCoordinator:
             written = self.verified(transactional_id, producer, name)
         if self.may_hang and leading.has_transaction_before(producer.id, producer.epoch):
             # It will be ended within a second, but not by the end of this transaction.
-            raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction hangs in {name}")
+            raise Refused(
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction of the producer in {name} is still open"
+            )
         return written
 
     # EndTxn.
@@ -275,7 +279,11 @@ class TransactionCoordinator:
         if transaction.is_ahead(now.wall):  # Otherwise its timeout would be extended by the clock difference.
             shard.transactions[transaction.id] = transaction._replace(started=now.wall)
         elif transaction.is_overdue(now.wall):
-            _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)
+            _LOG.info(
+                "aborting the transaction of %s: transaction timeout of %d ms exceeded",
+                transaction.id,
+                transaction.timeout_ms,
+            )
             self.abort(transaction.id, now)
 
     def _expire(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:

@@ -74,6 +74,6 @@ def test_without_re2_every_pattern_is_refused_with_the_command_that_installs_it(
         check_pattern("news.*")
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     detail = refused.value.detail
-    assert detail.startswith("`news.*` cannot be used: regular expressions need the extra regex on this broker, and")
+    assert detail.startswith("cannot evaluate regular expression `news.*`: the broker lacks the extra regex: ")
     assert f"re2 is not installed: {sys.executable} -m pip install" in detail
     assert matching("news.*", TOPICS) == frozenset()  # Of a group that another broker, or this one, had before.

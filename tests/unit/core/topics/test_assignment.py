@@ -55,6 +55,6 @@ def test_so_many_replicas_can_not_be(factor: int) -> None:
 
 
 def test_some_have_no_rack() -> None:
-    with pytest.raises(Refused, match=r"brokers \[2\] have no rack") as refused:
+    with pytest.raises(Refused, match=r"brokers \[2\] have no broker.rack") as refused:
         spread(racks_of("1 a 2 - 3 b"), 1, 1, start=0, shift=0)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -74,10 +74,10 @@ def test_what_another_broker_changes_is_put_in_force(two: Two, caplog: pytest.Lo
     watching.until(lambda: watching.value("log.segment.bytes") == 1 << 30)
     assert watching.log_config().segment_bytes == 1 << 30
     # Whoever changed it, and whoever heard of it, has told it; both do here.
-    assert len(told(caplog, "topic t was changed: retention.ms=5")) == 2
-    assert len(told(caplog, "all brokers was changed: log.segment.bytes=2000000")) == 2
-    assert len(told(caplog, "broker 1 was changed: log.retention.bytes=77")) == 2
-    assert len(told(caplog, "all brokers was changed: log.segment.bytes no longer set")) == 2
+    assert len(told(caplog, "topic t changed: retention.ms=5")) == 2
+    assert len(told(caplog, "all brokers changed: log.segment.bytes=2000000")) == 2
+    assert len(told(caplog, "broker 1 changed: log.retention.bytes=77")) == 2
+    assert len(told(caplog, "all brokers changed: log.segment.bytes removed")) == 2
 
 
 def test_a_thousand_notices_of_a_topic_are_one_reading_of_it(two: Two) -> None:
@@ -109,7 +109,7 @@ def test_ones_own_notices_change_nothing(two: Two, caplog: pytest.LogCaptureFixt
     assert watching.in_force == in_force
     assert watching.log_config() is configs  # Not even set again.
     assert all(reading is not None and reading.broker is None for reading in watching.readings)
-    assert len(told(caplog, "was changed")) == 3
+    assert len(told(caplog, " changed: ")) == 3
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
@@ -271,15 +271,15 @@ def test_what_a_broker_cant_use_is_told_once_and_left_out(two: Two, caplog: pyte
         two.watching.until(
             lambda wanted=2_000_000 + number: two.watching.value("log.segment.bytes") == wanted  # type: ignore[misc]
         )
-    assert len(told(caplog, "not used of the dynamic configuration: Invalid value soon for configuration")) == 1
-    assert len(told(caplog, "not used of the dynamic configuration: num.partitions")) == 1
+    assert len(told(caplog, "ignored invalid dynamic configuration: Invalid value soon for configuration")) == 1
+    assert len(told(caplog, "ignored invalid dynamic configuration: num.partitions")) == 1
 
 
 def test_values_that_are_no_good_together_change_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     lags = {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"}
     two.writer.put(OWN, layout.encode_config({**lags, "log.retention.bytes": "77"}))
     two.writer.notice(layout.encode_config_change("brokers/1"))
-    two.watching.until(lambda: bool(told(caplog, "the dynamic configuration is not used")))
+    two.watching.until(lambda: bool(told(caplog, "ignored the dynamic configuration")))
     assert two.watching.value("log.retention.bytes") == -1
     two.writer.put(OWN, layout.encode_config({"log.retention.bytes": "77"}))
     two.writer.notice(layout.encode_config_change("brokers/1"))

@@ -173,7 +173,7 @@ def test_a_password_is_kept_encrypted_and_not_logged(
     assert altered.broker.secret(PASSWORD) == Secret("open-sesame")
     kept = world.stored("/config/brokers/1")
     assert kept[LOCATION] == "/x" and kept[PASSWORD].count(":") == 8
-    assert f"broker 1 was changed: {PASSWORD}=***, {LOCATION}=/x" in caplog.text
+    assert f"broker 1 changed: {PASSWORD}=***, {LOCATION}=/x" in caplog.text
     assert "sesame" not in caplog.text
     assert not any(b"sesame" in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     world.alter({BROKER: [(LOCATION, SET, "/y")]})
