@@ -253,7 +253,7 @@ def test_without_java_a_load_is_refused_in_a_sentence(interpreted: Installed, tm
         interpreted.says("produce", "built", "-b", broker.address, given="a record\n")
         refused = environment.run("odradek", *LOAD, "-b", broker.address)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("odradek: spark needs Java 17 or newer: install one, or: uv pip install ")
+    assert refused.stderr.startswith("odradek: spark needs Java 17 or newer: install Java, or run: uv pip install ")
     assert refused.stderr.count("\n") == 1
 
 

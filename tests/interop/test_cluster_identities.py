@@ -160,7 +160,7 @@ def test_with_an_id_that_is_taken(cluster: Cluster, is_copy: bool) -> None:
     data, tree = cluster.data_of(3) if is_copy else cluster.folder / "new", cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(3, data)
-    assert f"Broker 3 at 127.0.0.1:{cluster.brokers[3].port} is running already" in told
+    assert f"Broker 3 at 127.0.0.1:{cluster.brokers[3].port} is already using the metadata" in told
     assert content(data) == before
     if is_copy:
         assert "KeeperErrorCode = NodeExists" in cluster.refusal_by_kafka(3, data)

@@ -66,7 +66,7 @@ class Case:
 
     def replace_unnoticed(self, broker: int, lost: list[Path]) -> None:
         """Kills a broker and takes folders away, while the others stand still until it is on its way again."""
-        said = f"broker {broker} may have lost records"
+        said = f"unclean shutdown: broker {broker} waits"
         before = self.cluster.errors().count(said)
         pid, ready = self.cluster.pids()[broker], len(self.cluster.lines)
         others = [one for one in BROKERS if one != broker]

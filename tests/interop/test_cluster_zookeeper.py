@@ -103,7 +103,7 @@ def test_records_come_back_though_brokers_and_the_controller_are_killed(brokers:
 def test_a_second_broker_of_a_number_does_not_start(tmp_path: Path, brokers: dict[int, Serving]) -> None:
     connect = brokers[1]._overrides["zookeeper.connect"]
     other = broker(tmp_path / "3", 2, connect)
-    with pytest.raises(NotReady, match=f"Broker 2 at 127.0.0.1:{brokers[2].port} is running already"):
+    with pytest.raises(NotReady, match=f"Broker 2 at 127.0.0.1:{brokers[2].port} is already using the metadata"):
         other.start()
 
 
@@ -170,7 +170,7 @@ def test_a_start_that_waits_for_others_is_given_up(tmp_path: Path, ensemble: Zoo
         ensure_paths(tree, [layout.broker(BrokerId(2))])
         with ThreadPoolExecutor(1) as threads:
             starting = threads.submit(ours.start, {"zookeeper.session.timeout.ms": "60000"})
-            until(lambda: "broker 1 may have lost records" in ours.errors())
+            until(lambda: "unclean shutdown: broker 1 waits" in ours.errors())
             os.kill(ours.pid, signal.SIGTERM)
             with pytest.raises(NotReady, match="exit 0"):
                 starting.result()

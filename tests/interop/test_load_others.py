@@ -93,7 +93,7 @@ def test_topics_that_went_away_do_not_keep_others_from_being_loaded(tmp_path: Pa
     status, said = loaded(kafka, lake, stays, goes, comes_back)
     assert status == 1
     assert said.count(f"topic '{goes}'") == 1
-    assert said.count(f"topic '{comes_back}' was deleted and created again") == 1
+    assert said.count(f"topic '{comes_back}' was deleted and recreated") == 1
     assert numbers(lake) == list(range(40))
 
     kafka.topic(1, goes)
@@ -123,6 +123,6 @@ def test_topics_that_go_away_while_others_are_loaded(tmp_path: Path) -> None:
             wait_for_rows(load, 40 + turn * 10)
         assert load.terminate() == 0
         assert load.said().count(f"topic '{goes}'") == 1
-        assert load.said().count(f"topic '{comes_back}' was deleted and created again") == 1
+        assert load.said().count(f"topic '{comes_back}' was deleted and recreated") == 1
         assert "Traceback" not in load.said()
     assert numbers(place.folder) == list(range(60))

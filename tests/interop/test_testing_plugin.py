@@ -275,8 +275,8 @@ def test_who_stops_the_broker_is_told(tmp_path: Path, workers: str) -> None:
     """And the broker is started again with its data, so that nobody else is."""
     told = run(tmp_path, "-rEf", "-n", workers, "--dist=loadfile", status=1, test_it_py=STOPPING)
     for test in CULPRITS:
-        assert f"{test} stopped the broker that all tests share: start it again before the test ends" in told
-    assert "the broker that all tests share failed in test_the_broker_fails: AssertionError('an invariant" in told
+        assert f"{test} stopped the shared broker: restart it before the test ends" in told
+    assert "the shared broker failed in test_the_broker_fails: AssertionError('an invariant" in told
     assert set(re.findall(r"^ERROR \S+::(\S+)", told, re.MULTILINE)) == {*CULPRITS, "test_the_broker_fails"}
     assert set(re.findall(r"^FAILED \S+::(\S+)", told, re.MULTILINE)) == {"test_which_fails"}
     assert "1 failed, 8 passed, 5 errors" in told
@@ -313,7 +313,7 @@ def test_after_it(kafka):
     told = run(tmp_path, status=1, test_it_py=test)
     assert "2 passed, 1 error" in told
     assert "ValueError: of the fixture" in told
-    assert "test_it stopped the broker that all tests share" in told
+    assert "test_it stopped the shared broker" in told
 
 
 def test_a_broker_whose_data_was_damaged_begins_anew(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_where_others_may_come_there_is_none_nor_what_goes_with_it(tmp_path: Pat
     known = {one.api_key: one.max_version for one in found.api_keys}
     assert not OF_CONSUMER_GROUPS.intersection(known)
     assert {key: known[key] for key in LAST} == LAST
-    with pytest.raises(Malformed, match="EndTxn version 5, and it is answered in versions 0 to 4"):
+    with pytest.raises(Malformed, match="EndTxn version 5; supported versions are 0 to 4"):
         harness.send(EndTxnRequest(transactional_id="t", producer_id=1, producer_epoch=0, committed=True), 5)
     with pytest.raises(Malformed, match="ConsumerGroupDescribe"):
         harness.send(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 0)

@@ -77,7 +77,7 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["topic", "create"], "Missing argument 'TOPIC'"),
         (["topic", "create", "t", "--partitions", "0"], "Invalid value for '--partitions'"),
         (["topic", "create", "t", "--config", "x"], "use --config name=value"),
-        (["topic", "list", "--bootstrap-server", "somewhere"], "write host:port"),
+        (["topic", "list", "--bootstrap-server", "somewhere"], "use host:port"),
         (["consume", "t", "--format", "xml"], "Invalid value for '--format'"),
         (["consume", "t", "--no-such-option"], "No such option"),
         (["produce", "t", "--json", "--key-separator", ":"], "omit --key-separator"),
@@ -173,7 +173,7 @@ def test_nobody_answers_is_one_sentence_and_1(arguments: list[str], capsys: pyte
     status, out, err = run(capsys, *arguments, "-b", address)
     assert status == 1
     assert not out
-    assert f"nothing answers at {address}: connection refused" in err
+    assert f"cannot connect to {address}: connection refused" in err
     assert err.count("\n") == 1
 
 
@@ -185,9 +185,9 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("ssl.keystor.location", "is no configuration of a Kafka client; did you mean ssl.keystore.location?"),
-        ("retry.backof.ms", "has no effect on this client; did you mean retry.backoff.ms?"),
-        ("reconnect.backoff.ms", "has no effect on this client\n"),  # Kafka's own, and right so.
+        ("ssl.keystor.location", "ssl.keystor.location; did you mean ssl.keystore.location?"),
+        ("retry.backof.ms", "retry.backof.ms: this client does not use it; did you mean retry.backoff.ms?"),
+        ("reconnect.backoff.ms", "reconnect.backoff.ms: this client does not use it\n"),  # Kafka's own, and right so.
     ],
 )
 def test_a_misspelt_client_configuration(key: str, words: str, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_misspelt_client_configuration(key: str, words: str, tmp_path: Path) -
         timeout=60,
         check=False,
     )
-    assert f"option {key} {words}" in ended.stderr
+    assert f"option {words}" in ended.stderr
 
 
 def test_a_folder_without_logs_is_no_data_directory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

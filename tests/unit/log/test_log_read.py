@@ -345,7 +345,7 @@ def test_no_time_is_found_in_a_record_that_unpacks_to_more_than_it_may(codec: Co
         assert lookup_timestamp(log, TimestampMs(T0 + 5)) == before
         return
     for wanted in (TimestampMs(T0 + 5), None):
-        with pytest.raises(Refused, match="a record unpacks to more than") as refused:
+        with pytest.raises(Refused, match="a record decompresses to more than") as refused:
             lookup_timestamp(log, wanted)
         assert refused.value.code is ErrorCode.INVALID_RECORD
 

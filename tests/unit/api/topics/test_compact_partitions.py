@@ -228,7 +228,7 @@ def test_a_broker_whose_cleaner_is_switched_off(tmp_path: Path) -> None:
     make(harness, "table")
     code, message = refusal(harness, "table")
     assert code is ErrorCode.INVALID_REQUEST
-    assert message is not None and "log.cleaner.enable is false" in message
+    assert message is not None and "log.cleaner.enable=true" in message
 
 
 def test_a_log_that_is_offline(harness: Harness) -> None:

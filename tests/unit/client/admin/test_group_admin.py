@@ -189,7 +189,7 @@ def test_a_group_that_is_not_there(broker: ScriptedBroker, cluster: Cluster, tol
     knows_no_modern(broker)
     describes_classic(broker, told)
     outcome = describe_groups(cluster, ["g"])["g"]
-    assert str(outcome) == "group g: the cluster has no such group (GROUP_ID_NOT_FOUND)"
+    assert str(outcome) == "group g: the group does not exist (GROUP_ID_NOT_FOUND)"
 
 
 def test_why_a_group_rebalanced_where_the_broker_tells(broker: ScriptedBroker, cluster: Cluster) -> None:
@@ -257,4 +257,4 @@ def test_groups_are_deleted_one_by_one(broker: ScriptedBroker, cluster: Cluster)
     found = delete_groups(cluster, outcomes)
     assert found["empty"] is None
     assert "stop its consumers first" in str(found["busy"])
-    assert "no such group" in str(found["gone"])
+    assert "the group does not exist" in str(found["gone"])

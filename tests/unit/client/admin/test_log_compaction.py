@@ -89,4 +89,4 @@ def test_one_that_leads_it_no_more_fails_for_that_partition_alone(
     wins(brokers[2], 200, {3: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     outcomes = compact_partitions(cluster, NAMES, timeout_ms=1_000)
     assert [isinstance(outcomes[name], Compacted) for name in NAMES] == [True, True, True, False]
-    assert "the leader moved" in str(outcomes[NAMES[3]])
+    assert "the leader changed" in str(outcomes[NAMES[3]])

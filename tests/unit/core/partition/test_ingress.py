@@ -125,7 +125,7 @@ def test_a_wrong_greatest_time_is_mended(codec: Codec) -> None:
 def test_a_record_larger_than_its_bound_is_refused_if_it_was_packed() -> None:
     configs = configs_of(odradek_record_validation="records", max_decompressed_message_bytes="100")
     ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(LARGE))), NOW)
-    with pytest.raises(Refused, match="a record unpacks to more than") as refused:
+    with pytest.raises(Refused, match="a record decompresses to more than") as refused:
         ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(b"v" * 200, Codec.ZSTD))), NOW)
     assert refused.value.code == ErrorCode.INVALID_RECORD
 

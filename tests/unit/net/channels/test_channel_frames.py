@@ -59,7 +59,7 @@ def test_what_is_announced_costs_twice_what_has_arrived_at_most() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, 101, 2**31 - 1])
 def test_a_size_that_no_response_has_is_refused(size: int) -> None:
-    with pytest.raises(Malformed, match=f"a response announced {size} bytes, 100 are allowed"):
+    with pytest.raises(Malformed, match=f"a response of {size} bytes exceeds the limit of 100 bytes"):
         put(ResponseFrames(100), size.to_bytes(4, signed=True))
 
 

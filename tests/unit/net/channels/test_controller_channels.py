@@ -225,4 +225,6 @@ def test_who_refuses_is_told_no_more_of_it(behaviour: Behaviour, caplog: pytest.
 
     with caplog.at_level(logging.WARNING, LOGGER):
         run(work)
-    assert {record.getMessage() for record in caplog.records} == {"broker 2 refuses what its controller says: error 77"}
+    assert {record.getMessage() for record in caplog.records} == {
+        "broker 2 rejected a request of the controller: error code 77"
+    }

@@ -187,7 +187,7 @@ def test_a_notice_that_cant_be_read_costs_itself_and_one_line(
     two.writer.alter({T: [("retention.ms", SET, "6")]})
     two.heard({"retention.ms": "6"})
     (line,) = told(caplog, path)
-    assert f"{path} can't be read: " in line and len(line) < 1000
+    assert f"failed to read {path}: " in line and len(line) < 1000
 
 
 @pytest.mark.parametrize("entity", ["users/alice", "clients/c", "users/a/clients/c", "ips/1.2.3.4", "brokers/2", "x/y"])
@@ -216,7 +216,7 @@ def test_a_topic_whose_znode_cant_be_read_keeps_what_it_had(two: Two, caplog: py
     two.heard({"retention.ms": "6"}, "u")
     assert two.watching.set_on() == {"retention.ms": "5"}
     (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert f"topic t stays as it was, as {TOPIC_T} can't be read" in line.getMessage()
+    assert f"kept the previous configuration of topic t: failed to read {TOPIC_T}" in line.getMessage()
     two.writer.put(TOPIC_T, layout.encode_config({"retention.ms": "7"}))
     two.writer.notice(layout.encode_config_change("topics/t"))
     two.heard({"retention.ms": "7"})
@@ -292,12 +292,12 @@ def test_a_broker_whose_znode_cant_be_read_keeps_what_it_had(two: Two, caplog: p
     two.writer.put(OWN, b"garbage")
     two.writer.notice(layout.encode_config_change("brokers/1"))
     two.writer.notice(layout.encode_config_change("brokers/<default>"))
-    two.watching.until(lambda: bool(told(caplog, f"{OWN} is not used")))
+    two.watching.until(lambda: bool(told(caplog, f"ignored {OWN}")))
     two.writer.put(layout.config(layout.BROKER_CONFIGS, "<default>"), layout.encode_config({"log.roll.ms": "9"}))
     two.writer.notice(layout.encode_config_change("brokers/<default>"))
     two.watching.until(lambda: two.watching.log_config().segment_ms == 9)
     assert two.watching.value("log.retention.bytes") == 77
-    assert len(told(caplog, f"{OWN} is not used")) == 1
+    assert len(told(caplog, f"ignored {OWN}")) == 1
 
 
 def test_passwords_are_decrypted(two: Two, caplog: pytest.LogCaptureFixture) -> None:
@@ -319,7 +319,7 @@ def test_certificates_that_cant_be_read_leave_those_before(two: Two, caplog: pyt
     assert configs.value(LOCATION) == "/x"
     two.writer.alter({ALL: [("log.segment.bytes", SET, "2000000")]})
     two.watching.until(lambda: two.watching.value("log.segment.bytes") == 2_000_000)
-    assert len(told(caplog, "are not used: there is no store there")) == 1
+    assert len(told(caplog, "ignored the certificates of the dynamic configuration: there is no store there")) == 1
     two.watching.unreadable = ""
     two.writer.alter({ALL: [("log.segment.bytes", SET, "3000000")]})
     two.watching.until(lambda: configs.value(LOCATION) == "/y")
@@ -333,7 +333,7 @@ def test_a_tree_that_cant_be_reached_is_told_once_and_read_anew(two: Two, caplog
     assert two.watching.read() is not None
     assert two.watching.set_on() == {"retention.ms": "5"}
     assert two.watching.value("log.retention.bytes") == 9
-    assert len(told(caplog, "can't be read now and will be: nobody there")) == 1
+    assert len(told(caplog, "failed to read changed configurations (will retry): nobody there")) == 1
 
 
 def test_a_session_that_has_ended_is_read_no_more(two: Two, caplog: pytest.LogCaptureFixture) -> None:

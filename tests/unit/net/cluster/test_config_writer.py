@@ -215,7 +215,7 @@ def test_a_start_without_the_store_keeps_the_rest(world: World, caplog: pytest.L
     world.bad_location = "the store is gone"
     configs, _ = world.changes.read_starting_configs()
     assert (configs.int("log.retention.ms"), configs.is_set(LOCATION)) == (7, False)
-    assert "certificates of the dynamic configuration are not used: the store is gone" in caplog.text
+    assert "ignored the certificates of the dynamic configuration: the store is gone" in caplog.text
 
 
 JSON = recursive(

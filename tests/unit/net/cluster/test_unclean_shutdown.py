@@ -92,7 +92,10 @@ def test_the_first_of_those_that_were_lost_together_does_not_wait(
 def test_it_starts_all_the_same_if_nobody_does_anything(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     wait(tree, US, NAMES, patience_ms=0)
-    assert "nobody takes broker 1 out of the ISRs of 1 partitions: it starts" in caplog.messages
+    assert (
+        "broker 1 starts although it is still in the ISR of 1 partitions: no controller removed it in time"
+        in caplog.messages
+    )
 
 
 def test_who_knows_what_it_lacks_gives_others_time_to_come(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:

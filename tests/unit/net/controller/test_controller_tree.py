@@ -160,7 +160,7 @@ def test_a_controller_epoch_that_cannot_be_read_is_told(
     ensure_paths(member.tree, [layout.CONTROLLER_EPOCH])
     member.tree.set(layout.CONTROLLER_EPOCH, b"seven")
     member.handle(events.ControllerChanged())
-    assert not member.controller.is_active and "no broker can be the controller" in caplog.text
+    assert not member.controller.is_active and "no broker can become the controller" in caplog.text
     member.tree.set(layout.CONTROLLER_EPOCH, b"7")
     deadline = time.monotonic() + 30
     while not member.heard:  # It is watched, by a thread of the tree's.
@@ -220,7 +220,7 @@ def test_a_topic_below_which_nodes_are_made_keeps_its_mark(
     (stop,) = requests.popitem()[1]
     monkeypatch.setattr(ControllerChanges, "_below", lambda self, path: [])  # They came after the look.
     member.handle(events.Answered(stop, {}))
-    assert "somebody makes nodes below it" in caplog.text
+    assert "another client creates znodes below it" in caplog.text
     assert member.tree.children("/admin/delete_topics") == ["flights"]
 
 
