@@ -25,7 +25,7 @@ def all_killed(days: BadDays) -> None:
 
 def loader_terminated(days: BadDays) -> None:
     assert days.load.terminate() == 0
-    assert "the next run goes on from there" in days.load.said()
+    assert "the next run continues after them" in days.load.said()
     days.again()
 
 

@@ -102,7 +102,7 @@ def test_lone_broker_refuses_other_brokers(tmp_path: Path) -> None:
         listener = "--override=listeners=PLAINTEXT://127.0.0.1:0"
         status, said = outcome_of_serve(tmp_path, folder, other, listener)
         assert status == 1
-        assert "several brokers can't share it yet" in said
+        assert "which only one broker can use" in said
         make(broker.address, "t")
 
 

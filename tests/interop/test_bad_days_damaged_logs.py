@@ -64,7 +64,8 @@ def test_data_after_a_flipped_bit_is_set_aside(broker: Serving, capfd: pytest.Ca
     flip(first, 70)
     broker.start()
     pattern = (
-        r"bad-0: cut off at offset 0 \(byte 0 of \S+: checksum .+\); at least (\d+) records in \d+ bytes are set aside"
+        r"bad-0: truncated to offset 0 \(byte 0 of \S+: checksum .+\); "
+        r"at least (\d+) records in \d+ bytes were moved to"
     )
     (records,) = re.findall(pattern, broker.errors())
     with RawClient(broker.port) as client:

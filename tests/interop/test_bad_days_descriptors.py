@@ -195,7 +195,7 @@ def small(tmp_path: Path) -> Iterator[Serving]:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.errors()
-        assert "housekeeping failed" not in running.errors() and "not stopped cleanly" not in running.errors()
+        assert "housekeeping failed" not in running.errors() and "unclean shutdown" not in running.errors()
 
 
 def topics(count: int) -> list[str]:

@@ -191,7 +191,7 @@ def test_start_without_a_usable_directory_fails(tmp_path: Path) -> None:
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
     status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
     assert status == 1
-    assert errors.startswith("odradek serve: None of the data directories (log.dirs) can be used: ")
+    assert errors.startswith("odradek serve: All log directories (log.dirs) are offline: ")
     assert errors.count("\n") == 1 and f"{tmp_path}/a: " in errors and f"{tmp_path}/b: " in errors
 
 
@@ -203,7 +203,7 @@ def test_a_directory_of_another_broker_ends_the_start(tmp_path: Path) -> None:
     meta.write_text(meta.read_text().replace("broker.id=", "broker.id=1"))
     arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
     status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
-    assert status == 1 and "meta.properties says broker.id=" in errors
+    assert status == 1 and "meta.properties has broker.id=" in errors
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_a_directory_that_fails_later_goes_offline(
     tmp_path: Path, failing: Serving, faults: Faults, operations: Operations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One write finds the failure; other partitions of the directory go offline before anybody writes to them."""
-    told = f"{tmp_path}/b goes offline, and "
+    told = f"log directory {tmp_path}/b is offline until the next start, with "
     with RawClient(failing.port) as client:
         records = filled(client)
         bad = held(tmp_path / "b")
@@ -272,9 +272,7 @@ def test_failure_of_the_last_directory_ends_the_process(tmp_path: Path, faults: 
         waits_until(lambda: broker.has_ended)
         assert broker.stop() == 1
         (told,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
-        assert "None of the data directories (log.dirs) can be used: " in told and told.endswith(
-            " Shutting down the broker."
-        )
+        assert "All log directories (log.dirs) are offline: " in told and told.endswith(" Shutting down the broker.")
         assert all(f"{tmp_path}/{name}: [Errno 5] " in told for name in names)
         assert "Traceback" not in broker.errors()
         faults.repair()
@@ -287,7 +285,7 @@ def test_failure_of_the_last_directory_ends_the_process(tmp_path: Path, faults: 
 def lose(broker: Serving, client: RawClient, faults: Faults, directory: Path) -> None:
     faults.fail(Operations.WRITES | Operations.SYNCS, f"/{directory.name}/")
     assert produce(client, "t", b"x", partition=min(held(directory))) == (STORAGE_ERROR, -1)
-    waits_until(lambda: f"{directory} goes offline" in broker.errors())
+    waits_until(lambda: f"log directory {directory} is offline" in broker.errors())
 
 
 def test_failure_of_the_last_directory_stops_a_testing_broker(tmp_path: Path) -> None:
@@ -300,7 +298,7 @@ def test_failure_of_the_last_directory_stops_a_testing_broker(tmp_path: Path) ->
             pull(disk)
             assert produce(client, "t", b"x") == (STORAGE_ERROR, -1)
         waits_until(lambda: has_failed(broker))
-        with pytest.raises(BrokerFailed, match="None of the data directories"):
+        with pytest.raises(BrokerFailed, match="All log directories"):
             broker.close()
 
 
@@ -321,7 +319,7 @@ def test_a_failing_checkpoint_takes_its_directory_offline(tmp_path: Path, failin
         check_served(client, records, set())
         faults.fail(Operations.SYNCS | Operations.WRITES, "/b/")
         produced(client, "t", b"y", partition=min(set(records) - bad))
-        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         records[min(set(records) - bad)].append((4, b"y"))
         check_served(client, records, bad)
 
@@ -344,7 +342,7 @@ def test_groups_of_an_offline_directory_have_no_coordinator(tmp_path: Path, fail
         assert 0 < len(gone) < 4
         faults.fail(Operations.WRITES, "/b/")
         produce(client, "t", b"x", partition=min(held(tmp_path / "b")))
-        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         for group in groups:
             is_gone = partition_for(group, 4) in gone
             assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_gone else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -362,11 +360,11 @@ def test_a_failing_device_takes_its_directory_offline(tmp_path: Path) -> None:
         assert error == STORAGE_ERROR
         (disk / "filler").unlink()
         assert produce(client, "t", b"more", partition=min(bad))[0] == ErrorCode.NONE
-        assert "goes offline" not in broker.errors()
+        assert "is offline" not in broker.errors()
         del records[min(bad)]
         pull(disk)
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
-        waits_until(lambda: f"{disk} goes offline" in broker.errors())
+        waits_until(lambda: f"log directory {disk} is offline" in broker.errors())
         check_served(client, records, bad)
         assert broker.stop() == 0
         with broker, RawClient(broker.port) as again:

@@ -100,7 +100,7 @@ def test_stuck_requests_are_closed_when_others_need_their_memory(tmp_path: Path)
                     honest.work_until(lambda: all(one.answers for one in honest.members), SECONDS_MAX)
                     assert not honest.gone
                 stuck.work_for(0.1)
-        assert "slow, and others wait" in broker.errors()
+        assert "it reads too slowly" in broker.errors()
 
 
 def test_memory_with_200_clients_that_do_not_read_fetched_records(tmp_path: Path) -> None:

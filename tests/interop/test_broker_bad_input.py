@@ -280,7 +280,7 @@ def test_a_client_of_kafka_0_7_is_named_in_the_log(
     client.send(kafka_0_7.request(kind, topic))
     assert client.is_closed()
     (line,) = caplog.messages
-    assert line.endswith("the client speaks the protocol of Kafka 0.7, which this listener does not support")
+    assert line.endswith("the client uses the protocol of Kafka 0.7, which is not supported")
     assert line.startswith("127.0.0.1:")
 
 

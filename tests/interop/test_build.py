@@ -258,7 +258,7 @@ def test_missing_java_is_reported_in_a_sentence(interpreted: Installed, tmp_path
         interpreted.says("produce", "built", "-b", broker.address, given="a record\n")
         refused = environment.run("odradek", *LOAD, "-b", broker.address)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("odradek: spark needs Java 17 or newer: install one, or: uv pip install ")
+    assert refused.stderr.startswith("odradek: spark needs Java 17 or newer: install Java, or run: uv pip install ")
     assert refused.stderr.count("\n") == 1
 
 

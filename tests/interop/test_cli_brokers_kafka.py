@@ -312,7 +312,7 @@ def test_requests_report_a_broker_that_is_down(
     assert [each for each in listed if topic in each] == names
     ids = {each["transactional_id"] for each in run("txn", "list", "--json").json}
     assert {each for each in ids if topic in each} == {f"id{number}-{topic}" for number in range(9)}
-    nobody = f"odradek: {topic}-1: no broker leads this partition at present (LEADER_NOT_AVAILABLE)\n"
+    nobody = f"odradek: {topic}-1: the partition has no leader (LEADER_NOT_AVAILABLE)\n"
     described = run("group", "describe", names[0], "--json").json[0]["offsets"]
     assert [each["end"] for each in described] == [10, None, 10]
     (shown,) = run("topic", "describe", topic, "--json").json

@@ -194,7 +194,7 @@ def test_groups_are_listed_and_deleted(terminal: Terminal, topic: str, group: st
     ]
     assert committed(terminal, group) == {1: 10}
     assert terminal.run("group", "delete", group) == f"deleted {group}\n"
-    gone = f"odradek: group {group}: the cluster has no such group (GROUP_ID_NOT_FOUND)\n"
+    gone = f"odradek: group {group}: the group does not exist (GROUP_ID_NOT_FOUND)\n"
     assert terminal.run("group", "delete", group, status=1) == gone
     assert terminal.run("group", "describe", group, status=1) == gone
     assert terminal.run("group", "delete", group, "--if-exists") == f"{group} does not exist\n"
@@ -312,7 +312,7 @@ def test_rebalance_reasons_are_shown(names: tuple[str, str], capfd: pytest.Captu
     topic, group = names
     terminal.run("topic", "create", topic)
     terminal.run("consume", topic, "-g", group)
-    assert "consumer ends" in described(terminal, group)["rebalances"][-1]["reason"]
+    assert "the consumer is being closed" in described(terminal, group)["rebalances"][-1]["reason"]
     assert "last rebalance 20" in terminal.run("group", "describe", group)
 
 
@@ -450,7 +450,7 @@ def test_a_static_member_returns_to_its_partitions(terminal: Terminal, topic: st
     until(lambda: second.process.poll() is not None)
     status, errors = second.end()
     assert (status, errors.count("\n")) == (1, 1)
-    assert "another member took over this group instance id (FENCED_INSTANCE_ID)" in errors
+    assert "another member with the same group.instance.id has joined (FENCED_INSTANCE_ID)" in errors
     assert usurper.end()[0] == 130
 
 

@@ -137,4 +137,4 @@ def test_the_yes_option_skips_the_confirmation(own_topics: str, capfd: pytest.Ca
 def test_produce_reports_a_topic_that_is_not_created(capfd: pytest.CaptureFixture[str]) -> None:
     with Broker(auto_create_topics_enable="false") as broker:
         assert main(["produce", "nix", "--file", os.devnull, "-b", broker.address]) == 1
-    assert "topic nix: the cluster has no such topic or partition" in capfd.readouterr().err
+    assert "topic nix: the topic or partition does not exist" in capfd.readouterr().err

@@ -125,7 +125,7 @@ def test_an_unknown_transactional_id_is_not_created(terminal: Terminal, transact
     for verb in ("describe", "abort"):
         refused = terminal.run("txn", verb, transactional_id, status=1)
         assert refused == (
-            f"odradek: transactional id {transactional_id}: the cluster has no such transactional id "
+            f"odradek: transactional id {transactional_id}: the transactional id does not exist "
             "(TRANSACTIONAL_ID_NOT_FOUND)\n"
         )
     assert transactional_id not in states(terminal)

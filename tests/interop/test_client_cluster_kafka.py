@@ -105,7 +105,7 @@ def come_and_go(addresses: str, is_over: threading.Event) -> int:
             try:
                 create_topics(cluster, [NewTopic(name, 2, 2)])
             except ErrorAnswer as error:  # No other client creates it.
-                assert error.code == ErrorCode.TOPIC_ALREADY_EXISTS and "an answer was lost" in str(error)
+                assert error.code == ErrorCode.TOPIC_ALREADY_EXISTS and "an earlier response was lost" in str(error)
             assert wait_until_seen(cluster, name, 2)
             delete_topics(cluster, [name])
             assert wait_until_seen(cluster, name, 0)

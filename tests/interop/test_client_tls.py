@@ -103,23 +103,27 @@ def refused(terminal: Terminal, address: str, status: int = 1, **texts: str) -> 
 
 def test_a_missing_client_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[MUTUAL]
-    expected = "the broker wants a certificate of its clients: set ssl.keystore.location"
+    expected = "the broker requires a client certificate: set ssl.keystore.location"
     if not secured.proxies:  # Java's server uses one alert for every rejected certificate.
-        expected = "the broker refused the certificate of this client: it does not accept it"
-    assert refused(terminal, address, **trusting(secured)) == f"odradek: no TLS with {address}: {expected}\n"
+        expected = "the broker rejected the client certificate: certificate not accepted"
+    assert (
+        refused(terminal, address, **trusting(secured)) == f"odradek: TLS handshake with {address} failed: {expected}\n"
+    )
 
 
 def test_an_untrusted_client_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[MUTUAL]
     said = refused(terminal, address, **trusting(secured), **keystore(Authority().known("me")))
-    assert said.startswith(f"odradek: no TLS with {address}: the broker refused the certificate of this client: it ")
+    assert said.startswith(
+        f"odradek: TLS handshake with {address} failed: the broker rejected the client certificate: "
+    )
 
 
 def test_an_untrusted_broker_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[OPEN]
     texts = trusting(secured) | {"ssl.truststore.certificates": Authority().pem}
     assert refused(terminal, address, **texts) == (
-        f"odradek: no TLS with {address}: the broker's certificate is not trusted: "
+        f"odradek: TLS handshake with {address} failed: the broker's certificate is not trusted: "
         "unable to get local issuer certificate\n"
     )
 
@@ -127,8 +131,8 @@ def test_an_untrusted_broker_is_reported(secured: Secured, terminal: Terminal) -
 def test_a_broker_certificate_for_another_host_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[OPEN].replace("localhost", "127.0.0.1")
     assert refused(terminal, address, **trusting(secured)) == (
-        f"odradek: no TLS with {address}: the broker's certificate is not for this address: certificate is not valid "
-        "for '127.0.0.1'\n"
+        f"odradek: TLS handshake with {address} failed: the broker's certificate does not match the address: "
+        "certificate is not valid for '127.0.0.1'\n"
     )
     anyone = terminal.config(**trusting(secured, ssl_endpoint_identification_algorithm=""))
     assert "topic" in terminal.run(address, anyone, "topic", "list")
@@ -137,13 +141,14 @@ def test_a_broker_certificate_for_another_host_is_reported(secured: Secured, ter
 def test_an_expired_broker_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[EXPIRED]
     assert refused(terminal, address, **trusting(secured)) == (
-        f"odradek: no TLS with {address}: the broker's certificate is not trusted: certificate has expired\n"
+        f"odradek: TLS handshake with {address} failed: the broker's certificate is not trusted: "
+        "certificate has expired\n"
     )
 
 
 def test_a_plain_text_listener_is_reported(secured: Secured, terminal: Terminal) -> None:
     assert refused(terminal, secured.plain, **trusting(secured)) == (
-        f"odradek: {secured.plain} closed the connection in the TLS handshake; is it an SSL listener?\n"
+        f"odradek: {secured.plain} closed the connection during the TLS handshake; is it an SSL listener?\n"
     )
 
 
@@ -151,7 +156,7 @@ def test_a_plain_text_client_is_reported(secured: Secured, terminal: Terminal) -
     said = terminal.run(secured.addresses[OPEN], None, "topic", "list", status=1)
     assert "plaintext" in said
     if secured.proxies:
-        assert secured.proxies[OPEN].failures[-1] == "it speaks plain text, and this listener speaks TLS"
+        assert secured.proxies[OPEN].failures[-1] == "the client does not use TLS, but this listener requires it"
 
 
 @pytest.mark.parametrize(
@@ -159,17 +164,17 @@ def test_a_plain_text_client_is_reported(secured: Secured, terminal: Terminal) -
     [
         (
             {"ssl.truststore.location": "/no/such.pem"},
-            "ssl.truststore.location /no/such.pem can't be read: no such",
+            "ssl.truststore.location /no/such.pem: no such",
         ),
         (
             {"ssl.keystore.location": "{jks}"},
-            "broker.jks is a JKS store, which only Java reads; convert it",
+            "broker.jks is a JKS store, which is not supported; convert it",
         ),
         (
             {"ssl.keystore.location": "{p12}", "ssl.keystore.password": "wr0ng"},
             "option ssl.keystore.password does not open",
         ),
-        ({"ssl.truststore.type": "JCEKS"}, "option ssl.truststore.type is JCEKS: it can be PEM or PKCS12"),
+        ({"ssl.truststore.type": "JCEKS"}, "option ssl.truststore.type is JCEKS: it must be PEM or PKCS12"),
         ({"sasl.mechanism": "PLAIN"}, "option sasl.mechanism is not supported"),
     ],
 )

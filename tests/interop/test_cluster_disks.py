@@ -146,7 +146,7 @@ def test_an_empty_follower_catches_up_despite_damage_at_the_leader(
             it.until_in_sync({1, 2, 3})
             load.goes_on()
         it.check(load)
-        assert "t-0: cut off at offset" in it.brokers[1].errors()
+        assert "t-0: truncated to offset" in it.brokers[1].errors()
 
 
 def test_damage_known_at_the_start_is_repaired(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_damage_known_at_the_start_is_repaired(tmp_path: Path) -> None:
             flip_byte(closed_segment(it, 1))
             assert main(["log", "verify", str(it.folder(1, 0).parent)]) != 0
             it.brokers[1].start()
-            until(lambda: "t-0: cut off at offset" in it.brokers[1].errors())
+            until(lambda: "t-0: truncated to offset" in it.brokers[1].errors())
             it.until_in_sync({1, 2, 3})
             load.goes_on()
         it.check(load)

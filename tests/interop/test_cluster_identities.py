@@ -138,7 +138,7 @@ def test_a_start_with_another_brokers_data_is_refused(cluster: Cluster) -> None:
     data, tree = cluster.data_of(2), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(7, data)
-    assert f"{data}/meta.properties says broker.id=2, this broker has broker.id=7" in told
+    assert f"{data}/meta.properties has broker.id=2, but this broker has broker.id=7" in told
     assert content(data) == before
     assert "Stored node id 2 doesn't match previous node id 7" in cluster.refusal_by_kafka(7, data)
     check_nothing_changed(cluster, tree)
@@ -148,7 +148,7 @@ def test_a_start_with_another_clusters_data_is_refused(cluster: Cluster) -> None
     data, tree = cluster.data_of_another_cluster(), cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(4, data)
-    assert f"{data}/meta.properties says cluster.id=" in told and "name its own data directory" in told
+    assert f"{data}/meta.properties has cluster.id=" in told and "correct log.dirs" in told
     assert content(data) == before
     assert "Invalid cluster.id in: " in cluster.refusal_by_kafka(4, data)
     check_nothing_changed(cluster, tree)
@@ -160,7 +160,7 @@ def test_a_start_with_an_id_in_use_is_refused(cluster: Cluster, is_copy: bool) -
     data, tree = cluster.data_of(3) if is_copy else cluster.folder / "new", cluster.tree()
     before = content(data)
     told = cluster.refusal_by_us(3, data)
-    assert f"Broker 3 at 127.0.0.1:{cluster.brokers[3].port} is running already" in told
+    assert f"Broker 3 at 127.0.0.1:{cluster.brokers[3].port} is already using the metadata" in told
     assert content(data) == before
     if is_copy:
         assert "KeeperErrorCode = NodeExists" in cluster.refusal_by_kafka(3, data)

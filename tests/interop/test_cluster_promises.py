@@ -66,7 +66,7 @@ class Case:
 
     def replace_unnoticed(self, broker: int, lost: list[Path]) -> None:
         """Kill a broker and remove folders, while the others are paused until it is starting again."""
-        said = f"broker {broker} may have lost records"
+        said = f"unclean shutdown: broker {broker} waits"
         before = self.cluster.errors().count(said)
         pid, ready = self.cluster.pids()[broker], len(self.cluster.lines)
         others = [one for one in BROKERS if one != broker]

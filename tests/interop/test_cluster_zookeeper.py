@@ -103,7 +103,7 @@ def test_kills_of_brokers_and_the_controller_lose_no_record(brokers: dict[int, S
 def test_a_second_broker_with_the_same_id_does_not_start(tmp_path: Path, brokers: dict[int, Serving]) -> None:
     connect = brokers[1]._overrides["zookeeper.connect"]
     other = broker(tmp_path / "3", 2, connect)
-    with pytest.raises(NotReady, match=f"Broker 2 at 127.0.0.1:{brokers[2].port} is running already"):
+    with pytest.raises(NotReady, match=f"Broker 2 at 127.0.0.1:{brokers[2].port} is already using the metadata"):
         other.start()
 
 
@@ -172,7 +172,7 @@ def test_a_start_that_waits_for_other_brokers_can_be_stopped(tmp_path: Path, ens
         ensure_paths(tree, [layout.broker(BrokerId(2))])
         with ThreadPoolExecutor(1) as threads:
             starting = threads.submit(ours.start, {"zookeeper.session.timeout.ms": "60000"})
-            until(lambda: "broker 1 may have lost records" in ours.errors())
+            until(lambda: "unclean shutdown: broker 1 waits" in ours.errors())
             os.kill(ours.pid, signal.SIGTERM)
             with pytest.raises(NotReady, match="exit 0"):
                 starting.result()

@@ -90,8 +90,8 @@ def test_changes_are_logged(serving: Serving, client: RawClient) -> None:
     assert altered(client, TOPIC, "told", ("retention.ms", SET, "1000"), ("segment.ms", SET, "5000")) == DONE
     assert altered(client, TOPIC, "told", ("segment.ms", DELETE, None)) == DONE
     errors = serving.errors()
-    assert "the configuration of topic told was changed: retention.ms=1000, segment.ms=5000" in errors
-    assert "the configuration of topic told was changed: segment.ms no longer set" in errors
+    assert "configuration of topic told changed: retention.ms=1000, segment.ms=5000" in errors
+    assert "configuration of topic told changed: segment.ms removed" in errors
 
 
 def test_confluent_kafka_alters_configurations(serving: Serving, client: RawClient) -> None:

@@ -30,7 +30,7 @@ from support.waiting import SECONDS_MAX, until
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]
 
 TOPIC = TopicName("flights")
-RETRIED = "the controller was asked to have others lead before the stop"
+RETRIED = "controlled shutdown attempt failed"
 
 
 def create(tree: Tree, *replicas: tuple[int, ...]) -> None:

@@ -60,5 +60,5 @@ def test_a_kafka_controller_elects_an_undamaged_replica(tmp_path: Path) -> None:
         cluster.await_in_sync()
         assert cluster.controller() == 1
         until(lambda: records(cluster, 2) == records(cluster, 3) == before)
-        assert "t-0: cut off at offset" in cluster.errors()
+        assert "t-0: truncated to offset" in cluster.errors()
         assert "Traceback" not in cluster.errors()

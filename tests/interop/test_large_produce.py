@@ -514,7 +514,7 @@ def test_a_kill_during_a_large_request_leaves_no_partial_batch(tmp_path: Path, p
 
 def check_restarted(process: Serving, *, was_clean: bool) -> None:
     process.start()
-    assert bool(re.search(r"t-0: \d+ bytes at the end were not whole", process.errors())) != was_clean
+    assert bool(re.search(r"t-0: truncated \d+ bytes of an incomplete batch", process.errors())) != was_clean
     with RawClient(process.port) as client:
         assert values(client) == [b"first"]
         for number in range(1, 4):

@@ -126,7 +126,7 @@ def test_a_stop_in_the_middle_of_a_batch_is_quiet(tmp_path: Path) -> None:
         assert load.wait() == 0
         assert place.version() == 1
         assert "Traceback" not in load.said()
-        assert load.said().endswith("the next run goes on from there.\n"), load.said()
+        assert load.said().endswith("the next run continues after them.\n"), load.said()
     assert loaded(kafka, place.folder, topic)[0] == 0
     assert numbers(place.folder) == list(range(200))
 
@@ -203,7 +203,7 @@ def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
             assert load.wait() in (130, -signal.SIGINT), load.said()
             load.until(lambda: not load.java(), "the end of its Java")
             told = [line for line in load.said().splitlines() if not line.startswith(f"{topic}: ")]  # Progress lines.
-            assert told in ([], ["Stopped; what is in the lake stays, and the next run goes on from there."])
+            assert told in ([], ["Stopped. The lake keeps the loaded records, and the next run continues after them."])
 
 
 def test_a_load_can_be_stopped_while_its_store_hangs(tmp_path: Path) -> None:
@@ -218,5 +218,5 @@ def test_a_load_can_be_stopped_while_its_store_hangs(tmp_path: Path) -> None:
             store.pause()
             time.sleep(2)  # The next plan asks the store in vain.
             assert load.terminate() == 0
-            assert "the next run goes on from there" in load.said()
+            assert "the next run continues after them" in load.said()
             assert "Traceback" not in load.said()

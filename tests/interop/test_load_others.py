@@ -93,7 +93,7 @@ def test_deleted_topics_do_not_stop_a_load_of_others(tmp_path: Path) -> None:
     status, said = loaded(kafka, lake, stays, goes, comes_back)
     assert status == 1
     assert said.count(f"topic '{goes}'") == 1
-    assert said.count(f"topic '{comes_back}' was deleted and created again") == 1
+    assert said.count(f"topic '{comes_back}' was deleted and recreated") == 1
     assert numbers(lake) == list(range(40))
 
     kafka.topic(1, goes)
@@ -124,6 +124,6 @@ def test_topics_deleted_during_a_load_do_not_stop_it(tmp_path: Path) -> None:
             wait_for_rows(load, 40 + turn * 10)
         assert load.terminate() == 0
         assert load.said().count(f"topic '{goes}'") == 1
-        assert load.said().count(f"topic '{comes_back}' was deleted and created again") == 1
+        assert load.said().count(f"topic '{comes_back}' was deleted and recreated") == 1
         assert "Traceback" not in load.said()
     assert numbers(place.folder) == list(range(60))

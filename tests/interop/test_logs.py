@@ -116,7 +116,7 @@ def test_invalid_requests_are_logged(tmp_path: Path) -> None:
         until(lambda: [event for event in events(broker) if event["logger"] == "odradek.net.clients.client_connection"])
         (request,) = requests(broker, "Metadata")
         assert (request["message"], request["client_id"]) == ("Metadata v1 failed", "raw")
-        assert request["reason"] == "MetadataRequest is cut short"
+        assert request["reason"] == "MetadataRequest is truncated"
         (closed,) = [event for event in events(broker) if event["logger"] == "odradek.net.clients.client_connection"]
         assert closed["level"] == "WARNING"
         assert closed["connection"] == request["connection"]

@@ -305,7 +305,7 @@ def test_a_metrics_port_in_use_is_reported_in_one_sentence(tmp_path: Path) -> No
     assert status == 1
     assert errors == (
         f"odradek serve: Cannot listen on metrics.listener 127.0.0.1:{port}: the port is in use; "
-        "stop what uses it, or set another with metrics.listener=.\n"
+        "stop its process, or set another port with metrics.listener=.\n"
     )
     assert not list(tmp_path.iterdir()), "nothing was touched"
 

@@ -114,7 +114,7 @@ def test_replication_metrics_follow_lost_and_returning_replicas(tmp_path: Path) 
         seen = brokers.scrape(paused)
         assert seen.of(FETCHER_LAG.name, "client_id") == {f"ReplicaFetcherThread-0-{controller}": 0}
         assert seen.total("kafka_server_replica_fetcher_manager_failed_partitions_count") == 0
-        until(lambda: f"risky-0 is led by {paused}, which may lack records" in cluster.errors())
+        until(lambda: f"risky-0 is now led by broker {paused}, which may lack committed records" in cluster.errors())
         assert "Traceback" not in cluster.errors()
 
 

@@ -121,7 +121,7 @@ NEW = {b"k0": b"new", b"n": b"new", b"end": b"end"}
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_broker_id_is_kafkas(tmp_path: Path, version: str) -> None:
     data = unpack(version, tmp_path)
-    with pytest.raises(WrongDirectory, match=r"says broker\.id=1, this broker has broker\.id=5"):
+    with pytest.raises(WrongDirectory, match=r"has broker\.id=1, but this broker has broker\.id=5"):
         Broker(directory=data, broker_id=5).start()
     with Broker(directory=data):
         assert "broker.id=1\n" in (data / "meta.properties").read_text()

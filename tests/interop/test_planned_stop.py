@@ -161,7 +161,7 @@ def test_a_hanging_disk_does_not_block_the_stop_forever(tmp_path: Path, faults: 
         stopping = told_to_stop(broker)
         assert outcome(client.read_frame()) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     stopping.join()
-    assert "were not enough to sync" in broker.errors()
+    assert "failed to sync all writes within" in broker.errors()
     assert "shutting down without them" in broker.errors()
     faults.repair()
     broker.start()

@@ -117,7 +117,7 @@ def test_a_stream_that_begins_beyond_the_end_behaves_alike(kafka: Kafka, tmp_pat
 
     with pytest.raises(PySparkException, match="1000 to 10"):
         run("kafka", "true")
-    says = f"startingOffsets begins partition {topic}-0 at offset 1000, but its log ends at 10"
+    says = f"startingOffsets starts partition {topic}-0 at offset 1000, but its log ends at 10"
     with told_in_a_sentence(says):
         run("odradek", "true")
     assert run("kafka", "false")[-1:] == run("odradek", "false")[-1:] == [10]

@@ -88,12 +88,16 @@ def test_records_without_keys_go_to_every_partition() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "says"),
     [
-        ("SELECT 'x' AS text", {"topic": "t"}, "There is no column value to write; there is text"),
-        ("SELECT 'x' AS value", {}, "set the option topic, or have a column topic"),
+        ("SELECT 'x' AS text", {"topic": "t"}, "Column value is required, but missing; the columns are: text"),
+        ("SELECT 'x' AS value", {}, "set the option topic, or add a column topic"),
         ("SELECT 5 AS value", {"topic": "t"}, "Column value must be string or binary, not int"),
         ("SELECT 'x' AS value, 5L AS partition", {"topic": "t"}, "Column partition must be int, not bigint"),
-        ("SELECT 'x' AS value, CAST(NULL AS STRING) AS topic", {}, "A row has null for its topic"),
-        ("SELECT 'x' AS value, 7 AS partition", {"topic": "HERE"}, "partition 7 of topic t-.*, which has 1 partitions"),
+        ("SELECT 'x' AS value, CAST(NULL AS STRING) AS topic", {}, "The topic of a row is null"),
+        (
+            "SELECT 'x' AS value, 7 AS partition",
+            {"topic": "HERE"},
+            "partition of a row is 7, but topic t-.* has 1 partitions",
+        ),
         ("SELECT 'x' AS value", {"topic": "t", "kafka.compression.type": "rar"}, "must be none or gzip"),
         ("SELECT 'x' AS value", {"topic": "t", "kafka.value.serializer": "x"}, "cannot be set"),
     ],
@@ -109,7 +113,7 @@ def test_refused_writes_get_one_sentence(query: str, options: dict[str, str], sa
 def test_a_topic_is_never_overwritten() -> None:
     kafka = odradek()
     frame = spark().sql("SELECT 'x' AS value").write.format("odradek").mode("overwrite")
-    with told_in_a_sentence("cannot be overwritten"):
+    with told_in_a_sentence("Overwriting a topic is not supported"):
         frame.options(**{"kafka.bootstrap.servers": kafka.address, "topic": "t"}).save()
 
 

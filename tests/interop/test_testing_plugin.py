@@ -277,8 +277,8 @@ def test_a_test_that_stops_the_shared_broker_gets_an_error(tmp_path: Path, worke
     """The broker restarts with its data, so that other tests do not fail."""
     told = run(tmp_path, "-rEf", "-n", workers, "--dist=loadfile", status=1, test_it_py=STOPPING)
     for test in CULPRITS:
-        assert f"{test} stopped the broker that all tests share: start it again before the test ends" in told
-    assert "the broker that all tests share failed in test_the_broker_fails: AssertionError('an invariant" in told
+        assert f"{test} stopped the shared broker: restart it before the test ends" in told
+    assert "the shared broker failed in test_the_broker_fails: AssertionError('an invariant" in told
     assert set(re.findall(r"^ERROR \S+::(\S+)", told, re.MULTILINE)) == {*CULPRITS, "test_the_broker_fails"}
     assert set(re.findall(r"^FAILED \S+::(\S+)", told, re.MULTILINE)) == {"test_which_fails"}
     assert "1 failed, 8 passed, 5 errors" in told
@@ -316,7 +316,7 @@ def test_after_it(kafka):
     told = run(tmp_path, status=1, test_it_py=test)
     assert "2 passed, 1 error" in told
     assert "ValueError: of the fixture" in told
-    assert "test_it stopped the broker that all tests share" in told
+    assert "test_it stopped the shared broker" in told
 
 
 @pytest.mark.nightly

@@ -64,7 +64,7 @@ def test_delays_of_slow_networks_add_up(cluster: Cluster) -> None:
     for sides in ((1, cluster.tree), (1, 1), ([1, 2, 3],)):
         with pytest.raises(ValueError, match=r"."):
             cluster.slow(*sides, seconds=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="takes some time"):
+    with pytest.raises(ValueError, match="must be positive"):
         cluster.slow(1, seconds=0)
 
 
@@ -97,12 +97,12 @@ def test_a_leader_is_moved_to_each_of_its_replicas_under_load(cluster: Cluster) 
 
 def test_invalid_leaders_are_refused(cluster: Cluster) -> None:
     for topic, partition in (("orders", 1), ("unknown", 0)):
-        with pytest.raises(ValueError, match="whose replicas are"):
+        with pytest.raises(ValueError, match="its replicas are"):
             cluster.move_leader(topic, partition, 1)
     with pytest.raises(IndexError):
         cluster.move_leader("orders", 0, 4)
     cluster[3].stop()
-    with pytest.raises(ValueError, match="broker 3 can't lead"):
+    with pytest.raises(ValueError, match="broker 3 cannot lead"):
         cluster.move_leader("orders", 0, 3)
 
 

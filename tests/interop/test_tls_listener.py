@@ -69,7 +69,7 @@ class Broker:
         return texts
 
     def lines(self) -> list[str]:
-        return [line for line in self.serving.errors().splitlines() if "not let in by TLS" in line]
+        return [line for line in self.serving.errors().splitlines() if "TLS handshake with" in line]
 
 
 @pytest.fixture(scope="module")
@@ -267,13 +267,13 @@ def test_a_plain_text_peer_is_refused(broker: Broker) -> None:
     with connected(broker.open) as stream:
         stream.sendall(b"\x00\x00\x00\x15\x00\x12\x00\x00\x00\x00\x00\x01\x00\x0bplain-texts")
         assert read_to_the_end(stream) == b""
-    refused_with(broker, "it speaks plain text, and this listener speaks TLS")
+    refused_with(broker, "the client does not use TLS, but this listener requires it")
 
 
 def test_a_peer_that_disconnects_in_the_handshake_is_logged(broker: Broker) -> None:
     with connected(broker.open) as stream:
         stream.sendall(b"\x16\x03\x01")
-    refused_with(broker, "it left in the TLS handshake")
+    refused_with(broker, "the peer disconnected during the TLS handshake")
 
 
 def shaken(broker: Broker, port: int, known: Known | None) -> str:
@@ -292,12 +292,12 @@ def shaken(broker: Broker, port: int, known: Known | None) -> str:
 def test_peers_without_a_valid_certificate_are_refused(broker: Broker) -> None:
     assert shaken(broker, broker.mutual, broker.client) == "answered"
     assert shaken(broker, broker.mutual, None) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
-    refused_with(broker, "it has no certificate, and ssl.client.auth is required")
+    refused_with(broker, "the client sent no certificate, but ssl.client.auth is required")
     assert shaken(broker, broker.mutual, Authority().known("client")) == "TLSV1_ALERT_UNKNOWN_CA"
-    refused_with(broker, "its certificate is not trusted: unable to get local issuer certificate")
+    refused_with(broker, "the client's certificate is not trusted: unable to get local issuer certificate")
     expired = broker.authority.known("client", expired=True)
     assert shaken(broker, broker.mutual, expired) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
-    refused_with(broker, "its certificate is not trusted: certificate has expired")
+    refused_with(broker, "the client's certificate is not trusted: certificate has expired")
     assert "secret" not in broker.serving.errors()
 
 
@@ -327,7 +327,7 @@ def test_certificates_are_reloaded_when_their_file_changes(broker: Broker) -> No
         written(new, broker.authority.known("localhost").pem)
         new.replace(broker.folder / "broker.pem")
         until(lambda: serial_shown() != first)
-        assert "changed: new connections get what is there now" in broker.serving.errors()
+        assert "new connections use the new certificates" in broker.serving.errors()
         second = serial_shown()
         written(broker.folder / "broker.pem", "half a fi")
         until(lambda: serial_shown() == second and "stay in use" in broker.serving.errors())

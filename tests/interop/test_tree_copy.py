@@ -93,12 +93,12 @@ def test_a_broker_moves_to_kafka_and_back(
         send(ours.address, "t", "a", "b", "c")
         assert read_and_commit(ours.address, "t", 2) == ["a", "b"]
         status, _, err = copy(capfd, data, ensemble)
-        assert status == 1 and "broker 1 is running with the metadata in" in err
+        assert status == 1 and "broker 1 is using the metadata in" in err
         assert ours.stop() == 0
         status, out, _ = copy(capfd, data, ensemble)
         assert status == 0 and out.startswith("copied 2 topics, "), out
         status, _, err = copy(capfd, data, ensemble)
-        assert status == 1 and f"{ensemble} has a cluster already" in err
+        assert status == 1 and f"{ensemble} already contains a cluster" in err
 
     kafka = OldKafka(tmp_path / "kafka", V3, SETTINGS | {"log.dirs": str(data)}, zookeeper=ensemble)
     with kafka:
@@ -108,7 +108,7 @@ def test_a_broker_moves_to_kafka_and_back(
         create_topics(kafka.address, {"new": (1, {})})
         send(kafka.address, "new", "x")
         status, _, err = copy(capfd, ensemble, back)
-        assert status == 1 and "broker 1 is running with the metadata in" in err
+        assert status == 1 and "broker 1 is using the metadata in" in err
         kafka.stop()
 
     assert copy(capfd, ensemble, back)[0] == 0
@@ -125,7 +125,7 @@ def test_a_broker_moves_to_kafka_and_back(
     ("source", "target", "sentence"),
     [
         ("nowhere", "to", "nowhere has no metadata.sqlite: use a broker's metadata.log.dir, or HOST:PORT/CHROOT"),
-        ("127.0.0.1:1/x", "to", "ZooKeeper at 127.0.0.1:1 did not answer for"),
+        ("127.0.0.1:1/x", "to", "ZooKeeper at 127.0.0.1:1 did not respond within"),
         ("empty", "to", "empty/metadata.sqlite is not a metadata file of Odradek"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_failed_copy_prints_one_sentence_only(tmp_path: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == "odradek: ZooKeeper at 127.0.0.1:1 did not answer for 500 ms\n"
+    assert found.stderr == "odradek: ZooKeeper at 127.0.0.1:1 did not respond within 500 ms\n"
 
 
 def test_an_empty_location_is_refused(places: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -136,21 +136,21 @@ def test_tls_failures_name_the_reason(
     beginning = "can't be spoken to over TLS:"
     for texts in (trusting, trusting | newer):
         assert no_tree(mutual.secure, texts) == (
-            f"ZooKeeper at {mutual.secure} {beginning} the server wants a certificate of its clients: "
+            f"ZooKeeper at {mutual.secure} {beginning} the server requires a client certificate: "
             "set zookeeper.ssl.keystore.location."
         )
     unknown = dict(tls_texts(tmp_path, authority, stranger.known()))
     for texts in (unknown, unknown | newer):
-        assert f"{beginning} the server refused the certificate of this client" in no_tree(mutual.secure, texts)
+        assert f"{beginning} the server rejected the client certificate" in no_tree(mutual.secure, texts)
     assert f"{beginning} the server's certificate is not trusted: " in no_tree(
         mutual.secure, dict(tls_texts(tmp_path / "stranger", stranger))
     )
     assert no_tree(elsewhere.secure, trusting) == (
-        f"ZooKeeper at {elsewhere.secure} {beginning} the server's certificate is not for this address: "
+        f"ZooKeeper at {elsewhere.secure} {beginning} the server's certificate does not match the address: "
         "certificate is not valid for '127.0.0.1'."
     )
     assert f"{beginning} the server closed the connection during the handshake" in no_tree(mutual.plain, trusting)
-    assert no_tree(mutual.secure) == f"ZooKeeper at {mutual.secure} did not answer for 2000 ms."
+    assert no_tree(mutual.secure) == f"ZooKeeper at {mutual.secure} did not respond within 2000 ms."
 
 
 def test_a_plain_server_with_nio_is_reported(authority: Authority, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_acls_refuse_another_session(mutual: SecuredZooKeeper) -> None:
     with closing(opened(connect, OTHER)) as tree:
         assert tree.children("/config") == ["brokers", "topics", "users"] and tree.exists("/config/topics/t")
         for path in ("/config/users", "/config/users/u", "/config/brokers"):
-            with pytest.raises(NoAuth, match=r"^/guarded/config/.*: the ACL of the node, or of its parent, does not "):
+            with pytest.raises(NoAuth, match=r"^/guarded/config/.*: the ACL of the znode or of its parent denies "):
                 tree.get(path)
         for change in (
             lambda: tree.set("/config/topics/t", b"x"),
@@ -235,7 +235,7 @@ def test_a_sasl_user_is_authenticated(mutual: SecuredZooKeeper, elsewhere: Secur
     with super_user(mutual) as client:
         assert acls(client, "/sasl") == {path: [("sasl", USER, ALL), WORLD_READS] for path in ("", "/a")}
     known = {"java.security.auth.login.config": str(jaas(tmp_path, password="another"))}
-    assert no_tree(mutual.plain, known) == f"ZooKeeper at {mutual.plain} did not authenticate the user {USER}."
+    assert no_tree(mutual.plain, known) == f"ZooKeeper at {mutual.plain} failed to authenticate user {USER}."
 
 
 @NEEDS_SASL
@@ -243,7 +243,7 @@ def test_a_server_without_sasl_is_reported(tmp_path: Path) -> None:
     known = {"java.security.auth.login.config": str(jaas(tmp_path)), "zookeeper.session.timeout.ms": "2000"}
     with ZooKeeper(tmp_path / "bare") as running:
         said = no_tree(f"127.0.0.1:{running.port}", known)
-    assert said == f"ZooKeeper at 127.0.0.1:{running.port} did not authenticate the user {USER}."
+    assert said == f"ZooKeeper at 127.0.0.1:{running.port} failed to authenticate user {USER}."
 
 
 def test_a_session_without_access_to_the_root_works(tmp_path: Path, authority: Authority) -> None:
@@ -256,7 +256,7 @@ def test_a_session_without_access_to_the_root_works(tmp_path: Path, authority: A
         with closing(opened(f"{server.plain}/mine", ONE, SET_ACL)) as tree:
             tree.create("/a")
         assert {one[0] for one in acls(client, "/mine")["/a"]} == {"digest", "world"}
-        with pytest.raises(NoAuth, match=r"^/other: the ACL of the node, or of its parent, does not let this session"):
+        with pytest.raises(NoAuth, match=r"^/other: the ACL of the znode or of its parent denies this session"):
             opened(f"{server.plain}/other", ONE, SET_ACL)
 
 
@@ -325,7 +325,7 @@ def test_tree_copy_uses_the_brokers_configuration(
 
     status, said = copy(f"{mutual.plain}/copied", tmp_path / "without")
     assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith("odradek: /copied/config/users: the ACL of the node, or of its parent, does not let")
+    assert said.startswith("odradek: /copied/config/users: the ACL of the znode or of its parent denies let")
     written(tmp_path / "server.properties", "zookeeper.set.acl=true\n")
     status, said = copy(ensemble, tmp_path / "without", "--config", config)
     assert (status, said.count("\n")) == (2, 1)

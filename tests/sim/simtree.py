@@ -225,7 +225,7 @@ class SimTree:
         if self._is_closed or self.is_cut_off:
             raise Unavailable(detail="The metadata tree is closed, or can't be reached.")
         if self.session_id not in self._server.sessions:
-            raise SessionExpired(detail="The session of the metadata tree expired.")
+            raise SessionExpired(detail="The metadata tree session expired.")
 
     # Watches.
 

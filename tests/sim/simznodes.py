@@ -128,7 +128,7 @@ class Znodes:
     def _delete(self, operation: Delete) -> None:
         check_path(operation.path)
         if operation.path == "/":
-            raise BadArguments(operation.path, "the root can't be deleted")
+            raise BadArguments(operation.path, "the root must not be deleted")
         if self._versioned(operation.path, operation.version).children:
             raise NotEmpty(operation.path)
         del self._nodes[operation.path]

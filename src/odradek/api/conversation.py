@@ -117,14 +117,14 @@ class Conversation:
 
         Raise Malformed.
         """
-        assert not self.has_unhandled, "their bodies lie where these bytes have gone"
+        assert not self.has_unhandled, "their bodies are in the memory of the replaced bytes"
         requests = self.wire.buffer_updated(nbytes)
         self._unhandled.extend(requests)
         return len(requests)
 
     def receive_data(self, data: Buffer) -> None:
         """Accept bytes that are not in the wire's buffer. Raise Malformed."""
-        assert not self.has_unhandled, "their bodies lie where these bytes would go"
+        assert not self.has_unhandled, "their bodies are in the memory of the received bytes"
         self._unhandled.extend(self.wire.receive_data(data))
 
     # State.
@@ -390,7 +390,7 @@ class Conversation:
 
     def break_off(self) -> None:
         """End the conversation at once; answers that are ready are not sent."""
-        self.ending = Ending(ConnectionAbortedError("broken off"), is_broken=True)
+        self.ending = Ending(ConnectionAbortedError("aborted"), is_broken=True)
         self._ready()
 
     def _end(self, reason: Exception, request: Request) -> None:
@@ -404,7 +404,7 @@ class Conversation:
         """
         peer = self.peer
         fields = log_fields.of_request(peer, request)
-        log.error("%r from %s failed here after it had waited", request, peer.address, extra=fields, exc_info=error)
+        log.error("unexpected error in %r from %s after a wait", request, peer.address, extra=fields, exc_info=error)
         self._unhandled.clear()
         self.ending = Ending(error, request, is_broken=True)
 

@@ -169,7 +169,7 @@ class _Asked:
         admission = self.call.admission
         try:
             if admission.refused:
-                raise Refused(admission.refused, "the gate refuses the request")
+                raise Refused(admission.refused, "rejected by the request gate")
             answer = self.api.handle(self.call, body)
             if has_slices(answer):
                 try:
@@ -193,7 +193,7 @@ class _Asked:
                 resumed = yield wait
                 call.now, call.admission = resumed.now, call.peer.admission
                 if call.admission.refused:
-                    raise Refused(call.admission.refused, "the gate refuses the request by now")
+                    raise Refused(call.admission.refused, "rejected by the request gate during a wait")
                 try:
                     wait = slice_of(slices, resumed)
                 except StopIteration as done:
@@ -257,12 +257,14 @@ class _Asked:
         if isinstance(error, Refused):
             answer = api.refuse(call, body, error.code)
             if answer is None:  # Produce with acks=0: closing the connection makes its client look for the leader.
-                raise ConnectionAbortedError(f"{api.key.title} is refused, and there is no answer to say so: {error}")
+                raise ConnectionAbortedError(
+                    f"{api.key.title} failed, and its response cannot carry the error: {error}"
+                )
             return answer
         if isinstance(error, AssertionError | ConnectionAbortedError):
             raise error
         log.error(
-            "%s v%d from %s (client %r, correlation id %d) failed here",
+            "unexpected error handling %s v%d from %s (client %r, correlation id %d)",
             api.key.name,
             call.version,
             call.peer.address,
@@ -284,11 +286,11 @@ def _unsupported(request: Request, api: Api | None) -> Encoded:
 
 def _why_not(request: Request, api: Api | None) -> str:
     """Return the text for the log; the client sees only a closed connection."""
-    asked = f"client {request.client_id!r} asks for "
+    asked = f"client {request.client_id!r} sent "
     if api is not None:
         first, last = api.versions.start, api.versions.stop - 1
-        return f"{asked}{api.key.title} version {request.api_version}, and it is answered in versions {first} to {last}"
+        return f"{asked}{api.key.title} version {request.api_version}; supported versions are {first} to {last}"
     known = {int(key): key.title for key in ApiKey}.get(request.api_key)
     if known is not None:
-        return f"{asked}{known} (API {request.api_key}), which is not here yet"
-    return f"{asked}API {request.api_key}, which nobody knows"
+        return f"{asked}{known} (API key {request.api_key}), which is not supported"
+    return f"{asked}unknown API key {request.api_key}"

@@ -105,7 +105,7 @@ assert SEARCHED_UNPACKED_BYTES_MAX < UNPACKED_BYTES_MAX <= BATCH_DECOMPRESSED_BY
 assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT <= INT32_MAX, "index positions are 32-bit"
-assert REQUEST_BYTES_MAX <= SEGMENT_BYTES_DEFAULT, "what one request holds must fit into one segment"
+assert REQUEST_BYTES_MAX <= SEGMENT_BYTES_DEFAULT, "one request must fit into one segment"
 assert RECEIVE_BUFFER_BYTES_MIN < RECEIVE_BUFFER_BYTES < RECEIVE_BUFFER_KEPT_BYTES_MAX
-assert RECEIVE_BUFFER_KEPT_BYTES_MAX < REQUEST_BYTES_MAX, "larger requests get a buffer of their own"
-assert BATCH_BYTES_MAX < RECEIVE_BUFFER_KEPT_BYTES_MAX, "a producer of full batches keeps its buffer"
+assert RECEIVE_BUFFER_KEPT_BYTES_MAX < REQUEST_BYTES_MAX, "larger requests use a separate buffer"
+assert BATCH_BYTES_MAX < RECEIVE_BUFFER_KEPT_BYTES_MAX, "full batches reuse their buffer"

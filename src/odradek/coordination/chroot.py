@@ -71,7 +71,7 @@ class Chroot:
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         if path == "/":
-            raise BadArguments(path, "the root can't be deleted")
+            raise BadArguments(path, "the root must not be deleted")
         self._tree.delete(self._real(path), version)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
@@ -102,7 +102,7 @@ class Chroot:
 
     def _real(self, path: str, *, sequential: bool = False) -> str:
         if not path.startswith("/"):
-            raise BadArguments(path, "a path begins with /")
+            raise BadArguments(path, "a path must start with /")
         # Children of the root may have a name of only digits.
         return self._root if path == "/" and self._root and not sequential else self._root + path
 

@@ -81,7 +81,7 @@ def producer_ids(tree: Tree, broker: BrokerId, at_least: int = 0) -> ProducerIdB
         first = max(free, -(-at_least // PRODUCER_IDS_PER_BLOCK) * PRODUCER_IDS_PER_BLOCK)
         last = first + PRODUCER_IDS_PER_BLOCK - 1
         if last > INT64_MAX:
-            raise OverflowError("All producer ids are used up.")
+            raise OverflowError("All producer ids are exhausted.")
         block = ProducerIdBlock(broker, first, last)
         try:
             tree.set(layout.PRODUCER_ID_BLOCK, encode_producer_ids(block), stat.version)

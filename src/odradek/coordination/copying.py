@@ -77,7 +77,7 @@ class Node(NamedTuple):
 def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: str) -> Copied:
     """Copy everything; the names appear in messages. Raises NotCopied and the errors of the trees."""
     if source.exists(layout.CLUSTER_ID) is None:
-        raise NotCopied(f"{source_name} has no cluster")
+        raise NotCopied(f"{source_name} contains no cluster")
     if target.exists(layout.CLUSTER_ID) is not None:
         raise _is_taken(target_name)
     for tree, name in ((source, source_name), (target, target_name)):
@@ -96,7 +96,7 @@ def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: 
 
 
 def _is_taken(name: str) -> NotCopied:
-    return NotCopied(f"{name} has a cluster already: give one that has none")
+    return NotCopied(f"{name} already contains a cluster: use an empty one")
 
 
 def _check_idle(tree: Tree, name: str) -> None:
@@ -106,7 +106,7 @@ def _check_idle(tree: Tree, name: str) -> None:
     except NoNode:
         return
     if brokers:
-        raise NotCopied(f"broker {brokers[0]} is running with the metadata in {name}: stop it first")
+        raise NotCopied(f"broker {brokers[0]} is using the metadata in {name}: stop it first")
 
 
 def nodes(tree: Tree) -> Iterator[Node]:
@@ -169,6 +169,4 @@ def _check_same(source: Tree, target: Tree, source_name: str) -> None:
     found = {node.path: node.data for node in nodes(target)}
     for path in sorted(wanted.keys() | found.keys()):
         if wanted.get(path) != found.get(path):
-            raise NotCopied(
-                f"{path} is not as in {source_name}: somebody else writes there, or something was there before"
-            )
+            raise NotCopied(f"{path} differs from {source_name}: it existed before, or another client writes to it")

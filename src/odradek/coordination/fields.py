@@ -30,7 +30,7 @@ def readable(path: str, decode: Callable[[bytes], T], data: bytes) -> T | None:
     try:
         return decode(data)
     except BadZnodeError as bad:
-        _LOG.error("%s can't be read: %s", path, bad)
+        _LOG.error("failed to read %s: %s", path, bad)
         return None
 
 
@@ -50,7 +50,7 @@ class Fields:
         try:
             value = json.loads(data)
         except UnicodeDecodeError as error:
-            raise BadZnodeError(f"{what} is not JSON: byte {error.start} is no text in UTF-8.") from error
+            raise BadZnodeError(f"{what} is not JSON: byte {error.start} is not valid UTF-8.") from error
         except (ValueError, RecursionError) as error:
             raise BadZnodeError(f"{what} is not JSON: {str(error)[:200]}.") from error
         if not isinstance(value, dict):
@@ -79,7 +79,7 @@ class Fields:
         if isinstance(value, str) and bound == INT64_MAX and value.lstrip("-").isdecimal() and len(value) <= 20:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not -bound - 1 <= value <= bound:
-            raise self.bad(name, "a whole number")
+            raise self.bad(name, "an integer")
         return value
 
     def text(self, name: str) -> str:
@@ -101,7 +101,7 @@ class Fields:
     def int32s(self, name: str) -> tuple[int, ...]:
         value = self._value.get(name)
         if not isinstance(value, list) or not all(map(_is_int32, value)):
-            raise self.bad(name, "a list of whole numbers")
+            raise self.bad(name, "a list of integers")
         return tuple(value)
 
     def inner(self, name: str) -> Fields:

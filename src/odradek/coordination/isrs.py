@@ -36,7 +36,7 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
                 raise failed.error from failed
         else:
             for (one, state), result in zip(left.items(), results, strict=True):
-                assert isinstance(result, Stat), "it was a SetData"
+                assert isinstance(result, Stat), "the operation was a SetData"
                 written[one] = state._replace(partition_epoch=result.version)
             return written
         # Nothing was written: at least one of them has another version now, and the others are retried without it.

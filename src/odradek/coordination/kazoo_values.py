@@ -79,16 +79,16 @@ def failure_of(path: str, error: Exception) -> TreeFailed | None:
         if isinstance(error, theirs):
             return ours(path)
     if isinstance(error, exceptions.NoAuthError):
-        return NoAuth(path, "the ACL of the node, or of its parent, does not let this session do that")
+        return NoAuth(path, "the ACL of the znode or of its parent denies this session the permission")
     if isinstance(error, exceptions.InvalidACLError):
-        return NoAuth(path, "ZooKeeper knows this session by no name, so that no ACL can be for it")
+        return NoAuth(path, "the session is not authenticated with ZooKeeper, so an ACL cannot name it")
     return None
 
 
 def check_delete(path: str) -> None:
     check_path(path)
     if path == "/":
-        raise BadArguments(path, "the root can't be deleted")
+        raise BadArguments(path, "the root must not be deleted")
 
 
 def fired(watch: Watch | None) -> _Fired | None:
@@ -103,7 +103,7 @@ def add_to(transaction: Any, operation: Operation, acls: Acls) -> None:
     if isinstance(operation, Create):
         check_create(operation)
         if operation.path.endswith("/"):
-            raise BadArguments(operation.path, "kazoo can't make a sequential node without a name in a multi")
+            raise BadArguments(operation.path, "kazoo cannot create a sequential znode without a name in a multi")
         acl = acls.of(operation.path)
         transaction.create(operation.path, operation.data, acl, operation.ephemeral, operation.sequential)
         if not operation.data:  # kazoo accepts None only in create(), not in a multi.

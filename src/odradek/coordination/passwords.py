@@ -52,7 +52,9 @@ class PasswordEncoder:
         if self._secret is None:
             raise CannotEncode("Password encoder secret not configured: password.encoder.secret must be set.")
         if self._cipher != CIPHER or self._key_factory not in HASHES or self._key_bits not in KEY_BITS:
-            raise CannotEncode(f"password.encoder.* asks for what is not here: there is {CIPHER} with {KEY_FACTORY}.")
+            raise CannotEncode(
+                f"Unsupported password.encoder.* algorithm: only {CIPHER} with {KEY_FACTORY} is supported."
+            )
         salt, start, plain = os.urandom(SALT_BYTES), os.urandom(BLOCK_BYTES), password.encode()
         key = _key(self._secret, self._key_factory, salt, self._iterations, self._key_bits)
         fields = {
@@ -75,7 +77,7 @@ class PasswordEncoder:
                     return _decoded(dict(part.split(":", 1) for part in text.split(",")), secret)
                 except (ValueError, KeyError):
                     continue
-        raise CannotEncode("It is not encrypted with password.encoder.secret.")
+        raise CannotEncode("Failed to decrypt the value with password.encoder.secret.")
 
 
 def _decoded(fields: Mapping[str, str], secret: Secret) -> str:
@@ -86,7 +88,7 @@ def _decoded(fields: Mapping[str, str], secret: Secret) -> str:
     start, encrypted = _bytes(fields["initializationVector"]), _bytes(fields["encryptedPassword"])
     password = _ciphered(key, start, encrypted, encrypts=False).decode()
     if len(password) != int(fields["passwordLength"]):
-        raise ValueError("another length")  # The wrong key: its padding is valid by chance once in 256 times.
+        raise ValueError("wrong length")  # The wrong key: its padding is valid by chance once in 256 times.
     return password
 
 
@@ -101,7 +103,7 @@ def _ciphered(key: bytes, start: bytes, data: bytes, *, encrypts: bool) -> bytes
         from cryptography.hazmat.primitives.ciphers.modes import CBC
         from cryptography.hazmat.primitives.padding import PKCS7
     except ModuleNotFoundError:
-        raise CannotEncode(f"Passwords are kept encrypted, and {not_installed(['cryptography'], 'tls')}") from None
+        raise CannotEncode(f"Passwords are stored encrypted, and {not_installed(['cryptography'], 'tls')}") from None
     cipher, padding = Cipher(AES(key), CBC(start)), PKCS7(BLOCK_BYTES * 8)
     if encrypts:
         padder, encryptor = padding.padder(), cipher.encryptor()

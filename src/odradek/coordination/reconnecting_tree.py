@@ -62,7 +62,7 @@ class RenewedTree:
                 self._exchange()
                 self.renewed()
             except (TreeFailed, BadZnodeError) as failed:
-                _LOG.warning("the session of the metadata tree can't be begun anew, and will be: %s", failed)
+                _LOG.warning("failed to start a new metadata tree session (will retry): %s", failed)
                 self._closed.wait(RETRY_SECONDS)
             else:
                 with self._lock:

@@ -91,7 +91,9 @@ class SqliteTree:
             self._session = SessionFile(path)
         except OSError as error:
             self._database.close()
-            raise Unavailable(detail=f"No session can be begun beside {path}: {error.strerror or error}.") from error
+            raise Unavailable(
+                detail=f"Failed to create a session next to {path}: {error.strerror or error}."
+            ) from error
         try:
             self._seen = self._begin_session(session_timeout_ms)
         except BaseException:
@@ -157,7 +159,7 @@ class SqliteTree:
         """Raise NoRoom if the disk is full; the reserved room is for deletions, not for new nodes."""
         with suppress(OSError):
             if is_short(self._path):
-                raise NoRoom(detail=f"The disk is full: nothing can be added to the metadata file {self._path}.")
+                raise NoRoom(detail=f"The disk is full: failed to write to the metadata file {self._path}.")
 
     def _multi(self, operations: Sequence[Operation]) -> list[Result]:
         results: list[Result] = []
@@ -239,7 +241,7 @@ class SqliteTree:
     def _transaction(self, begin: str) -> Iterator[None]:
         with self._lock, failures(self._path):
             if self._is_expired:
-                raise SessionExpired(detail="The session of the metadata tree expired.")
+                raise SessionExpired(detail="The metadata tree session expired.")
             if self._is_closed:
                 raise Unavailable(detail=f"The metadata tree {self._path} is closed.")
             self._database.execute(begin)
@@ -361,7 +363,7 @@ class SqliteTree:
         self._watches.clear()
         for listener in self._listeners:
             self._caller.call(lambda listener=listener: listener(SessionState.EXPIRED))  # type: ignore[misc]
-        raise SessionExpired(detail="The session of the metadata tree expired.")
+        raise SessionExpired(detail="The metadata tree session expired.")
 
     def _keep(self) -> None:
         """Run the background thread."""
@@ -379,7 +381,7 @@ class SqliteTree:
             except SessionExpired:
                 return
             except (TreeFailed, OSError) as failed:
-                _LOG.warning("the metadata file could not be looked after and will be again: %s", failed)
+                _LOG.warning("failed to maintain the metadata file (will retry): %s", failed)
 
     def _poll(self) -> None:
         with self._lock:

@@ -32,7 +32,7 @@ _WRITE_VERSION, _READ_VERSION = 18, 19
 # A failed sync can't be repeated: the kernel has dropped the unwritten data and reports the failure only once.
 _BREAKS = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_WRITE)
 
-_NOT_A_TREE = "{} is not a metadata file of Odradek: move it away, or set metadata.log.dir to another folder."
+_NOT_A_TREE = "{} is not a metadata file of Odradek: move it away, or set metadata.log.dir to another directory."
 
 _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -67,7 +67,9 @@ def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
             if not path.exists():
                 _make(path, durable)
         except OSError as error:
-            raise Unavailable(detail=f"The metadata file {path} can't be made: {error.strerror or error}.") from error
+            raise Unavailable(
+                detail=f"Failed to create the metadata file {path}: {error.strerror or error}."
+            ) from error
         database = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             _check(database, path)
@@ -93,7 +95,7 @@ def failures(path: Path) -> Iterator[None]:
 
 
 def broken_sentence(path: Path, error: object) -> str:
-    return f"The disk of the metadata file {path} failed ({error}): nothing is changed there before the next start."
+    return f"The disk of the metadata file {path} failed ({error}): metadata changes fail until the next start."
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -110,8 +112,8 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
     if code == sqlite3.SQLITE_CORRUPT:
         return f"The metadata file {path} is damaged ({error}): restore it from a copy."
     if code == sqlite3.SQLITE_FULL:
-        return f"The disk is full: the metadata file {path} can't grow."
-    return f"The metadata file {path} can't be used: {error}."
+        return f"The disk is full: failed to extend the metadata file {path}."
+    return f"Failed to use the metadata file {path}: {error}."
 
 
 def _make(path: Path, durable: bool) -> None:
@@ -159,5 +161,5 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         raise Unavailable(detail=_NOT_A_TREE.format(path))
     if version != SCHEMA_VERSION:
-        detail = f"The metadata file {path} is of version {version}, and this release knows only {SCHEMA_VERSION}."
+        detail = f"The metadata file {path} has version {version}, but this release supports only {SCHEMA_VERSION}."
         raise Unavailable(detail=detail)

@@ -125,13 +125,13 @@ class Writer:
         )
         self.changes.append(Change(EventKind.DATA_CHANGED, operation.path))
         stat = read_stat(self._database, operation.path)
-        assert stat is not None, "it was there a line above, in the same transaction"
+        assert stat is not None, "the znode exists in this transaction"
         return stat
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         check_path(path)
         if path == "/":
-            raise BadArguments(path, "the root can't be deleted")
+            raise BadArguments(path, "the root must not be deleted")
         if self._versioned(path, version).children:
             raise NotEmpty(path)
         self._remove(path)

@@ -221,15 +221,15 @@ _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 def check_path(path: str) -> None:
     """Raise BadArguments by ZooKeeper's rules, and for a path of unreasonable length."""
     if not path.startswith("/"):
-        raise BadArguments(path, "a path begins with /")
+        raise BadArguments(path, "a path must start with /")
     if path != "/" and path.endswith("/"):
-        raise BadArguments(path, "a path does not end with /")
+        raise BadArguments(path, "a path must not end with /")
     if len(path) > PATH_CHARACTERS_MAX:
-        raise BadArguments(path[:100], f"a path has at most {PATH_CHARACTERS_MAX} characters")
+        raise BadArguments(path[:100], f"a path must have at most {PATH_CHARACTERS_MAX} characters")
     if _FORBIDDEN.search(path):
-        raise BadArguments(path, "a path has no control, private or surrogate characters")
+        raise BadArguments(path, "a path must not contain control, private or surrogate characters")
     if path != "/" and any(name in ("", ".", "..") for name in path[1:].split("/")):
-        raise BadArguments(path, "a path has no empty, . or .. names")
+        raise BadArguments(path, "a path must not contain empty, . or .. names")
 
 
 def check_create(operation: Create) -> None:
@@ -240,7 +240,7 @@ def check_create(operation: Create) -> None:
 
 def check_data(path: str, data: bytes) -> None:
     if len(data) > NODE_BYTES_MAX:
-        raise BadArguments(path, f"{len(data)} bytes are more than the {NODE_BYTES_MAX} a node can hold")
+        raise BadArguments(path, f"{len(data)} bytes exceed the limit of {NODE_BYTES_MAX} bytes per znode")
 
 
 def parent_of(path: str) -> str:

@@ -149,7 +149,7 @@ def broker_id(name: str) -> BrokerId:
     """Return the broker id of a registration by its node's name, or raise BadZnodeError."""
     # The length is checked first, because Python refuses to parse numbers with thousands of digits.
     if not (name.isascii() and name.isdecimal() and len(name) <= _INT32_DIGITS and int(name) <= INT32_MAX):
-        raise BadZnodeError(f"{BROKER_IDS} has {name[:100]!r}, which is no broker's number.")
+        raise BadZnodeError(f"{BROKER_IDS} contains {name[:100]!r}, which is not a broker id.")
     return BrokerId(int(name))
 
 
@@ -176,7 +176,7 @@ def config(type_: str, name: str) -> str:
 
 def quota_config(user: str | None = None, client: str | None = None) -> str:
     """Return the path of quotas of a user, a client id, or both; DEFAULT_ENTITY means the default."""
-    assert user is not None or client is not None, "quotas are somebody's"
+    assert user is not None or client is not None, "quotas have an owner"
     parts = [CONFIG]
     for type_, name in ((USER_CONFIGS, user), (CLIENT_CONFIGS, client)):
         if name is not None:
@@ -219,7 +219,7 @@ def sequence_of(name: str, prefix: str) -> int:
     """
     match = _SEQUENCE.fullmatch(name.removeprefix(prefix))
     if not name.startswith(prefix) or match is None:
-        raise ValueError(f"{name!r} is not {prefix} with ten digits")
+        raise ValueError(f"{name!r} is not {prefix} followed by ten digits")
     return int(match[0])
 
 

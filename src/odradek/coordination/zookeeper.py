@@ -231,7 +231,7 @@ class ZooKeeperTree:
         self._find_multi_read()
         session = self._client.client_id
         if session is None:
-            raise Unavailable(detail="The connection broke as it was made.")
+            raise Unavailable(detail="The connection was lost during its setup.")
         number: int = session[0]
         return number
 
@@ -259,11 +259,11 @@ class ZooKeeperTree:
     def _why_not(self, timeout_ms: int) -> str:
         """Return the message for a session that did not begin."""
         if self._is_refused and self._access.credentials is not None:
-            return f"ZooKeeper at {self._hosts} did not authenticate the user {self._access.credentials.user}."
+            return f"ZooKeeper at {self._hosts} failed to authenticate user {self._access.credentials.user}."
         handler = self._client.handler
         if isinstance(handler, TlsHandler) and handler.failure is not None:
-            return f"ZooKeeper at {self._hosts} can't be spoken to over TLS: {handler.failure}."
-        return f"ZooKeeper at {self._hosts} did not answer for {timeout_ms} ms."
+            return f"TLS handshake with ZooKeeper at {self._hosts} failed: {handler.failure}."
+        return f"ZooKeeper at {self._hosts} did not respond within {timeout_ms} ms."
 
     def _read(self, path: str, answer: Any) -> tuple[bytes, Stat] | None:
         try:
@@ -287,7 +287,7 @@ class ZooKeeperTree:
 
     def _begin(self, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
         if self._is_expired:
-            raise SessionExpired(detail="The session with ZooKeeper expired.")
+            raise SessionExpired(detail="The ZooKeeper session expired.")
         if self._is_closed:
             raise Unavailable(detail=f"The connection to ZooKeeper at {self._hosts} is closed.")
         return request(*arguments, **named)
@@ -304,7 +304,7 @@ class ZooKeeperTree:
         known = failure_of(path, error)
         if known is not None:
             return known
-        return Unavailable(path, f"ZooKeeper at {self._hosts} can't be reached ({type(error).__name__}).")
+        return Unavailable(path, f"Cannot connect to ZooKeeper at {self._hosts} ({type(error).__name__}).")
 
     def _state_changed(self, state: str) -> None:
         # This runs on kazoo's I/O thread, where nothing may block.

@@ -111,7 +111,7 @@ class TlsHandler(PlainHandler):
             plain.close()
             self._failed(error)
             raise
-        assert isinstance(secured, _SecureSocket), "the context makes no others"
+        assert isinstance(secured, _SecureSocket), "the context creates only SSL sockets"
         secured.tell = self._failed
         return secured
 

@@ -110,7 +110,7 @@ class ArrowDecoder:
         if self._is_beside(batch):
             return []
         if self.portion.check_crc and not batch.is_intact:
-            raise self._corrupt(batch, "the checksum is wrong")
+            raise self._corrupt(batch, "checksum mismatch")
         payload = decompress(batch.codec, batch.payload, self.portion.decompressed_bytes_max)
         ready = self._make_room(batch.is_log_append_time, len(payload))
         bad = self._columns.decode(

@@ -54,7 +54,7 @@ class RowEncoder:
     ) -> None:
         given = [len(column) for column in (values, keys, headers, timestamps) if column is not None]
         if len(set(given)) != 1:
-            raise ValueError(f"columns of one length are needed, not of {given}")
+            raise ValueError(f"columns must have the same length, not {given}")
         self.rows = given[0]
         self._now = now
         self._milliseconds = None if timestamps is None else _milliseconds(timestamps, now)
@@ -86,7 +86,7 @@ class RowEncoder:
     ) -> bytearray:
         """Encode the rows start..stop - 1, at least one, as a batch that is ready to send."""
         if not 0 <= start < stop <= self.rows:
-            raise ValueError(f"rows {start} to {stop} of {self.rows}")
+            raise ValueError(f"rows {start} to {stop} are out of range: there are {self.rows} rows")
         batch = self._encoder.encode(HEADER_BYTES, start, stop)
         base_timestamp, max_timestamp = self._timestamps(start, stop)
         return seal_batch(
@@ -137,7 +137,7 @@ def partitions_of(keys: pa.Array, partitions: int) -> pa.Array:
     chosen = pa.allocate_buffer(4 * len(array))
     bad = choose_partitions(_offsets(array), _data(array), partitions, memoryview(chosen).cast("B").cast("i"))
     if bad >= 0:
-        raise ValueError(f"key {bad} lies outside its column")
+        raise ValueError(f"key {bad} is outside its column")
     result = pa.Array.from_buffers(pa.int32(), len(array), [None, chosen])
     return pc.if_else(array.is_valid(), result, pa.scalar(None, pa.int32())) if array.null_count else result
 
@@ -150,7 +150,7 @@ def _as_binary(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"a column of bytes is needed, not of {array.type}") from error
+        raise ValueError(f"a column must contain bytes, not {array.type}") from error
 
 
 def _cells(array: pa.Array | None, rows: int) -> Cells:
@@ -167,11 +167,11 @@ def _header_cells(headers: pa.Array | None) -> tuple[Cells, Cells, Cells]:
     if isinstance(headers, pa.ChunkedArray):
         headers = headers.combine_chunks()
     if not (pa.types.is_list(headers.type) and pa.types.is_struct(headers.type.value_type)):
-        raise ValueError(f"headers are list<struct<key, value>>, not {headers.type}")
+        raise ValueError(f"headers must be list<struct<key, value>>, not {headers.type}")
     pairs = headers.values
     names = [field.name for field in headers.type.value_type]
     if sorted(names) != ["key", "value"]:
-        raise ValueError(f"headers have key and value, not {names}")
+        raise ValueError(f"headers must have key and value, not {names}")
     keys, values = (pairs.flatten()[names.index(name)] for name in ("key", "value"))
     borders = Cells(_all_offsets(headers), b"", _validity(headers), headers.offset, len(pairs))
     return borders, _cells(keys, len(pairs)), _cells(values, len(pairs))
@@ -205,7 +205,7 @@ def _milliseconds(timestamps: pa.Array, now: int) -> memoryview:
     if pa.types.is_timestamp(timestamps.type):
         timestamps = timestamps.cast(pa.timestamp("ms", tz=timestamps.type.tz), safe=False)
     elif not pa.types.is_int64(timestamps.type):
-        raise ValueError(f"timestamps are timestamps or int64 milliseconds, not {timestamps.type}")
+        raise ValueError(f"timestamps must be timestamps or int64 milliseconds, not {timestamps.type}")
     whole = timestamps.cast(pa.int64()).fill_null(now)
     if len(whole) == 0:
         return memoryview(bytes(8)).cast("q")

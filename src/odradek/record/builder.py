@@ -69,7 +69,7 @@ def encode_batch(
         encode_record(batch, count, wrap64(timestamp - base_timestamp), key, value, headers=headers)
         count += 1
     if count == 0:
-        raise ValueError("a batch has at least one record")
+        raise ValueError("a batch must contain at least one record")
     attributes = (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
     if log_append_time is not None:
         attributes |= LOG_APPEND_TIME
@@ -155,7 +155,7 @@ def encode_record(
         _write_nullable(body, name.encode())
         _write_nullable(body, content)
     if len(body) > INT32_MAX:
-        raise ValueError(f"a record of {len(body)} bytes does not fit into a batch")
+        raise ValueError(f"a record of {len(body)} bytes exceeds the maximum size of a batch")
     write_varint(out, len(body))
     out += body
 

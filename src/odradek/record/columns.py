@@ -60,7 +60,7 @@ def _contents(column: Column) -> list[bytes | None]:
     The layout is n + 1 int32 offsets, concatenated bytes, and validity bits.
     """
     validity, offsets, data = column.buffers()
-    assert isinstance(offsets, bytearray), "as the decoder allocates"
+    assert isinstance(offsets, bytearray), "the decoder allocates arrays of this type"
     ends = memoryview(offsets)[: 4 * (column.rows + 1)].cast("i").tolist()
     assert data is None or isinstance(data, bytearray)
     whole = b"" if data is None else bytes(memoryview(data)[: ends[-1]])

@@ -94,7 +94,7 @@ def _gzip_member(view: memoryview, position: int, output: _Output, window: int) 
         while not member.eof:
             packed: Buffer = view[position : position + window]
             if not packed:
-                raise _corrupt(Codec.GZIP, "cut short")
+                raise _corrupt(Codec.GZIP, "truncated")
             position += len(packed)
             while packed and not member.eof:
                 output.add(member.decompress(packed, _GZIP_PIECE_BYTES))
@@ -146,10 +146,10 @@ def _xerial_block(view: memoryview, position: int, output: _Output) -> int:
         return position + len(_XERIAL_HEADER)
     start = position + _XERIAL_LENGTH.size
     if start > len(view):
-        raise _corrupt(Codec.SNAPPY, "cut short")
+        raise _corrupt(Codec.SNAPPY, "truncated")
     (length,) = _XERIAL_LENGTH.unpack_from(view, position)
     if not 0 < length <= len(view) - start:
-        raise _corrupt(Codec.SNAPPY, f"a block of {length} bytes where {len(view) - start} are left")
+        raise _corrupt(Codec.SNAPPY, f"a block of {length} bytes exceeds the remaining {len(view) - start} bytes")
     output.add(_snappy_block(view[start : start + length], output.room))
     return int(start + length)
 
@@ -162,7 +162,7 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytearray | mmap:
     try:
         size = snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_RATIO_MAX:
-            raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes claim to hold {size}")
+            raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes cannot decompress to the declared {size}")
         if size > bytes_max:
             raise _too_large(Codec.SNAPPY, bytes_max)
         output = _space(size)
@@ -170,7 +170,7 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytearray | mmap:
     except DecompressionError as error:
         raise _corrupt(Codec.SNAPPY, error) from None
     if written != size:
-        raise _corrupt(Codec.SNAPPY, f"{written} bytes where {size} were promised")
+        raise _corrupt(Codec.SNAPPY, f"decompresses to {written} bytes instead of the declared {size}")
     return output
 
 

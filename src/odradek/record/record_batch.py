@@ -119,7 +119,7 @@ class BatchHeader:
     def codec(self) -> Codec:
         code = self.attributes & CODEC_MASK
         if code >= _CODECS_END:
-            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {code} is not known")
+            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {code}")
         return _CODECS[code]
 
     @property
@@ -174,15 +174,17 @@ class Batch(BatchHeader):
         """
         size = len(buffer)
         if size < HEADER_BYTES:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a batch header")
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are fewer than a batch header")
         batch = cls(buffer)
         batch.view = view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
         if batch.magic != MAGIC:
             raise _wrong_magic(batch.magic)
         if batch.batch_length != size - LOG_OVERHEAD_BYTES:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {batch.size} bytes, {size} came")
+            raise Refused(
+                ErrorCode.CORRUPT_MESSAGE, f"the batch length {batch.size} does not match the received {size} bytes"
+            )
         if crc32c(view[CHECKSUMMED_FROM:]) != batch.crc:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the checksum is not {batch.crc:#010x}")
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the checksum does not match the stored {batch.crc:#010x}")
         return batch
 
     @classmethod
@@ -277,10 +279,10 @@ def iter_batches(buffer: Buffer) -> Iterator[Batch]:
     while position + MAGIC_POSITION < end:
         _, length = _OFFSET_AND_LENGTH.unpack_from(view, position)
         if view[position + MAGIC_POSITION] != MAGIC:
-            detail = f"format {view[position + MAGIC_POSITION]} at byte {position}, only 2 is read here"
+            detail = f"unsupported magic {view[position + MAGIC_POSITION]} at byte {position}: only 2 is supported"
             raise Refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, detail)
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a batch of {length} bytes at byte {position} is too short")
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch length {length} at byte {position} is too small")
         following = position + LOG_OVERHEAD_BYTES + length
         if following > end:
             return
@@ -292,7 +294,7 @@ def _only_batch(view: memoryview) -> memoryview:
     """Return the bytes of the first batch if the sizes do not match; raise Refused as Kafka's reader does."""
     size = _whole_batch_size(view)
     if size is None:
-        raise Refused(ErrorCode.INVALID_RECORD, f"no whole batch in {len(view)} bytes")
+        raise Refused(ErrorCode.INVALID_RECORD, f"no complete batch in {len(view)} bytes")
     if view[MAGIC_POSITION] != MAGIC:
         raise _wrong_magic(view[MAGIC_POSITION])
     if _whole_batch_size(view[size:]) is not None:
@@ -306,7 +308,7 @@ def _whole_batch_size(view: memoryview) -> int | None:
         return None
     length: int = _OFFSET_AND_LENGTH.unpack_from(view)[1]
     if length < _LENGTH_MIN:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a batch length of {length} is too short for any format")
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch length {length} is too small")
     if len(view) <= MAGIC_POSITION:
         return None
     if view[MAGIC_POSITION] > MAGIC:
@@ -317,7 +319,7 @@ def _whole_batch_size(view: memoryview) -> int | None:
 
 def _wrong_magic(magic: int) -> Refused:
     if magic in (0, 1):
-        return Refused(ErrorCode.INVALID_RECORD, f"a batch of format {magic}, only format 2 is accepted here")
+        return Refused(ErrorCode.INVALID_RECORD, f"unsupported magic {magic}: only 2 is supported")
     return Refused(ErrorCode.CORRUPT_MESSAGE, f"magic {magic}")
 
 
@@ -328,15 +330,15 @@ def _refusal(batch: Batch) -> Refused:
     """
     count, codec = batch.records_count, batch.attributes & CODEC_MASK
     if codec >= _CODECS_END:
-        return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is not known")
+        return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}")
     if batch.base_offset:
-        detail = f"base offset {batch.base_offset}, a producer sends 0"
+        detail = f"the base offset of a produced batch must be 0, not {batch.base_offset}"
     elif batch.is_control:
-        detail = "a producer may not write control records"
+        detail = "producers must not write control records"
     elif count != batch.last_offset_delta + 1:
-        detail = f"{count} records with a last offset delta of {batch.last_offset_delta}"
+        detail = f"the record count {count} does not match the last offset delta {batch.last_offset_delta}"
     elif not 0 < count <= RECORDS_PER_BATCH_MAX:
-        detail = f"{count} records"
+        detail = f"invalid record count {count}"
     else:
-        detail = f"producer {batch.producer_id} sent sequence {batch.base_sequence}"
+        detail = f"producer {batch.producer_id} sent invalid sequence {batch.base_sequence}"
     return Refused(ErrorCode.INVALID_RECORD, detail)

@@ -69,7 +69,7 @@ def _record(reader: _Reader, batch: Batch, log_append_time: TimestampMs | None) 
     length = reader.varint()
     end = reader.position + length
     if length < 0 or end > len(reader.data):
-        raise _corrupt(f"a record of {length} bytes where {len(reader.data) - reader.position} are left")
+        raise _corrupt(f"a record of {length} bytes exceeds the remaining {len(reader.data) - reader.position} bytes")
     reader.read_bytes(1)  # Attributes.
     timestamp_delta = reader.varlong()
     offset = Offset(wrap64(batch.base_offset + reader.varint()))
@@ -77,7 +77,7 @@ def _record(reader: _Reader, batch: Batch, log_append_time: TimestampMs | None) 
     value = reader.nullable_bytes()
     headers = _headers(reader)
     if reader.position != end:
-        raise _corrupt(f"a record of {length} bytes has {length + reader.position - end}")
+        raise _corrupt(f"a record has {length + reader.position - end} bytes instead of the declared {length}")
     timestamp = TimestampMs(wrap64(batch.base_timestamp + timestamp_delta))
     return Record(offset, timestamp if log_append_time is None else log_append_time, key, value, headers)
 
@@ -87,7 +87,7 @@ def _headers(reader: _Reader) -> Headers:
     if count == 0:
         return ()
     if not 0 < count <= len(reader.data) - reader.position:
-        raise _corrupt(f"{count} headers where {len(reader.data) - reader.position} bytes are left")
+        raise _corrupt(f"{count} headers exceed the remaining {len(reader.data) - reader.position} bytes")
     return tuple((_header_key(reader), reader.nullable_bytes()) for _ in range(count))
 
 
@@ -111,7 +111,7 @@ class _Reader:
         start = self.position
         end = start + size
         if end > len(self.data):
-            raise _corrupt(f"{size} bytes wanted where {len(self.data) - start} are left")
+            raise _corrupt(f"{size} bytes exceed the remaining {len(self.data) - start} bytes")
         self.position = end
         return bytes(self.data[start:end])
 
@@ -139,7 +139,7 @@ class _Reader:
             if byte < 0x80:
                 self.position = position + index + 1
                 return value
-        raise _corrupt("a varint is cut short or too long")
+        raise _corrupt("a varint is truncated or too long")
 
 
 def _corrupt(detail: str) -> Refused:

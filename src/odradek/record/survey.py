@@ -48,7 +48,7 @@ def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, st
     kernel.seek(wanted if stamped is None else INT64_MIN, start)
     bad = kernel.run(payload, count, batch.base_offset, batch.base_timestamp)
     if bad == count or count < 0:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"bytes are left behind the last of {count} records")
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch has bytes after the last of {count} records")
     if bad >= 0:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"record {bad} of {count} is malformed")
     offset = Offset(kernel.found_offset)

@@ -37,7 +37,7 @@ def unpack(batch: Batch, record_bytes_max: int, bytes_max: int = UNPACKED_BYTES_
 
 
 def _too_large(record_bytes_max: int) -> Refused:
-    return _invalid(f"a record unpacks to more than max.decompressed.message.bytes, which is {record_bytes_max}")
+    return _invalid(f"a record decompresses to more than max.decompressed.message.bytes ({record_bytes_max})")
 
 
 def _invalid(detail: str) -> Refused:

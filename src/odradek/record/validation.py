@@ -71,7 +71,7 @@ def check_records(name: TopicPartition, batch: Batch, payload: memoryview, check
     count, base_timestamp = batch.records_count, batch.base_timestamp
     bad = check.run(payload, count, base_timestamp)
     if bad == count:
-        raise Refused(ErrorCode.INVALID_RECORD, f"bytes are left behind the last of {count} records")
+        raise Refused(ErrorCode.INVALID_RECORD, f"the batch has bytes after the last of {count} records")
     if bad >= 0:
         raise Refused(ErrorCode.INVALID_RECORD, f"record {bad} of {count} is malformed, or out of order")
     if check.faults:

@@ -44,6 +44,6 @@ def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[Of
     end = offsets_at(metadata, found.partitions, options.ending, "ending", True)
     for at in found.partitions:
         if start[at] > end[at]:
-            its_end = "where its log ends" if options.ending == Everywhere(LATEST) else "where it should end"
-            raise BadOption(f"Partition {at} cannot be read from offset {start[at]} to offset {end[at]}, {its_end}.")
+            its_end = "the log end offset" if options.ending == Everywhere(LATEST) else "the ending offset"
+            raise BadOption(f"Partition {at}: starting offset {start[at]} is after {its_end} {end[at]}.")
     return [OffsetRange(at.topic, at.partition, start[at], end[at]) for at in found.partitions if start[at] < end[at]]

@@ -59,7 +59,7 @@ def from_json(tree: object, lowest: int = 0) -> dict[TopicPartition, int]:
     """
     return {
         _partition(topic, partition): _number(topic, partition, value, lowest)
-        for topic, partitions in _object(tree, "the whole").items()
+        for topic, partitions in _object(tree, "the value").items()
         for partition, value in _object(partitions, f"topic {topic!r}").items()
     }
 
@@ -71,12 +71,14 @@ def from_text(text: str, lowest: int = 0) -> dict[TopicPartition, int]:
 def assignment_from_text(text: str) -> list[TopicPartition]:
     """Parse the option assign: {"topicA":[0,1],"topicB":[2,4]}. Raise BadOffsets."""
     found: list[TopicPartition] = []
-    for topic, partitions in _object(_parse(text), "the whole").items():
+    for topic, partitions in _object(_parse(text), "the value").items():
         if not isinstance(partitions, list):
-            raise BadOffsets(f"topic {topic!r} needs a list of partition numbers, as in {{{json.dumps(topic)}:[0,1]}}")
+            raise BadOffsets(
+                f"topic {topic!r} requires a list of partition numbers, for example {{{json.dumps(topic)}:[0,1]}}"
+            )
         found += [_partition(topic, str(partition)) for partition in partitions]
     if not found:
-        raise BadOffsets('it names no partition; write it as {"topic":[0,1]}')
+        raise BadOffsets('it contains no partition; use the form {"topic":[0,1]}')
     return sorted(set(found))
 
 
@@ -94,17 +96,17 @@ def _parse(text: str) -> object:
 
 def _object(tree: object, where: str) -> dict[str, object]:
     if not isinstance(tree, dict):
-        raise BadOffsets(f'{where} must be an object, as in {{"topic":{{"0":23}}}}, not {json.dumps(tree)}')
+        raise BadOffsets(f'{where} must be an object such as {{"topic":{{"0":23}}}}, not {json.dumps(tree)}')
     return tree
 
 
 def _partition(topic: str, partition: str) -> TopicPartition:
     if not partition.isdecimal() or int(partition) > INT32_MAX:
-        raise BadOffsets(f"{partition!r} is no partition number (topic {topic!r})")
+        raise BadOffsets(f"invalid partition number {partition!r} of topic {topic!r}")
     return TopicPartition(TopicName(topic), int(partition))
 
 
 def _number(topic: str, partition: str, value: object, lowest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= INT64_MAX:
-        raise BadOffsets(f"{json.dumps(value)} is no offset or time for partition {partition} of topic {topic!r}")
+        raise BadOffsets(f"invalid offset or timestamp {json.dumps(value)} of partition {partition} of topic {topic!r}")
     return value

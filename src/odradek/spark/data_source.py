@@ -48,7 +48,7 @@ class OdradekDataSource(DataSource):
     @told_in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
-            raise BadOption("A topic cannot be overwritten; use mode append.")
+            raise BadOption("Overwriting a topic is not supported; use mode append.")
         return BatchWriter(write_options(self.options), schema)
 
     @told_in_a_sentence()
@@ -58,5 +58,5 @@ class OdradekDataSource(DataSource):
 
     def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:
         if schema != self.schema():
-            raise BadOption("The schema of Kafka records is fixed; take .schema(...) out of the query.")
+            raise BadOption("The schema of Kafka records is fixed; remove .schema(...) from the query.")
         return read_options(self.options, mode)

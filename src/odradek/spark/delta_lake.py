@@ -132,8 +132,8 @@ class Lake:
 
         Raise Fenced, or BadLake for errors of the disk, the store or another writer.
         """
-        assert set(start) == set(end), "a batch begins and ends on the same partitions"
-        with failing_as(f"Lake {self.place} cannot be written"):
+        assert set(start) == set(end), "a batch has the same partitions at its start and end"
+        with failing_as(f"Failed to write lake {self.place}"):
             self.place.sync_names()
         name, batch = uuid4().hex, self.batch
         metadata = {COMMIT_KEY: name, "odradek.start": to_text(start), "odradek.end": to_text(end)}
@@ -141,13 +141,15 @@ class Lake:
             if self._commit_once(files, metadata, self._transactions(end, topic_ids)):
                 return
             if self.batch != batch:
-                raise Fenced(f"Another loader writes to {self.place}, so this one stops; nothing was loaded twice.")
-        raise BadLake(f"Lake {self.place} was changed by others at each of {COMMIT_ATTEMPTS_MAX} attempts to write.")
+                raise Fenced(f"Another loader writes to {self.place}; this loader stops. No records were loaded twice.")
+        raise BadLake(
+            f"Failed to write lake {self.place}: others changed it during each of {COMMIT_ATTEMPTS_MAX} attempts."
+        )
 
     def compact(self) -> int:
         """Merge small files into large ones in a separate commit. Return by how many files the table shrank."""
         self.refresh()
-        with failing_as(f"Lake {self.place} cannot be compacted"):
+        with failing_as(f"Failed to compact lake {self.place}"):
             metrics = self._table.optimize.compact()
             self.place.sync_files(self._table.file_uris() if metrics["numFilesAdded"] else ())
         self.refresh()
@@ -182,7 +184,7 @@ class Lake:
                 return False
             if is_silence(error) and self.place.folder is None:
                 return False  # The store is back; otherwise the read would have failed.
-            raise BadLake(f"Lake {self.place} cannot be written: {reason_of(error)}") from error
+            raise BadLake(f"Failed to write lake {self.place}: {reason_of(error)}") from error
         read = self._read | {each.app_id: each.version for each in transactions}
         self.refresh()
         if self.version == before + 1:
@@ -206,7 +208,7 @@ class Lake:
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                with failing_as(f"Lake {self.place} cannot be read"):
+                with failing_as(f"Failed to read lake {self.place}"):
                     return self.place.asked(question)
             except BadLake as error:
                 if not is_silence(error.__cause__) or time.monotonic() >= deadline:
@@ -216,7 +218,7 @@ class Lake:
     def _sync(self) -> None:
         """Sync the versions that the next batch builds on, whoever wrote them."""
         if self.version > self._synced:
-            with failing_as(f"Lake {self.place} cannot be written"):
+            with failing_as(f"Failed to write lake {self.place}"):
                 self.place.sync_log(self._synced + 1, self.version)
             self._synced = self.version
 

@@ -41,13 +41,13 @@ def java_home() -> Path:
         version = version_of(home / "bin" / "java")
         if version >= JAVA_VERSION_MIN:
             return home
-        seen.append(f"{home} has version {version}" if version else f"{home} has no working bin/java")
+        seen.append(f"{home} has version {version}" if version else f"{home}/bin/java does not run")
     try:
         return _wrapped_wheel()
     except ImportError:
         found = f" ({'; '.join(seen)})" if seen else ""
         raise NoJava(
-            f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install one, or: {install_command('spark')}"
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install Java, or run: {install_command('spark')}"
         ) from None
 
 

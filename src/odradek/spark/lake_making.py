@@ -26,8 +26,8 @@ def opened(place: Place, selection: Selection) -> DeltaTable:
     """Open the table, or create it in a new or empty place. Raise BadLake."""
     source = source_text(selection)
     if place.folder is not None and place.folder.exists() and not place.folder.is_dir():
-        raise BadLake(f"Lake {place} is a file; name a folder.")
-    with failing_as(f"Lake {place} cannot be opened"):
+        raise BadLake(f"Lake {place} is a file; it must be a directory.")
+    with failing_as(f"Failed to open lake {place}"):
         if not is_table(place):
             _make(place, source)
         table = table_at(place)
@@ -49,13 +49,13 @@ def vacuum(place: Place, hours: int, *, execute: bool) -> list[str]:
 
     These include the files of an uncommitted batch, if they are that old. Raise BadLake.
     """
-    with failing_as(f"Lake {place} cannot be read"):
+    with failing_as(f"Failed to read lake {place}"):
         if not is_table(place):
-            raise BadLake(f"There is no lake at {place}.")
+            raise BadLake(f"Lake {place} does not exist.")
         table = table_at(place)
     if SOURCE_KEY not in table.metadata().configuration:
-        raise BadLake(f"{place} is a Delta table that odradek load did not make.")
-    with failing_as(f"Lake {place} cannot be cleared"):
+        raise BadLake(f"{place} is a Delta table that odradek load did not create.")
+    with failing_as(f"Failed to vacuum lake {place}"):
         return sorted(table.vacuum(hours, dry_run=not execute, enforce_retention_duration=False, full=True))
 
 
@@ -67,7 +67,7 @@ def source_text(selection: Selection) -> str:
         case SubscribePattern(pattern):
             return json.dumps({"pattern": pattern})
         case _:
-            raise BadLake("A lake is loaded from whole topics, by name or by pattern.")
+            raise BadLake("A lake can only be loaded from whole topics; select them by name or pattern.")
 
 
 def refuse_what_cannot_be_written(place: Place, table: DeltaTable) -> None:
@@ -77,15 +77,15 @@ def refuse_what_cannot_be_written(place: Place, table: DeltaTable) -> None:
     for column in columns:
         found = present.pop(column.name, None)
         if found is None or found.type != column.type:
-            raise BadLake(f"Lake {place} has no column {column.name!r} of the loader's type any more.")
+            raise BadLake(f"Column {column.name!r} of lake {place} is missing or has another type.")
     if required := sorted(name for name, column in present.items() if not column.nullable):
-        raise BadLake(f"Lake {place} demands a column {required[0]!r}, which no record has.")
+        raise BadLake(f"Lake {place} requires column {required[0]!r}, which records do not have.")
     if metadata.partition_columns:
-        raise BadLake(f"Lake {place} is partitioned now, which the loader does not write.")
+        raise BadLake(f"Lake {place} is partitioned, which the loader does not support.")
     if rules := sorted(name for name in metadata.configuration if name.startswith(CONSTRAINTS)):
         raise BadLake(f"Lake {place} has the constraint {rules[0]!r}, which the loader does not check; drop it.")
     if metadata.configuration.get(COLUMN_MAPPING, "none") != "none":
-        raise BadLake(f"Lake {place} maps its columns to other names ({COLUMN_MAPPING}), which is not supported.")
+        raise BadLake(f"Lake {place} uses column mapping ({COLUMN_MAPPING}), which the loader does not support.")
 
 
 def _make(place: Place, source: str) -> None:
@@ -97,7 +97,7 @@ def _make(place: Place, source: str) -> None:
             place.uri,
             schema=Schema.from_arrow(SCHEMA),
             mode="ignore",
-            description="Records of Kafka topics, each once, loaded by odradek load",
+            description="Records of Kafka topics, loaded exactly once by odradek load",
             configuration={SOURCE_KEY: source},
             storage_options=dict(place.storage) or None,
             raise_if_key_not_exists=False,
@@ -115,12 +115,12 @@ def _refuse_other_content(place: Place) -> None:
         raise BadLake(f"Lake {place} has a damaged Delta log: its first version is missing.")
     # A loader killed during the creation of the table leaves an empty _delta_log.
     if any(Path(name).name != LOG for name in place.store().names()):
-        raise BadLake(f"Lake {place} holds files but is no Delta table; name a new or empty folder.")
+        raise BadLake(f"Lake {place} contains files but is not a Delta table; use a new or empty directory.")
 
 
 def _refuse_other_source(place: Place, table: DeltaTable, source: str) -> None:
     loaded_from = table.metadata().configuration.get(SOURCE_KEY)
     if loaded_from is None:
-        raise BadLake(f"Lake {place} is a Delta table that odradek load did not make; name another folder.")
+        raise BadLake(f"Lake {place} is a Delta table that odradek load did not create; use another directory.")
     if loaded_from != source:
-        raise BadLake(f"Lake {place} is loaded from {loaded_from}, not from {source}; name another folder.")
+        raise BadLake(f"Lake {place} is loaded from {loaded_from}, not from {source}; use another directory.")

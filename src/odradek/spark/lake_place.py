@@ -70,14 +70,16 @@ class Place:
         scheme = None if isinstance(text, os.PathLike) else re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", shown)
         if scheme is None or scheme[1].lower() == "file":
             if storage:
-                raise BadPlace(f"Lake {shown!r} is a folder, which takes no settings of a store; is s3:// missing?")
+                raise BadPlace(
+                    f"Lake {shown!r} is a local directory, which has no object store settings. Is s3:// missing?"
+                )
             path = Path(shown if scheme is None else unquote(urlsplit(shown).path))
             return cls(str(path.absolute()))  # Tasks that write to it may have another working directory.
         bucket = re.match(r"(s3a?)://([^/]+)(/.*)?$", shown)
         if bucket is None:
             raise BadPlace(
-                f"Lake {shown!r} is neither a folder nor s3://bucket/path, the only object stores there are here; a"
-                f" folder of that name is ./{shown}."
+                f"Lake {shown!r} is not supported: use a local directory or s3://bucket/path. For a local"
+                f" directory of this name, use ./{shown}."
             )
         return cls(shown.rstrip("/"), _reached(dict(storage or {})))
 
@@ -220,14 +222,14 @@ def _reached(storage: dict[str, str]) -> dict[str, str]:
     for name, value in options.items():  # delta-rs panics on these, which cannot be reported.
         if not (value.isascii() and value.isprintable()):
             raise BadPlace(
-                f"The store's setting {name} holds a character that is not allowed there, such as a line end."
+                f"The value of the store's setting {name} contains an invalid character, such as a line break."
             )
     for name in UNSAFE:
         if known.get(name, "false").lower() in ("true", "1", "yes", "on"):
-            raise BadPlace(f"{name.upper()} would let two loaders overwrite each other's commits; unset it.")
+            raise BadPlace(f"Unset {name.upper()}: with it, two loaders can overwrite each other's commits.")
     endpoint = next((known[name] for name in ENDPOINTS if name in known), "")
     if endpoint and not _is_address(endpoint):
-        raise BadPlace(f"The store's endpoint {endpoint!r} is no address; write it as http://host:port.")
+        raise BadPlace(f"Invalid endpoint {endpoint!r} of the store; use http://host:port.")
     if endpoint.startswith("http://") and not any(name in known for name in HTTP_ALLOWED):
         options["AWS_ALLOW_HTTP"] = "true"  # http:// in the endpoint implies it.
     if endpoint and not any(name in known for name in REGIONS):

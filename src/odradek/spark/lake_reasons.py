@@ -26,7 +26,7 @@ def reason_of(error: Exception) -> str:
     """Return the innermost cause, as one line that ends with a full stop."""
     text = _COLOURS.sub("", str(error))
     if _NO_CREDENTIALS.search(text):
-        return "no credentials were found, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        return "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
     if answered := _ANSWER.search(text):
         code, message = answered[1], answered[2]
         return f"{code}: {message}".rstrip(":. ") + "." if message else f"{code}."

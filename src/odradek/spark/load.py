@@ -99,7 +99,7 @@ def _run(options: LoadOptions, out: Console) -> int:
         if options.optimize:
             out.print(f"Merged {lake.compact():,} files.", highlight=False)
     out.print(
-        f"Loaded {loader.rows:,} records into {options.lake}; it holds {lake.rows():,} (version {lake.version}).",
+        f"Loaded {loader.rows:,} records into {options.lake}; it contains {lake.rows():,} (version {lake.version}).",
         highlight=False,
         markup=False,
     )
@@ -165,12 +165,12 @@ def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) ->
     from odradek.spark.resolve import absent, find_partitions
 
     missing = absent(selection, find_partitions(kafka, selection, missing_ok=True))
-    with failing_as(f"Lake {place} cannot be opened"):
+    with failing_as(f"Failed to open lake {place}"):
         is_new = bool(missing) and not is_table(place)
     lake = None if is_new else Lake.open(place, selection, patience_ms)
     if unknown := [name for name in missing if lake is None or not lake.was_loaded(name)]:
         raise NoSuchTopic(f"Topic {', '.join(map(repr, unknown))} does not exist on these brokers.")
-    assert lake is not None, "all topics exist, or the table knows them"
+    assert lake is not None, "all topics exist or are known to the table"
     return lake
 
 
@@ -178,9 +178,9 @@ def _selection(options: LoadOptions) -> Selection:
     from odradek.spark.source_options import BadOption, Subscribe, SubscribePattern, checked_pattern
 
     if bool(options.topics) == bool(options.pattern):
-        raise BadRequest("Say what to load: either topics or a pattern.")
+        raise BadRequest("Choose what to load: either topics or a pattern.")
     if options.max_records_per_batch < 1:
-        raise BadRequest("A batch needs at least one record.")
+        raise BadRequest("A batch must contain at least one record.")
     try:
         if options.pattern:
             return SubscribePattern(checked_pattern(options.pattern))
@@ -216,7 +216,7 @@ def _client(options: LoadOptions) -> ClientConfig:
 
 
 def _stopped(options: LoadOptions, out: Console) -> int:
-    out.print("Stopped; what is in the lake stays, and the next run goes on from there.")
+    out.print("Stopped. The lake keeps the loaded records, and the next run continues after them.")
     return DONE if options.continuous else INTERRUPTED
 
 

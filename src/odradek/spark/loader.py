@@ -103,7 +103,7 @@ class Loader:
 
         Return None if topics were deleted during the batch and nothing was loaded. The next plan omits them.
         """
-        assert plan.version == self.lake.version, "offsets and commit are of one version of the table"
+        assert plan.version == self.lake.version, "offsets and commit belong to the same table version"
         try:
             files = self._run(plan)
         except LoadFailed:
@@ -121,14 +121,13 @@ class Loader:
         """Find the topics, and omit those that cannot be loaded. Raise LoadFailed if none is left."""
         found = find_partitions(self.metadata, self.selection, missing_ok=True)
         self.left_out = {
-            name: f"Topic {name!r} does not exist any more, so it is left out."
-            for name in absent(self.selection, found)
+            name: f"Topic {name!r} no longer exists; it is skipped." for name in absent(self.selection, found)
         }
         for name, topic_id in found.topic_ids.items():
             if not self.lake.is_same_topic(name, topic_id):
                 self._note_recreated(name)
         if self.left_out and self.left_out.keys() >= found.topic_ids.keys():
-            raise LoadFailed(f"Nothing is left to load: {' '.join(self.left_out.values())}")
+            raise LoadFailed(f"No topics to load: {' '.join(self.left_out.values())}")
         for sentence in self.left_out.values():
             self._tell_once(sentence)
         return Found(
@@ -137,14 +136,14 @@ class Loader:
         )
 
     def _note_recreated(self, name: str) -> None:
-        again = f"Topic {name!r} was deleted and created again since it was loaded into {self.lake.place}"
+        again = f"Topic {name!r} was deleted and recreated after it was loaded into {self.lake.place}"
         if self.reading.fail_on_data_loss:
             self.left_out[name] = (
-                f"{again}: its offsets mean other records now, so it is left out; load it into another lake, or allow"
-                f" data loss to load it from its beginning."
+                f"{again}: its offsets have changed, so it is skipped; load it into another lake, or allow"
+                f" data loss to load it from the beginning."
             )
         else:
-            self._tell_once(f"{again}; it is loaded from its beginning.")
+            self._tell_once(f"{again}; it is loaded from the beginning.")
 
     def _found_anew(self, plan: Plan) -> bool:
         """Return whether topics of the plan were deleted since, in which case the others have not failed."""
@@ -164,19 +163,19 @@ class Loader:
             return earliest
         if loaded > latest:
             self._lost(
-                f"Partition {at} ends at offset {latest}, but the lake holds it up to {loaded}: it lost its end, or the"
-                f" lake was loaded from another cluster"
+                f"Partition {at} ends at offset {latest}, but the lake contains it up to {loaded}: it was truncated, or"
+                f" the lake was loaded from another cluster"
             )
         elif loaded < earliest:
             self._lost(
-                f"Partition {at}: {earliest - loaded} offsets ({loaded} to {earliest - 1}) were removed before they"
+                f"Partition {at}: {earliest - loaded} offsets ({loaded} to {earliest - 1}) were deleted before they"
                 f" were loaded"
             )
         return min(max(loaded, earliest), latest)
 
     def _lost(self, what: str) -> None:
         if self.reading.fail_on_data_loss:
-            raise LoadFailed(f"{what}; allow data loss to go on without them.")
+            raise LoadFailed(f"{what}; allow data loss to continue without them.")
         self._tell_once(f"{what}.")
 
     # Tasks.
@@ -193,7 +192,7 @@ class Loader:
         except PySparkException as error:
             raise LoadFailed(f"A Spark task failed: {reason_of(str(error))}") from error
         except (Py4JError, OSError) as error:
-            raise LoadFailed("Spark's Java process ended, so this load does too") from error
+            raise LoadFailed("Spark's Java process ended") from error
         for result in results:
             if result.error:
                 raise LoadFailed(result.error)

@@ -140,7 +140,7 @@ class _Ranges:
         resumed = min(first, end) if offset < first else end
         sentence = self._loss(at, offset, first, resumed)
         if self._how.fail_on_data_loss:
-            raise DataLoss(f"{sentence} Set failOnDataLoss to false to go on without them.")
+            raise DataLoss(f"{sentence} Set failOnDataLoss to false to continue without them.")
         _log.warning(sentence)
         yield from self._decoders[at].flush()
         # A new decoder: the batch that contains `resumed` may contain earlier records, which are deleted nonetheless.
@@ -155,8 +155,8 @@ class _Ranges:
             )
         last = list_offsets(self._cluster, {at: LATEST})[at].offset
         return (
-            f"Partition {at}: offsets {offset} to {resumed - 1} are gone, the log ends at {last}: it lost its end, or"
-            f" the topic was created again."
+            f"Partition {at}: offsets {offset} to {resumed - 1} do not exist; the log ends at {last}: it was truncated,"
+            f" or the topic was recreated."
         )
 
     def _where_it_stopped(self) -> str:

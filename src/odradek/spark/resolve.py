@@ -111,9 +111,9 @@ def _for_each(
     partitions: tuple[TopicPartition, ...], values: Mapping[TopicPartition, int], option: str
 ) -> dict[TopicPartition, int]:
     if missing := sorted(set(partitions) - set(values)):
-        raise BadOption(f"Option {option} must name every partition that is read; {_listed(missing)} is not named.")
+        raise BadOption(f"Option {option} must contain every partition that is read; {_listed(missing)} is missing.")
     if unknown := sorted(set(values) - set(partitions)):
-        raise BadOption(f"Option {option} names {_listed(unknown)}, which is not among the partitions that are read.")
+        raise BadOption(f"Option {option} contains {_listed(unknown)}, which is not read.")
     return {at: values[at] for at in partitions}
 
 
@@ -136,6 +136,6 @@ def _after_the_last(
         at = min(beyond)
         raise BadOption(
             f"Partition {at} has no record at or after time {wanted[at]}; set startingOffsetsByTimestampStrategy to"
-            f" latest to begin at its end."
+            f" latest to start at its end."
         )
     return offsets | metadata.offsets(beyond)

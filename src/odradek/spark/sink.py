@@ -52,9 +52,9 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     """Check the columns of the rows. Raise BadOption."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
-        raise BadOption(f"There is no column value to write; there is {', '.join(types) or 'no column at all'}.")
+        raise BadOption(f"Column value is required, but missing; the columns are: {', '.join(types) or 'none'}.")
     if options.topic is None and "topic" not in types:
-        raise BadOption("Say where to write: set the option topic, or have a column topic.")
+        raise BadOption("No topic to write to: set the option topic, or add a column topic.")
     for name, allowed in COLUMNS.items():
         if name in types and not any(_same_type(types[name], kind) for kind in allowed):
             wanted = " or ".join(kind.simpleString() for kind in allowed)
@@ -127,7 +127,7 @@ class _Writing:
             return
         topics = rows.column("topic")
         if topics.null_count:
-            raise BadRow("A row has null for its topic; set the option topic, or leave such rows out.")
+            raise BadRow("The topic of a row is null; set the option topic, or filter such rows.")
         for topic in topics.unique().to_pylist():
             yield topic, numbers.filter(pc.equal(topics, topic))
 
@@ -157,7 +157,7 @@ class _Writing:
         bounds = pc.min_max(wanted).as_py()
         if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
             number = bounds["min"] if bounds["min"] < 0 else bounds["max"]
-            raise BadRow(f"A row is for partition {number} of topic {topic}, which has {count} partitions.")
+            raise BadRow(f"The partition of a row is {number}, but topic {topic} has {count} partitions.")
 
     def _wait(self, at: TopicPartition, rows: pa.RecordBatch) -> None:
         self._waiting.setdefault(at, []).append(rows)

@@ -31,7 +31,7 @@ REFUSED_KAFKA_SETTINGS = {
     "value.deserializer": "values are bytes; convert the column in the query",
     "key.serializer": "keys are bytes or strings",
     "value.serializer": "values are bytes or strings",
-    "enable.auto.commit": "offsets are kept in the checkpoint",
+    "enable.auto.commit": "offsets are stored in the checkpoint",
     "interceptor.classes": "interceptors are Java classes",
 }
 
@@ -178,7 +178,7 @@ class _Options:
         if value is None:
             return None
         if not re.fullmatch(r"-?\d{1,18}", value) or int(value) < lowest:
-            raise BadOption(f"Option {name} must be a whole number of at least {lowest}, not {value!r}.")
+            raise BadOption(f"Option {name} must be an integer of at least {lowest}, not {value!r}.")
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -200,7 +200,9 @@ class _Options:
                 raise BadOption(f"Option kafka.{name} cannot be set: {advice}.")
         servers = settings.get("kafka.bootstrap.servers", "").strip()
         if not servers:
-            raise BadOption("Option kafka.bootstrap.servers is missing: name a broker, as in localhost:9092.")
+            raise BadOption(
+                "Option kafka.bootstrap.servers is missing: set it to a broker, for example localhost:9092."
+            )
         try:
             addresses(servers)
         except ConfigurationError as error:
@@ -253,15 +255,15 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
 def _selection(options: _Options) -> Selection:
     given = [name for name in ("assign", "subscribe", "subscribePattern") if options.text(name)]
     if len(given) != 1:
-        found = f"not both {' and '.join(given)}" if given else "none was given"
-        raise BadOption(f"Say what to read with exactly one of assign, subscribe or subscribePattern; {found}.")
+        found = f"{' and '.join(given)} are set" if given else "none is set"
+        raise BadOption(f"Set exactly one of the options assign, subscribe and subscribePattern; {found}.")
     match given[0]:
         case "assign":
             return Assign(tuple(options.parsed("assign", assignment_from_text) or ()))
         case "subscribe":
             topics = sorted({topic.strip() for topic in (options.text("subscribe") or "").split(",")} - {""})
             if not topics:
-                raise BadOption("Option subscribe names no topic.")
+                raise BadOption("Option subscribe contains no topic.")
             return Subscribe(tuple(topics))
         case _:
             return SubscribePattern(checked_pattern(options.text("subscribePattern") or ""))
@@ -271,7 +273,7 @@ def checked_pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise BadOption(f"The pattern {text!r} is no regular expression ({error}).") from None
+        raise BadOption(f"Invalid regular expression {text!r}: {error}.") from None
     return text
 
 
@@ -300,9 +302,7 @@ def _uses(bound: Bound, special: int) -> bool:
 def _starting(options: _Options, mode: Mode) -> Bound:
     bound = _bound(options, "starting", EARLIEST if mode is Mode.BATCH else LATEST)
     if mode is Mode.BATCH and _uses(bound, LATEST):
-        raise BadOption(
-            "Option startingOffsets cannot be latest (-1) in a batch query: there would be nothing to read."
-        )
+        raise BadOption("Option startingOffsets must not be latest (-1) in a batch query: it would read nothing.")
     return bound
 
 
@@ -312,18 +312,18 @@ def _ending(options: _Options, mode: Mode) -> Bound:
             name for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp") if options.text(name)
         ]
         if given:
-            raise BadOption(f"Option {given[0]} is for batch queries: a stream has no end.")
+            raise BadOption(f"Option {given[0]} is only valid in batch queries: a stream has no end.")
         return Everywhere(LATEST)
     bound = _bound(options, "ending", LATEST)
     if _uses(bound, EARLIEST):
-        raise BadOption("Option endingOffsets cannot be earliest (-2): there would be nothing to read.")
+        raise BadOption("Option endingOffsets must not be earliest (-2): the query would read nothing.")
     return bound
 
 
 def _pace(options: _Options) -> Pace:
     most, least = options.number("maxOffsetsPerTrigger"), options.number("minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
-        raise BadOption(f"Option minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most}).")
+        raise BadOption(f"Option minOffsetsPerTrigger ({least}) exceeds maxOffsetsPerTrigger ({most}).")
     delay = options.text("maxTriggerDelay")
     return Pace(most, least, MAX_TRIGGER_DELAY_MS if delay is None else duration_ms(delay, "Option maxTriggerDelay"))
 

@@ -135,10 +135,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._connected().offsets(dict.fromkeys(start, LATEST)) if start else {}
         beyond = {at: ends[at] for at in sorted(start) if start[at] > ends[at]}
         for at, end in beyond.items():
-            sentence = f"Option startingOffsets begins partition {at} at offset {start[at]}, but its log ends at {end}"
+            sentence = f"Option startingOffsets starts partition {at} at offset {start[at]}, but its log ends at {end}"
             if self._options.reading.fail_on_data_loss:
-                raise BadOption(f"{sentence}; set failOnDataLoss to false to begin at its end.")
-            _log.warning("%s: the query begins there.", sentence)
+                raise BadOption(f"{sentence}; set failOnDataLoss to false to start at the end.")
+            _log.warning("%s; the query starts at the end.", sentence)
         return start | beyond
 
     # End of a batch.
@@ -176,14 +176,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Report partitions that disappeared or went backwards; the latter restart at 0 in the next batch."""
         latest = self._latest
         for at in sorted(set(start) - set(latest)):
-            self._lost(f"Partition {at} is gone; it was read up to offset {start[at]}.")
+            self._lost(f"Partition {at} no longer exists; it was read up to offset {start[at]}.")
         ends = dict(latest)
         for at, end in latest.items():
             began = start.get(at, 0)
             if end < began or (began > 0 and at.topic in self._recreated):
                 self._lost(
-                    f"Partition {at} was read up to offset {began} and is now another log, which ends at {end}: its"
-                    f" topic was deleted and created again, or it lost its end."
+                    f"Partition {at} was read up to offset {began}, but its log now ends at {end}: its"
+                    f" topic was deleted and recreated, or it was truncated."
                 )
                 ends[at] = 0
         self._recreated = {at.topic for at in latest if at.topic in self._recreated and start.get(at, 0) > 0}
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, sentence: str) -> None:
         if self._options.reading.fail_on_data_loss:
-            raise DataLoss(f"{sentence} Set failOnDataLoss to false to go on without what is lost.")
+            raise DataLoss(f"{sentence} Set failOnDataLoss to false to continue without the lost records.")
         _log.warning(sentence)
 
     def _checked(self, offsets: dict[str, Any]) -> dict[TopicPartition, int]:
@@ -199,12 +199,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             parsed = from_json(offsets)
         except BadOffsets as error:
-            raise BadOption(f"The checkpoint does not hold offsets of Kafka topics: {error}.") from None
+            raise BadOption(f"The checkpoint does not contain offsets of Kafka topics: {error}.") from None
         strange = sorted(at for at in parsed if not is_selected(at, self._options.selection))
         if strange and self._options.reading.fail_on_data_loss:
             raise BadOption(
-                f"The checkpoint holds offsets of {strange[0]}, which this query does not read: give every query a"
-                f" checkpointLocation of its own, or set failOnDataLoss to false to forget that partition."
+                f"The checkpoint contains offsets of {strange[0]}, which this query does not read: use a separate"
+                f" checkpointLocation for each query, or set failOnDataLoss to false to drop that partition."
             )
         return parsed
 

@@ -38,21 +38,21 @@ class Agreement:
         while not is_so():
             self.check()
             if time.monotonic() > deadline:
-                raise BrokerFailed(f"{otherwise}, after {SECONDS_MAX} s")
+                raise BrokerFailed(f"{otherwise} within {SECONDS_MAX} s")
             time.sleep(LOOK_SECONDS)
 
     def settle(self, tree: Tree) -> None:
         """Wait until every running broker knows the running brokers and the controller."""
-        self.wait(partial(self._are_registered, tree), "not every broker is registered")
+        self.wait(partial(self._are_registered, tree), "not all brokers registered")
         self.controller(tree)
-        self.wait(lambda: self.know(tree, has_brokers(self.registered())), "not every broker knows of all")
+        self.wait(lambda: self.know(tree, has_brokers(self.registered())), "not all brokers learned of the others")
 
     def heal(self, tree: Tree) -> None:
         """Wait as `settle` does, until all running replicas have leaders and all brokers know them."""
         if self.registered():
             self.settle(tree)
-            self.wait(lambda: self.know(tree, are_led(self.registered())), "not every partition has a leader again")
-            self.wait(partial(self._know_the_same, tree), "not every broker knows the same topics and leaders")
+            self.wait(lambda: self.know(tree, are_led(self.registered())), "not all partitions got a leader")
+            self.wait(partial(self._know_the_same, tree), "the brokers did not agree on topics and leaders")
 
     def controller(self, tree: Tree) -> Member:
         """Wait for a controller that every running broker knows, and return it."""
@@ -65,7 +65,7 @@ class Agreement:
             found.append(elected)
             return True
 
-        self.wait(is_elected, "the brokers have elected no controller")
+        self.wait(is_elected, "the brokers did not elect a controller")
         return self._brokers[found[0]]
 
     def know(self, tree: Tree, is_so: Callable[[ClusterView], bool]) -> bool:

@@ -22,8 +22,8 @@ def api_named(name: str | ApiKey) -> ApiKey:
     key = name if isinstance(name, ApiKey) else _find(name, ApiKey)
     answered = [ApiKey(number) for number in sorted(BY_KEY)]
     if key is None or key not in answered:
-        what = f"{name!r} is no API" if key is None else f"{key.title} is not answered here yet, so it can't fail"
-        raise ValueError(f"{what}; there are {', '.join(one.title for one in answered)}")
+        what = f"unknown API {name!r}" if key is None else f"{key.title} is not supported by this broker"
+        raise ValueError(f"{what}; the APIs are {', '.join(one.title for one in answered)}")
     return key
 
 
@@ -34,9 +34,9 @@ def error_named(name: str | ErrorCode) -> ErrorCode:
     """
     code = name if isinstance(name, ErrorCode) else _find(name, ErrorCode)
     if code is None:
-        raise ValueError(f"{name!r} is no error of the protocol; {_meant(str(name), [one.name for one in ErrorCode])}")
+        raise ValueError(f"unknown error {name!r}; {_meant(str(name), [one.name for one in ErrorCode])}")
     if code is ErrorCode.NONE:
-        raise ValueError("NONE is no error; without a fault there is none")
+        raise ValueError("NONE is not an error; a broker without faults returns none")
     return code
 
 
@@ -51,4 +51,4 @@ def _plain(name: str) -> str:
 def _meant(name: str, names: Iterable[str]) -> str:
     names = list(names)
     near = get_close_matches(name.upper(), names, n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    return f"did you mean {' or '.join(near)}?" if near else f"the names are {', '.join(names)}"

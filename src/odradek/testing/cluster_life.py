@@ -36,7 +36,7 @@ class ClusterLife(Lifetime):
         """Create a cluster without starting it; raise ConfigError for an invalid configuration."""
         super().__init__()
         if brokers < 1:
-            raise ValueError(f"a cluster has one broker or more, not {brokers}")
+            raise ValueError(f"a cluster must have at least one broker, not {brokers}")
         self._texts = texts_of_all(configs, keywords)
         self._count = brokers
         self._given_directory = None if directory is None else Path(directory).absolute()
@@ -52,7 +52,7 @@ class ClusterLife(Lifetime):
     def brokers(self) -> Sequence[Member]:
         """Return the brokers, running or not, the same from the first start to the end."""
         if not self._brokers:
-            raise RuntimeError("a cluster that was not started has no brokers yet")
+            raise RuntimeError("the cluster has not been started: it has no brokers")
         return self._brokers
 
     def __getitem__(self, broker_id: int) -> Member:
@@ -60,7 +60,7 @@ class ClusterLife(Lifetime):
         for broker in self.brokers:
             if broker.id == broker_id:
                 return broker
-        raise IndexError(f"the brokers are 1 to {self._count}: there is no {broker_id}")
+        raise IndexError(f"unknown broker {broker_id}: the brokers are 1 to {self._count}")
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.brokers)
@@ -76,7 +76,7 @@ class ClusterLife(Lifetime):
     def directory(self) -> Path:
         """Return the directory with the brokers' directories and the shared metadata."""
         if self._directory is None:
-            raise RuntimeError("a cluster that was not started has no directory yet")
+            raise RuntimeError("the cluster has not been started: it has no directory")
         return self._directory
 
     # Starting and stopping.

@@ -37,7 +37,7 @@ def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[s
     named = {**configs, **{name.replace("_", "."): value for name, value in keywords.items()}}
     for name in named:
         if name in _OURS:
-            raise ConfigError(f"{name} is set by the test's broker; give {_OURS[name]} instead.")
+            raise ConfigError(f"{name} is set by the test's broker; use {_OURS[name]} instead.")
     return {**_QUICK, **{name: text(value) for name, value in named.items()}}
 
 
@@ -49,7 +49,7 @@ def texts_of_all(configs: Mapping[str, Value], keywords: Mapping[str, Value]) ->
     found = texts(configs, keywords)
     for name in ("broker.id", "node.id"):
         if name in found:
-            raise ConfigError(f"{name} is set by the test's cluster, whose brokers are 1, 2, 3 and so on.")
+            raise ConfigError(f"{name} is set by the test's cluster: its brokers are 1, 2, 3 and so on.")
     return found
 
 

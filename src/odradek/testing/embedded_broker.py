@@ -66,14 +66,14 @@ class Broker(Lifetime):
     @property
     def port(self) -> int:
         if self._port is None:
-            raise RuntimeError("a broker that was not started has no port yet")
+            raise RuntimeError("the broker has not been started: it has no port")
         return self._port.number
 
     @property
     def directory(self) -> Path:
         """Return the data directory in Kafka's own layout: `directory / "orders-0"` is a partition."""
         if self._directory is None:
-            raise RuntimeError("a broker that was not started has no directory yet")
+            raise RuntimeError("the broker has not been started: it has no directory")
         return self._directory
 
     @property
@@ -88,7 +88,7 @@ class Broker(Lifetime):
         Raise the errors that prevent a start, with messages for users: CannotListen, DirectoryInUse, ...
         """
         if self._host is not None:
-            raise RuntimeError("the broker is running")
+            raise RuntimeError("the broker is already running")
         if self._port is None:
             self._port = Port(self._wanted_port)
             self._close_at_exit()

@@ -45,7 +45,7 @@ class Cluster(ClusterLife):
         with self._session() as tree:
             before = self._agreement.controller(tree)
             if len(self._agreement.registered()) < 2:
-                raise RuntimeError("there is no other broker that could be the controller")
+                raise RuntimeError("no other broker is running that could become the controller")
             elections.until_another(tree, before.id, self.check)
             return self._agreement.controller(tree)
 
@@ -77,7 +77,7 @@ class Cluster(ClusterLife):
         unknown brokers or invalid sides.
         """
         if not seconds > 0:
-            raise ValueError(f"a slow network takes some time, not {seconds} s")
+            raise ValueError(f"the delay of a slow network must be positive, not {seconds} s")
         found = [frozenset(map(_node, _members(side))) for side in sides]
         brokers = self._network.nodes - {Shared.TREE}
         ways = cuts_between(found, brokers, one_way=one_way)
@@ -116,9 +116,10 @@ class Cluster(ClusterLife):
         with self._session() as tree:
             replicas = elections.replicas(tree, name)
             if broker.id not in replicas or not broker.is_running:
-                raise ValueError(f"broker {broker.id} can't lead {topic}-{partition}, whose replicas are {replicas}")
+                raise ValueError(f"broker {broker.id} cannot lead {topic}-{partition}: its replicas are {replicas}")
             self._agreement.wait(
-                lambda: self._agreement.know(tree, are_in_sync({broker.id}, name)), f"broker {broker.id} is not in sync"
+                lambda: self._agreement.know(tree, are_in_sync({broker.id}, name)),
+                f"broker {broker.id} did not join the ISR",
             )
             if replicas[0] != broker.id:
                 elections.prefer(tree, name, broker.id)
@@ -128,7 +129,7 @@ class Cluster(ClusterLife):
                 elections.elect_preferred(tree, name)  # Repeated in case the broker was briefly out of sync.
                 return self._agreement.know(tree, is_led_by(broker.id, name))
 
-            self._agreement.wait(leads, f"broker {broker.id} does not lead")
+            self._agreement.wait(leads, f"broker {broker.id} did not become the leader")
 
     @contextmanager
     def away(self, broker: Member | int, *, kill: bool = False) -> Iterator[Member]:
@@ -149,7 +150,9 @@ class Cluster(ClusterLife):
         with self._session() as tree:
             self._agreement.settle(tree)
             running = self._agreement.registered()
-            self._agreement.wait(lambda: self._agreement.know(tree, are_in_sync(running)), "not all is in sync")
+            self._agreement.wait(
+                lambda: self._agreement.know(tree, are_in_sync(running)), "not all replicas joined the ISR"
+            )
 
     # Topics.
 
@@ -164,7 +167,7 @@ class Cluster(ClusterLife):
         controller = self._ask_controller(creation)
         made = controller.query_view(lambda view: topic_named(view, name))
         if made is not None:  # It has not been deleted in the meantime.
-            self._wait(partial(has_topic, made), f"not every broker knows topic {name}")
+            self._wait(partial(has_topic, made), f"not all brokers learned of topic {name}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running broker knows it, or raise Refused.
@@ -174,10 +177,10 @@ class Cluster(ClusterLife):
         gone = self.controller.query_view(lambda view: topic_named(view, name))
         self._ask_controller(partial(Member.delete_topic, name=name))
         if gone is not None:
-            self._wait(partial(lacks_topic, gone), f"not every broker has dropped topic {name}")
+            self._wait(partial(lacks_topic, gone), f"not all brokers deleted topic {name}")
         with self._session() as tree:
             if len(self._agreement.reachable_by_controller(tree)) == self._count:
-                self._agreement.wait(partial(elections.is_free, tree, name), f"topic {name} is still being deleted")
+                self._agreement.wait(partial(elections.is_free, tree, name), f"topic {name} was not deleted")
 
     def topics(self) -> list[str]:
         return self.controller.topics()

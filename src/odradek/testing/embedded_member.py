@@ -88,7 +88,7 @@ def at_once(act: Callable[[Member], object], brokers: Sequence[Member]) -> None:
     failures = [failure for end in ends if (failure := end.exception()) is not None]
     if failures:
         for other in failures[1:]:
-            failures[0].add_note(f"And {other}")
+            failures[0].add_note(f"Also: {other}")
         raise failures[0]
 
 

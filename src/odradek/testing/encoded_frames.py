@@ -11,5 +11,5 @@ from odradek.wire.schema.primitives import IN_MEMORY, Chunk
 
 def frame_of(chunks: Iterable[Chunk] | None) -> bytes:
     """Return the complete frame, including its length."""
-    assert chunks is not None, "a request that gets an answer"
+    assert chunks is not None, "the request has a response"
     return b"".join(chunk if isinstance(chunk, IN_MEMORY) else cast(FileBytes, chunk).read() for chunk in chunks)

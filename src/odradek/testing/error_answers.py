@@ -69,13 +69,17 @@ class ErrorAnswer:
     def _refused(self, body: Any, code: ErrorCode) -> Encoded:
         response = self._api.refuse(self._call, body, code)
         if response is None:
-            raise ConnectionAbortedError("a test wants an error, and there is no answer to carry it")
+            raise ConnectionAbortedError(
+                "a test injected an error, but the request has no response that could carry it"
+            )
         return encode_response(self._request, response)
 
     def _merged(self, rest: Any, refused: object | None) -> Answering:
         outcome = yield from self._serve(self._of_its_own(rest))
         if refused is None:
-            raise ConnectionAbortedError("a test wants an error, and there is no answer to carry it")
+            raise ConnectionAbortedError(
+                "a test injected an error, but the request has no response that could carry it"
+            )
 
         def merged(served: Encoded) -> Encoded:
             response = self._decoded(served, type(refused))

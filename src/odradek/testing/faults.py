@@ -56,9 +56,9 @@ class Fault:
         seconds: float = 0,
     ) -> None:
         if times is not None and times < 1:
-            raise ValueError(f"times={times}: a fault happens once at least; None is until it is cleared")
+            raise ValueError(f"times={times}: must be at least 1, or None to keep the fault until it is cleared")
         if seconds < 0:
-            raise ValueError(f"seconds={seconds}: nobody can be answered before asking")
+            raise ValueError(f"seconds={seconds}: must not be negative")
         self.api = api
         self.effect = effect
         self.times = times
@@ -187,7 +187,7 @@ class Faults:
     ) -> Fault:
         key = api_named(api)
         if topic is not None and key not in FIELDS:
-            raise ValueError(f"{key.title} names no topics; leave topic={topic!r} out")
+            raise ValueError(f"{key.title} requests contain no topics; remove topic={topic!r}")
         fault = Fault(self, key, effect, times=times, topic=topic, client_id=client_id, error=error, seconds=seconds)
         with self._changed:
             self._left[fault] = times

@@ -65,7 +65,7 @@ class Host:
     def check(self) -> None:
         """Raise BrokerFailed if the broker has failed."""
         if self._failure is not None:
-            raise BrokerFailed(f"the broker has stopped by itself: {self._failure!r}") from self._failure
+            raise BrokerFailed(f"the broker stopped after a failure: {self._failure!r}") from self._failure
 
     def run_query(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
         """Run a query on the broker's event loop and return its result, or raise BrokerFailed."""
@@ -106,7 +106,7 @@ class Host:
             if asked.done():
                 raise
             asked.cancel()
-            raise BrokerFailed(f"the broker has not answered for {SECONDS_MAX} s") from None
+            raise BrokerFailed(f"the broker did not respond within {SECONDS_MAX} s") from None
 
     # The thread.
 

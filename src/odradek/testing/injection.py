@@ -78,14 +78,14 @@ class _Faulty:
 
     def _held_back(self, fault: Fault) -> Steps:
         if fault.effect is Effect.DROP_BEFORE:
-            raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped before it is handled")
+            raise ConnectionAbortedError(f"a test drops {fault.api.title} before it is handled")
         outcome = yield from self._served(self._request)
         if fault.effect is Effect.DELAY:
             # One millisecond is added because the current one has partly elapsed: the answer is never early.
             return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
         if isinstance(outcome, Parked):
             return Lost(self._shell, outcome).parked
-        raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
+        raise ConnectionAbortedError(f"a test drops {fault.api.title} after it was handled")
 
     def _served(self, request: Request) -> Answering:
         """Serve the request completely, including its steps and its staged writes."""

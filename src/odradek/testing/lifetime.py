@@ -35,7 +35,7 @@ class Lifetime:
         except BrokerFailed as failed:
             if error is None:
                 raise
-            error.add_note(f"And {failed}")  # The failure is probably the cause of the error.
+            error.add_note(f"Also: {failed}")  # The failure is probably the cause of the error.
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)

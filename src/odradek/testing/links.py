@@ -54,7 +54,7 @@ class LinkedLoop(uvloop.Loop):
 
         def made() -> Link:
             protocol = protocol_factory()
-            assert isinstance(protocol, asyncio.BufferedProtocol), "channels read into buffers of their own"
+            assert isinstance(protocol, asyncio.BufferedProtocol), "channels use buffered protocols"
             return Link(protocol, self, peer)
 
         return await super().create_connection(made, host, port, **options)

@@ -129,12 +129,12 @@ def cuts_between(sides: Sequence[Side], nodes: Side, *, one_way: bool) -> frozen
     """
     for side in sides:
         if unknown := side - nodes:
-            raise ValueError(f"there is no broker {', '.join(map(str, unknown))}")
+            raise ValueError(f"unknown broker {', '.join(map(str, unknown))}")
     if len(sides) == 1:
         sides = [sides[0], nodes - sides[0]]
     if len(sides) < 2 or not all(sides):
-        raise ValueError("a partition has two sides, and somebody on each of them")
+        raise ValueError("a partition must have at least two sides, each with a broker")
     if any(one & other for one, other in combinations(sides, 2)):
-        raise ValueError("nobody is on two sides of one partition")
+        raise ValueError("a broker must not be on two sides of a partition")
     pairs = [(sides[0], other) for other in sides[1:]] if one_way else permutations(sides, 2)
     return NO_CUTS.union(*(product(*pair) for pair in pairs))

@@ -32,11 +32,13 @@ _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini(INI, "what the broker of the `kafka` fixture is configured to, a key=value on each line", "linelist")
+    parser.addini(INI, "configuration of the broker of the `kafka` fixture, one key=value per line", "linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARKER}(partitions, configs): what the topic of this test is to be like")
+    config.addinivalue_line(
+        "markers", f"{MARKER}(partitions, configs): partitions and configuration of this test's topic"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from odradek.testing.embedded_broker import Broker
 from odradek.testing.faults import Fault
 from odradek.testing.host import BrokerFailed
 
-RULE = "start it again before the test ends, or use a Broker of your own"
+RULE = "restart it before the test ends, or use a separate Broker"
 
 
 class Shared:
@@ -47,10 +47,10 @@ class Shared:
         except BrokerFailed as failed:
             with suppress(BrokerFailed):
                 self.broker.stop()  # Raises the same error again.
-            return f"the broker that all tests share failed in {self.test}: {failed.__cause__!r}"
+            return f"the shared broker failed in {self.test}: {failed.__cause__!r}"
         if self.broker.is_running:
             return None
-        return f"{self.test} stopped the broker that all tests share: {RULE}"
+        return f"{self.test} stopped the shared broker: {RULE}"
 
     def start(self) -> None:
         """Start the broker with its data, or without it if the data prevents a start."""

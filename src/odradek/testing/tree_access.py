@@ -40,7 +40,7 @@ def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> No
     while (elected := controller(tree)) is None or elected == before:
         check()
         if time.monotonic() > deadline:
-            raise BrokerFailed(f"broker {before} has been elected again and again for {SECONDS_MAX} s")
+            raise BrokerFailed(f"no other broker was elected within {SECONDS_MAX} s: broker {before} won each election")
         if elected is not None:
             with suppress(NoNode):
                 tree.delete(layout.CONTROLLER)
@@ -73,7 +73,7 @@ def elect_preferred(tree: Tree, name: TopicPartition) -> None:
     is_asked = False
     while not is_asked or tree.exists(path) is not None:
         if time.monotonic() > deadline:
-            raise BrokerFailed(f"the controller has not elected a leader for {SECONDS_MAX} s")
+            raise BrokerFailed(f"the controller did not elect a leader within {SECONDS_MAX} s")
         if not is_asked:
             with suppress(NodeExists):  # Another election is pending; wait for its end.
                 tree.create(path, layout.encode_partitions([name]))

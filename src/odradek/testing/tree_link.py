@@ -48,7 +48,7 @@ class TreeLink:
             while self._cut_at is not None:
                 left = self._cut_at + patience_seconds - time.monotonic()
                 if left <= 0 or self._is_leaving:
-                    raise Unavailable(detail=f"Broker {self._broker} is cut off from the metadata tree by its test.")
+                    raise Unavailable(detail=f"A test disconnected broker {self._broker} from the metadata tree.")
                 self._changed.wait(left)
 
     @contextmanager

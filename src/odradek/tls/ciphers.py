@@ -34,8 +34,8 @@ def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
     if newer and set(newer) != of_13 and context.maximum_version != ssl.TLSVersion.TLSv1_2:
         # Python before 3.15 has no function for it.
         raise TlsConfigError(
-            f"{config.named(KEY)} names some suites of TLS 1.3 and not others, which can't be kept to here: name all "
-            f"of {', '.join(sorted(of_13))}, or none of them."
+            f"{config.named(KEY)} contains only some of the TLS 1.3 suites, which is not supported: use all "
+            f"of {', '.join(sorted(of_13))}, or none."
         )
     if older:
         context.set_ciphers(":".join(older))
@@ -48,7 +48,7 @@ def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
 def _switch_off(context: ssl.SSLContext, config: TlsConfig, bound: str, version: ssl.TLSVersion) -> None:
     setattr(context, bound, version)
     if context.minimum_version > context.maximum_version:
-        raise TlsConfigError(f"{config.named(KEY)} names no suite of {', '.join(config.enabled_protocols)}.")
+        raise TlsConfigError(f"{config.named(KEY)} contains no cipher suite of {', '.join(config.enabled_protocols)}.")
 
 
 @cache
@@ -71,5 +71,5 @@ def _openssl_name(config: TlsConfig, suite: str) -> str:
     name = re.sub(r"AES_(\d+)", r"AES\1", name).replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
     name = name.replace("_", "-")
     if not suite.startswith("TLS_") or name not in _of_tls_12():
-        raise TlsConfigError(f"{config.named(KEY)} holds {suite!r}, which is unknown here or too weak to be spoken.")
+        raise TlsConfigError(f"{config.named(KEY)} contains {suite!r}, which is unknown or too weak.")
     return name

@@ -29,13 +29,13 @@ def parse(data: bytes, password: Secret | None, where: str, password_key: str) -
         store = load_pkcs12(data, None if password is None else password.reveal().encode())
     except UnsupportedAlgorithm:
         raise TlsConfigError(
-            f"{where} is encrypted in a way that is not read here: write it again with a newer keytool or openssl."
+            f"{where} uses an unsupported encryption: create it again with a newer keytool or openssl."
         ) from None
     except ValueError:
         # The library's own text contains no more information, and must not.
-        problem = f"{password_key} does not open {where}" if password else f"{where} is not opened without a password"
+        problem = f"{password_key} does not open {where}" if password else f"{where} requires a password"
         advice = "" if password else f", set {password_key}"
-        raise TlsConfigError(f"{problem}{advice}, or it is no PKCS12 store.") from None
+        raise TlsConfigError(f"{problem}{advice}, or it is not a PKCS12 store.") from None
     others = [each.certificate for each in store.additional_certs]
     own = [] if store.cert is None else _chain(store.cert.certificate, others)
     certificates = own + [each for each in others if each not in own]

@@ -18,20 +18,20 @@ _NOTHING_COMMON = {
     "UNSUPPORTED_PROTOCOL": "no version of TLS is enabled on both sides",
     "VERSION_TOO_LOW": "no version of TLS is enabled on both sides",
     "TLSV1_ALERT_PROTOCOL_VERSION": "no version of TLS is enabled on both sides",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other side found no protocol, cipher suite or certificate that both accept",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the peer found no TLS version, cipher suite or certificate that both accept",
     "NO_SUITABLE_SIGNATURE_ALGORITHM": "no signature algorithm is enabled on both sides",
 }
 _WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
 # The other side's objections to our certificate.
 _VERDICTS = {
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust who issued it",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept it",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it has expired",
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": "it was revoked",
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not of a kind for this",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept it",
-    "TLSV1_ALERT_DECRYPT_ERROR": "its signature does not hold",
-    "TLSV1_ALERT_ACCESS_DENIED": "it denies access",
+    "TLSV1_ALERT_UNKNOWN_CA": "unknown certificate authority",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "certificate not accepted",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "certificate has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "certificate was revoked",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "unsupported certificate type",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "certificate not accepted",
+    "TLSV1_ALERT_DECRYPT_ERROR": "invalid signature",
+    "TLSV1_ALERT_ACCESS_DENIED": "access denied",
 }
 _OF_ANOTHER = (62, 64)  # OpenSSL's codes for a mismatched host name and IP address; only a client checks them.
 
@@ -46,9 +46,9 @@ class _Side(NamedTuple):
 
 # A server's log describes the client; a client's user reads about the connection to the broker.
 _SERVER = _Side(
-    not_trusted="its certificate is not trusted",
-    no_certificate="it has no certificate, and ssl.client.auth is required",
-    refused="it refused this broker's certificate",
+    not_trusted="the client's certificate is not trusted",
+    no_certificate="the client sent no certificate, but ssl.client.auth is required",
+    refused="the client rejected this broker's certificate",
 )
 
 
@@ -60,13 +60,13 @@ def of(error: ssl.SSLError, *, is_server: bool, server: str = "the broker", pref
     side = _SERVER if is_server else _client(server, prefix)
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OF_ANOTHER:
-            return f"{server}'s certificate is not for this address: {_verdict(error)}"
+            return f"{server}'s certificate does not match the address: {_verdict(error)}"
         return f"{side.not_trusted}: {_verdict(error)}"
     reason = error.reason or ""
     if reason in _WANTS_CERTIFICATE:
         return side.no_certificate
     if reason in _NO_TLS:
-        return "it does not speak TLS"
+        return "the peer does not use TLS"
     if reason in _VERDICTS:
         return f"{side.refused}: {_VERDICTS[reason]}"
     return _NOTHING_COMMON.get(reason) or _others(error)
@@ -81,8 +81,8 @@ def is_final(error: ssl.SSLError) -> bool:
 def _client(server: str, prefix: str) -> _Side:
     return _Side(
         not_trusted=f"{server}'s certificate is not trusted",
-        no_certificate=f"{server} wants a certificate of its clients: set {prefix}ssl.keystore.location",
-        refused=f"{server} refused the certificate of this client",
+        no_certificate=f"{server} requires a client certificate: set {prefix}ssl.keystore.location",
+        refused=f"{server} rejected the client certificate",
     )
 
 
@@ -94,4 +94,4 @@ def _verdict(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _others(error: ssl.SSLError) -> str:
-    return (error.reason or "").lower().replace("_", " ") or "the other side left"
+    return (error.reason or "").lower().replace("_", " ") or "the peer closed the connection"

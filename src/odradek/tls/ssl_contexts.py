@@ -39,7 +39,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     own = stores.identity(config)
     if own is None:
         raise TlsConfigError(
-            f"{config.named('ssl.keystore.location')} is not set: a listener that speaks TLS needs a certificate."
+            f"{config.named('ssl.keystore.location')} is not set: a TLS listener requires a certificate."
         )
     _load(context, own)
     # A client that only writes and then closes has not read its session tickets. Its system would reset the connection,
@@ -52,7 +52,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
             # Kafka would trust every certificate that a browser trusts, that is, anyone with a web server.
             raise TlsConfigError(
                 f"{config.named('ssl.client.auth')} is {config.client_auth.value}, but "
-                f"{config.named('ssl.truststore.location')} is not set: it says whose certificates are trusted."
+                f"{config.named('ssl.truststore.location')} is not set: it contains the trusted certificates."
             )
         _trust(context, trusted, config)
     return context
@@ -113,9 +113,9 @@ class Contexts:
         try:
             self._context = self._make(self._config)
         except TlsConfigError as error:
-            log.error("%s changed, and the certificates before stay in use: %s", files, error)
+            log.error("failed to reload %s; the previous certificates stay in use: %s", files, error)
         else:
-            log.info("%s changed: new connections get what is there now", files)
+            log.info("reloaded %s: new connections use the new certificates", files)
 
     def _look(self) -> list[tuple[int, int, int, int] | None]:
         return [_stamp(path) for path in self._config.files]
@@ -136,7 +136,7 @@ def _speak(context: ssl.SSLContext, config: TlsConfig, newest: str = "TLSv1.3") 
     if context.minimum_version > context.maximum_version:
         raise TlsConfigError(
             f"{config.named('ssl.protocol')} is {newest}, and {config.named('ssl.enabled.protocols')} "
-            f"{', '.join(config.enabled_protocols)}: no protocol is left."
+            f"{', '.join(config.enabled_protocols)}: no protocol remains."
         )
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     ciphers.choose(context, config)
@@ -151,7 +151,7 @@ def _trust(context: ssl.SSLContext, certificates: str, config: TlsConfig) -> Non
         context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError):
         path = f" {config.truststore.location}" if config.truststore.location else ""
-        raise TlsConfigError(f"{where}{path} holds a certificate that can't be read.") from None
+        raise TlsConfigError(f"{where}{path} contains an invalid certificate.") from None
 
 
 def _load(context: ssl.SSLContext, own: Identity) -> None:
@@ -170,12 +170,12 @@ def _load(context: ssl.SSLContext, own: Identity) -> None:
 
 def _why_not(own: Identity, error: Exception) -> str:
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-        return f"{own.where}: the private key is not that of the first certificate."
+        return f"{own.where}: the private key does not match the first certificate."
     if getattr(error, "reason", None) in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
-        return f"{own.where}: a certificate is too weak to be used, with a short key or an old checksum."
+        return f"{own.where}: a certificate is too weak: it has a short key or an old signature algorithm."
     if own.key_password is not None and "ENCRYPTED" in own.key:
-        return f"{own.where}: ssl.key.password does not open the private key, or the certificate can't be read."
-    return f"{own.where}: the certificate or its private key can't be read."
+        return f"{own.where}: ssl.key.password does not decrypt the private key, or the certificate is invalid."
+    return f"{own.where}: the certificate or its private key is invalid."
 
 
 @contextmanager

@@ -42,9 +42,9 @@ def identity(config: TlsConfig) -> Identity | None:
         where = missing_key_where = _where(config, store)
         found = _read(config, store)
     if not found.keys:
-        raise TlsConfigError(f"{missing_key_where} holds no private key.")
+        raise TlsConfigError(f"{missing_key_where} contains no private key.")
     if not found.certificates:
-        raise TlsConfigError(f"{where} holds no certificate.")
+        raise TlsConfigError(f"{where} contains no certificate.")
     key = found.keys[0]
     if pem.is_encrypted(key) and store.key_password is None:
         raise TlsConfigError(f"The private key in {missing_key_where} is encrypted: set ssl.key.password.")
@@ -63,7 +63,7 @@ def trusted(config: TlsConfig) -> str | None:
         where = _where(config, store)
         found = _read(config, store)
     if not found.certificates:
-        raise TlsConfigError(f"{where} holds no certificate.")
+        raise TlsConfigError(f"{where} contains no certificate.")
     return "".join(found.certificates)
 
 
@@ -72,24 +72,24 @@ def _where(config: TlsConfig, store: Store) -> str:
 
 
 def _read(config: TlsConfig, store: Store) -> Pem:
-    assert store.location is not None, "PEM texts are not read"
+    assert store.location is not None, "PEM texts have no file"
     where = _where(config, store)
     try:
         data = Path(store.location).read_bytes()
     except OSError as error:
-        raise TlsConfigError(f"{where} can't be read: {(error.strerror or str(error)).lower()}.") from None
+        raise TlsConfigError(f"Failed to read {where}: {(error.strerror or str(error)).lower()}.") from None
     if data.startswith(_JKS_MAGIC):
         target = str(Path(store.location).with_suffix(".p12"))
         raise TlsConfigError(
-            f"{where} is a JKS store, which only Java reads; convert it with: keytool -importkeystore -srckeystore "
+            f"{where} is a JKS store, which is not supported; convert it with: keytool -importkeystore -srckeystore "
             f"{store.location} -srcstoretype JKS -destkeystore {target} -deststoretype PKCS12"
         )
     is_pkcs12 = data[:1] == bytes([_DER_SEQUENCE])
     if store.type == "PEM":
         if is_pkcs12:
-            raise TlsConfigError(f"{where} is no PEM file: set {config.named(f'ssl.{store.kind}.type')}=PKCS12.")
+            raise TlsConfigError(f"{where} is not a PEM file: set {config.named(f'ssl.{store.kind}.type')}=PKCS12.")
         return pem.parse(data.decode("latin-1"))
     if not is_pkcs12:
         advice = f": set {config.named(f'ssl.{store.kind}.type')}=PEM" if b"-----BEGIN " in data else ""
-        raise TlsConfigError(f"{where} is no PKCS12 store{advice}.")
+        raise TlsConfigError(f"{where} is not a PKCS12 store{advice}.")
     return pkcs12.parse(data, store.password, where, config.named(f"ssl.{store.kind}.password"))

@@ -114,7 +114,7 @@ class TlsConfig:
         written = _Written(texts, names)
         if written.text(ENGINE_FACTORY):
             raise TlsConfigError(
-                f"{written.named(ENGINE_FACTORY)} names a Java class, which can't be loaded here: leave it out."
+                f"{written.named(ENGINE_FACTORY)} is a Java class, which is not supported: remove this key."
             )
         return cls(
             keystore=_keystore(written),
@@ -174,9 +174,7 @@ def _keystore(written: _Written) -> Store:
         there, missing = "ssl.keystore.key", "ssl.keystore.certificate.chain"
         if key is None:
             there, missing = missing, there
-        raise TlsConfigError(
-            f"{written.named(there)} is set without {written.named(missing)}: a certificate and its key go together."
-        )
+        raise TlsConfigError(f"{written.named(there)} is set without {written.named(missing)}: set both.")
     _check_pem_texts(written, store, "ssl.keystore.key")
     return store
 
@@ -197,23 +195,27 @@ def _check_pem_texts(written: _Written, store: Store, key: str) -> None:
     kind = store.kind
     if store.certificates is not None and store.location:
         raise TlsConfigError(
-            f"{written.named(key)} and {written.named(f'ssl.{kind}.location')} are both set: only one can count."
+            f"{written.named(key)} and {written.named(f'ssl.{kind}.location')} are both set: set only one of them."
         )
     if store.certificates is not None and store.type != "PEM":
         raise TlsConfigError(
             f"{written.named(key)} is set, but {written.named(f'ssl.{kind}.type')} is {store.type}: set it to PEM."
         )
     if store.password is not None and store.type == "PEM":
-        advice = "an encrypted key has ssl.key.password" if kind == "keystore" else "certificates are no secret"
+        advice = (
+            "and use ssl.key.password for an encrypted key"
+            if kind == "keystore"
+            else "because certificates are not secret"
+        )
         raise TlsConfigError(
-            f"{written.named(f'ssl.{kind}.password')} is set, but a PEM store has no password: leave it out, {advice}."
+            f"{written.named(f'ssl.{kind}.password')} is set, but a PEM store has no password: remove it, {advice}."
         )
 
 
 def _store_type(written: _Written, key: str) -> str:
     text = (written.text(key) or DEFAULT_STORE_TYPE).upper()
     if text not in STORE_TYPES:
-        raise TlsConfigError(f"{written.named(key)} is {text}: it can be PEM or PKCS12.")
+        raise TlsConfigError(f"{written.named(key)} is {text}: it must be PEM or PKCS12.")
     return text
 
 
@@ -233,11 +235,13 @@ def _enabled_protocols(written: _Written) -> tuple[str, ...]:
     names = written.list(key) or SPOKEN_PROTOCOLS
     for name in names:
         if name not in KNOWN_PROTOCOLS:
-            raise TlsConfigError(f"{written.named(key)} holds {name!r}: it can hold {' and '.join(SPOKEN_PROTOCOLS)}.")
+            raise TlsConfigError(
+                f"{written.named(key)} contains {name!r}: it can contain {' and '.join(SPOKEN_PROTOCOLS)}."
+            )
     spoken = tuple(name for name in SPOKEN_PROTOCOLS if name in names)
     if not spoken:
         raise TlsConfigError(
-            f"{written.named(key)} holds {', '.join(names)} alone, which nobody should speak: add TLSv1.2 or TLSv1.3."
+            f"{written.named(key)} contains only {', '.join(names)}, which is insecure: add TLSv1.2 or TLSv1.3."
         )
     return spoken
 
@@ -259,7 +263,7 @@ def _checks_host_name(written: _Written) -> bool:
     text = written.text(key)
     if text is not None and text.lower() != "https":
         raise TlsConfigError(
-            f"{written.named(key)} is {text!r}: it must be https, or empty, which lets anyone with a trusted "
-            "certificate pass for the broker."
+            f"{written.named(key)} is {text!r}: it must be https, or empty, but then any holder of a trusted "
+            "certificate can impersonate the broker."
         )
     return text is not None

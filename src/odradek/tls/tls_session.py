@@ -57,7 +57,7 @@ class Session:
         if not self._has_received and data:
             self._has_received = True
             if self._is_server and data[0] != _RECORD_HANDSHAKE:
-                raise self._failed(TlsFailed("it speaks plain text, and this listener speaks TLS"))
+                raise self._failed(TlsFailed("the client does not use TLS, but this listener requires it"))
         self._incoming.write(data)
         if not self.is_established:
             self._shake_hands()
@@ -66,10 +66,10 @@ class Session:
         """Record the end of the peer's data; raise TlsFailed without a preceding close alert, as TLS requires."""
         self._check()
         if not self.is_established:
-            raise self._failed(TlsFailed(self.unfinished("left")))
+            raise self._failed(TlsFailed(self.unfinished("disconnected")))
         if not self.has_peer_closed:
             self.has_peer_closed = True
-            raise self._failed(TlsFailed("it left without a word"))
+            raise self._failed(TlsFailed("the client disconnected"))
 
     def read_into(self, view: bytearray | memoryview) -> int:
         """Read decrypted bytes into `view` and return their number, 0 if there are none yet or none left."""
@@ -103,7 +103,7 @@ class Session:
     def write(self, data: Buffer) -> None:
         """Encrypt data immediately; the caller limits the amount of data waiting to be sent."""
         self._check()
-        assert self.is_established, "nothing is said before the handshake is complete"
+        assert self.is_established, "data is sent after the handshake"
         view = memoryview(data)
         try:
             while view:
@@ -144,8 +144,8 @@ class Session:
     def unfinished(self, what: str) -> str:
         """Return the reason for an incomplete handshake for a log line: the peer "left" or "stopped"."""
         if self._has_received:
-            return f"it {what} in the TLS handshake"
-        return f"it {what} before it said anything"
+            return f"the peer {what} during the TLS handshake"
+        return f"the peer {what} before sending data"
 
     def _shake_hands(self) -> None:
         try:

@@ -8,7 +8,7 @@ from odradek.wire.explain import catalog_text, classes_named, explain
 from odradek.wire.schema.layout import versions_text
 from odradek.wire.schema.schema import schema_of
 
-USAGE = "say `list`, or `explain NAME VERSION`, as in `python -m odradek.wire explain Fetch 12`"
+USAGE = "use `list` or `explain NAME VERSION`, for example `python -m odradek.wire explain Fetch 12`"
 
 
 def main(arguments: list[str]) -> int:

@@ -48,5 +48,5 @@ def decode_response(cls: type[T], version: int, frame: Buffer) -> tuple[int, T]:
 
 def _api_key(cls: type) -> int:
     api_key = schema_of(cls).api_key
-    assert api_key is not None, f"{cls.__name__} belongs to no API"
+    assert api_key is not None, f"{cls.__name__} has no API key"
     return api_key

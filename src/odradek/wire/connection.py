@@ -233,7 +233,7 @@ class Connection:
         """Accept the answer frame of `request`, or None for no answer (acks 0); call this once per request."""
         sequence = request.sequence
         if sequence != self._next_answer:
-            assert sequence > self._next_answer and sequence not in self._early, f"{request} is answered twice"
+            assert sequence > self._next_answer and sequence not in self._early, f"{request} has more than one response"
             self._early[sequence] = chunks
             return
         if chunks is not None:
@@ -352,7 +352,9 @@ class Connection:
             return None
         (size,) = _unpack_size(self._buffer, at)
         if not _HEADER_BYTES_MIN <= size <= self.request_bytes_max:
-            raise Malformed(f"a request of {size} bytes, from {_HEADER_BYTES_MIN} to {self.request_bytes_max} are read")
+            raise Malformed(
+                f"invalid request size {size}: it must be from {_HEADER_BYTES_MIN} to {self.request_bytes_max} bytes"
+            )
         stop = at + _SIZE_BYTES + size
         if stop > self._end:
             return None
@@ -392,7 +394,9 @@ class _HeaderEnd:
                 self.rest = self.rest[end:]
         except (Malformed, IndexError, struct_error) as error:
             if api_key in FLEXIBLE_FROM and api_key != ApiKey.API_VERSIONS:
-                raise Malformed(f"the header of API {api_key} version {api_version} is cut short") from error
+                raise Malformed(
+                    f"the request header of API key {api_key} version {api_version} is truncated"
+                ) from error
 
     def _take_client_id(self) -> None:
         (n,) = _unpack_length(self.rest, 0)

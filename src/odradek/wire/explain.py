@@ -35,7 +35,7 @@ def classes_named(name: str) -> tuple[type, ...]:
     for each in (cls for pair in (*APIS.values(), HEADERS) for cls in pair):
         if each.__name__.casefold() == wanted:
             return (each,)
-    raise ValueError(f"there is no message called {name!r} here: `python -m odradek.wire list` shows those that are")
+    raise ValueError(f"unknown message {name!r}: `python -m odradek.wire list` shows the known messages")
 
 
 def explain(name: str, version: int) -> str:

@@ -42,7 +42,7 @@ def explain_frame(frame: Buffer, malformed: Malformed) -> Malformed:
     """Return the error to log for a frame, without its size, that was refused as `malformed`."""
     if not is_kafka_0_7(frame):
         return malformed
-    return Malformed("the client speaks the protocol of Kafka 0.7, which this listener does not support")
+    return Malformed("the client uses the protocol of Kafka 0.7, which is not supported")
 
 
 def explain_request(request: Request, body: Buffer, malformed: Malformed) -> Malformed:

@@ -45,7 +45,7 @@ def encode_response(request: Request, message: object) -> list[Chunk]:
 
 def _way(cls: type, version: int) -> tuple[Writer[object], bytes]:
     api_key = schema_of(cls).api_key
-    assert api_key is not None, f"{cls.__name__} answers no request"
+    assert api_key is not None, f"{cls.__name__} is not a response"
     way: tuple[Writer[object], bytes] = (
         writer(cls, version),
         _ROOM_FOR_HEADER[response_header_version(api_key, version)],

@@ -53,7 +53,7 @@ class Cut:
         self.pieces: list[bytes] = []
         start = 0
         for at, size in found:
-            assert at >= start, "fields stand in the order of the schema"
+            assert at >= start, "fields are in the order of the schema"
             self.pieces.append(written[start:at])
             start = at + size
         self.pieces.append(written[start:])
@@ -213,7 +213,7 @@ class AnswerTemplate:
 
     def __init__(self, sample: object, version: int, paths: Sequence[str]) -> None:
         api_key = schema_of(type(sample)).api_key
-        assert api_key is not None, "it answers no request"
+        assert api_key is not None, "the message is not a response"
         cut = Cut(sample, version, paths)
         cut.pieces[0] = bytes(response_header_version(api_key, version)) + cut.pieces[0]
         self._is_flexible = cut.is_flexible

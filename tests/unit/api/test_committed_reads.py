@@ -132,7 +132,8 @@ def test_refused_batch_has_an_error_message(harness: Harness) -> None:
     produce(harness, batch(5, 0))
     (gap,) = produce(harness, batch(5, 2))
     assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert gap.error_message == "producer 5 sent sequence 2 for offset 1: the last one here was 0"
+    text = "2 (incoming seq. number), 0 (current end sequence number)"
+    assert gap.error_message == f"out of order sequence number for producer 5 at offset 1: {text}"
     produce(harness, batch(5, 0, epoch=1))
     assert produce(harness, batch(5, 1))[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 

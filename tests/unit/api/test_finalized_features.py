@@ -82,7 +82,7 @@ def test_cluster_open_to_kafka_finalizes_no_features(tmp_path: Path, configs: di
     known = {one.api_key: one.max_version for one in found.api_keys}
     assert not OF_CONSUMER_GROUPS.intersection(known)
     assert {key: known[key] for key in LAST} == LAST
-    with pytest.raises(Malformed, match="EndTxn version 5, and it is answered in versions 0 to 4"):
+    with pytest.raises(Malformed, match="EndTxn version 5; supported versions are 0 to 4"):
         harness.send(EndTxnRequest(transactional_id="t", producer_id=1, producer_epoch=0, committed=True), 5)
     with pytest.raises(Malformed, match="ConsumerGroupDescribe"):
         harness.send(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 0)

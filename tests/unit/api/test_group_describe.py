@@ -107,6 +107,6 @@ def test_rebalance_reasons_are_described(harness: Harness, version: int) -> None
     (group,) = harness.ask(request, version, DescribeGroupsResponse).groups
     told = [(one.at_ms, one.generation, one.reason) for one in group.rebalances]
     at, name = harness.now.wall, joined.member_id
-    expected = [(at - 10_000, 0, f"member {name!r} joined"), (at, 1, f"the session of member {name!r} ended")]
+    expected = [(at - 10_000, 0, f"member {name!r} joined"), (at, 1, f"the session of member {name!r} expired")]
     assert told == (expected if version >= 5 else [])
     assert describe(harness, version, "g")[0].rebalances == []

@@ -80,7 +80,7 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["topic", "create"], "Missing argument 'TOPIC'"),
         (["topic", "create", "t", "--partitions", "0"], "Invalid value for '--partitions'"),
         (["topic", "create", "t", "--config", "x"], "use --config name=value"),
-        (["topic", "list", "--bootstrap-server", "somewhere"], "write host:port"),
+        (["topic", "list", "--bootstrap-server", "somewhere"], "use host:port"),
         (["consume", "t", "--format", "xml"], "Invalid value for '--format'"),
         (["consume", "t", "--no-such-option"], "No such option"),
         (["produce", "t", "--json", "--key-separator", ":"], "omit --key-separator"),
@@ -178,7 +178,7 @@ def test_unreachable_broker_gives_one_sentence_and_status_1(
     status, out, err = run(capsys, *arguments, "-b", address)
     assert status == 1
     assert not out
-    assert f"nothing answers at {address}: connection refused" in err
+    assert f"cannot connect to {address}: connection refused" in err
     assert err.count("\n") == 1
 
 
@@ -190,9 +190,9 @@ def test_missing_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: P
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("ssl.keystor.location", "is no configuration of a Kafka client; did you mean ssl.keystore.location?"),
-        ("retry.backof.ms", "has no effect on this client; did you mean retry.backoff.ms?"),
-        ("reconnect.backoff.ms", "has no effect on this client\n"),  # A valid Kafka key.
+        ("ssl.keystor.location", "ssl.keystor.location; did you mean ssl.keystore.location?"),
+        ("retry.backof.ms", "retry.backof.ms: this client does not use it; did you mean retry.backoff.ms?"),
+        ("reconnect.backoff.ms", "reconnect.backoff.ms: this client does not use it\n"),  # A valid Kafka key.
     ],
 )
 def test_misspelt_client_key_is_refused_with_a_suggestion(key: str, words: str, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_misspelt_client_key_is_refused_with_a_suggestion(key: str, words: str, 
         timeout=60,
         check=False,
     )
-    assert f"option {key} {words}" in ended.stderr
+    assert f"option {words}" in ended.stderr
 
 
 def test_folder_without_logs_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_repair_of_a_log_without_its_first_segment(
         Path(first.times.path).unlink()
     start = second.base_offset
     refused = opened(data)
-    assert f"let the log begin at offset {start} with `odradek log verify --repair`" in refused.offline[BAD]
+    assert f"start the log at offset {start} with `odradek log verify --repair`" in refused.offline[BAD]
     assert refused.close(T0)
     status, lines, _ = run(capsys, data)
     assert status == 1
@@ -106,7 +106,7 @@ def test_every_damage_is_reported_with_its_position(data: Path, log: Log, capsys
     status, lines, _ = run(capsys, data)
     assert status == 1
     assert lines[0].startswith(f"people-0: byte {one.position} of {first.name}: checksum 0x")
-    assert lines[1].startswith(f"people-0: byte 0 of {second.name}: a batch of ")
+    assert lines[1].startswith(f"people-0: byte 0 of {second.name}: the batch size ")
     assert lines[2:] == ["2 logs, 10 segments, 34 batches, 2.9 KiB: 2 faults"]
 
 
@@ -155,7 +155,7 @@ def test_missing_segment_is_a_fault(what: str, data: Path, log: Log, capsys: pyt
     before = stored_before(log, segment.base_offset)
     status, lines, _ = run(capsys, data, "--repair")
     assert status == 0
-    assert lines[2].startswith(f"people-0: repaired, cut off at offset {segment.base_offset} (")
+    assert lines[2].startswith(f"people-0: repaired, truncated to offset {segment.base_offset} (")
     directory = opened(data)
     assert (directory.offline, directory.problems) == ({}, [])
     assert stored(directory.logs[BAD]) == before
@@ -175,7 +175,9 @@ def test_repair_truncates_and_quarantines(data: Path, log: Log, capsys: pytest.C
     later = {one.base_offset: Path(one.path).read_bytes() for one in log.segments[2:]}
     status, lines, _ = run(capsys, data, "--repair")
     assert status == 0
-    assert lines[2].startswith(f"people-0: repaired, cut off at offset {place.base_offset} (byte {place.position} of ")
+    assert lines[2].startswith(
+        f"people-0: repaired, truncated to offset {place.base_offset} (byte {place.position} of "
+    )
     assert lines[3].startswith(f"people-0: recovery set aside the truncated data: {place.base_offset:020d}.log.aside, ")
     assert contents(data / "good-0") == good
     for base, whole in later.items():

@@ -85,7 +85,7 @@ def test_network_listener_requires_client_authentication() -> None:
     [
         ({"ssl.protocol": "SSL"}, r"^ssl\.protocol is 'SSL'"),
         ({"listener.name.ssl.ssl.protocol": "SSL"}, r"^listener\.name\.ssl\.ssl\.protocol is 'SSL'"),
-        ({"ssl.engine.factory.class": "a.B"}, "names a Java class"),
+        ({"ssl.engine.factory.class": "a.B"}, "is a Java class"),
     ],
 )
 def test_invalid_tls_configuration_prevents_the_start(texts: dict[str, str], words: str) -> None:

@@ -24,7 +24,7 @@ from odradek.client.connection.retry import Backoff, Patience, is_retriable
         ErrorAnswer(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x"),
         UnknownTopic(3, "topic t"),
         OffsetOutOfRange("t", 2, 17),
-        errors.KafkaUnavailable("nothing answers at a:1: connection refused"),
+        errors.KafkaUnavailable("cannot connect to a:1: connection refused"),
         errors.TopicRecreated("topic t was deleted"),
     ],
     ids=lambda error: type(error).__name__,

@@ -219,7 +219,7 @@ def test_permanent_error_is_raised_eventually() -> None:
         logs.errors[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100_000
         broker.on(FetchRequest, logs)
         fetcher = Fetcher(cluster, {T0: 0})
-        with pytest.raises(ErrorAnswer, match="the leader moved"):
+        with pytest.raises(ErrorAnswer, match="the leader changed"):
             fetcher.poll(10_000)
 
 
@@ -266,7 +266,7 @@ def test_recreated_topic_is_detected() -> None:
         fetcher.poll(5_000)
         broker.topic_ids["t"] = topic_id("another")
         logs.errors[0] = [ErrorCode.UNKNOWN_TOPIC_ID] * 3
-        with pytest.raises(TopicRecreated, match="deleted and created again"):
+        with pytest.raises(TopicRecreated, match="deleted and recreated"):
             for _ in range(10):
                 fetcher.poll(5_000)
 

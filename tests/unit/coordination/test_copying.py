@@ -90,22 +90,22 @@ def test_and_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
 
 def test_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
     source.create("/brokers/ids/3", b"{}", ephemeral=True)
-    assert refused(source, tree) == "broker 3 is running with the metadata in there: stop it first"
+    assert refused(source, tree) == "broker 3 is using the metadata in there: stop it first"
     assert tree.exists("/brokers") is None
     source.delete("/brokers/ids/3")
     layout.ensure_startup_paths(tree)
     tree.create("/brokers/ids/4", b"{}", ephemeral=True)
-    assert refused(source, tree) == "broker 4 is running with the metadata in here: stop it first"
+    assert refused(source, tree) == "broker 4 is using the metadata in here: stop it first"
 
 
 def test_there_is_a_cluster_already(source: SqliteTree, tree: Tree) -> None:
     claims.cluster_id(tree, "BBBBBBBBBBBBBBBBBBBBBQ")
-    assert refused(source, tree) == "here has a cluster already: give one that has none"
-    assert refused(tree, tree) == "here has a cluster already: give one that has none"
+    assert refused(source, tree) == "here already contains a cluster: use an empty one"
+    assert refused(tree, tree) == "here already contains a cluster: use an empty one"
 
 
 def test_there_is_no_cluster(tree: Tree, source: SqliteTree) -> None:
-    assert refused(tree, source) == "there has no cluster"
+    assert refused(tree, source) == "there contains no cluster"
 
 
 class Overtaken:
@@ -124,7 +124,7 @@ class Overtaken:
 
 
 def test_another_copy_was_faster(source: SqliteTree, tree: Tree) -> None:
-    assert refused(source, Overtaken(tree)) == "here has a cluster already: give one that has none"  # type: ignore[arg-type]
+    assert refused(source, Overtaken(tree)) == "here already contains a cluster: use an empty one"  # type: ignore[arg-type]
     assert tree.get(layout.CLUSTER_ID)[0] == b"theirs"
 
 
@@ -162,5 +162,5 @@ def test_interrupted_and_made_again(source: SqliteTree, tree: Tree, calls: int) 
 
 def test_something_else_was_there(source: SqliteTree, tree: Tree) -> None:
     ensure_paths(tree, ["/brokers/topics/old"])
-    assert refused(source, tree).startswith("/brokers/topics/old is not as in there")
+    assert refused(source, tree).startswith("/brokers/topics/old differs from there")
     assert tree.exists(layout.CLUSTER_ID) is None

@@ -163,8 +163,8 @@ def a_folder(path: Path) -> None:
         (another_database, "is not a metadata file of Odradek: move it away"),
         (an_empty_file, "is not a metadata file of Odradek: move it away"),
         (a_cut_file, "is damaged"),
-        (a_newer_release, "is of version 99, and this release knows only 1"),
-        (a_folder, "can't be used: unable to open database file"),
+        (a_newer_release, "has version 99, but this release supports only 1"),
+        (a_folder, ": unable to open database file"),
     ],
 )
 def test_a_file_that_is_no_tree(tmp_path: Path, spoil: object, sentence: str) -> None:
@@ -180,7 +180,7 @@ def test_a_file_that_is_no_tree(tmp_path: Path, spoil: object, sentence: str) ->
 
 def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Unavailable, match="can't be made: "):
+    with pytest.raises(Unavailable, match="Failed to create the metadata file "):
         SqliteTree(tmp_path / "file" / "tree.sqlite")
 
 
@@ -302,7 +302,7 @@ def test_a_hung_process_loses_its_session(path: Path, seen: Seen) -> None:
         assert seen.take() == [WatchEvent(EventKind.DELETED, "/held")]
         process.send_signal(signal.SIGCONT)
         assert read_line(process) == "EXPIRED"
-        assert read_line(process) == "The session of the metadata tree expired."
+        assert read_line(process) == "The metadata tree session expired."
         assert process.wait(10) == 0
         assert tree.children("/") == []
 

@@ -81,7 +81,7 @@ def test_other_paths() -> None:
 def test_sequence_numbers() -> None:
     assert layout.sequence_of("config_change_0000000012", layout.CONFIG_CHANGE_PREFIX) == 12
     for bad in ("config_change_12", "isr_change_0000000012", "config_change_x0000000001"):
-        with pytest.raises(ValueError, match="with ten digits"):
+        with pytest.raises(ValueError, match="followed by ten digits"):
             layout.sequence_of(bad, layout.CONFIG_CHANGE_PREFIX)
 
 
@@ -237,15 +237,15 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
         ),
         ("broker", b'{"version":4,"endpoints":"x"}', "which must be a list of strings."),
         ("topic", b'{"partitions":{"x":[1]}}', "partitions of A topic's assignment has a partition 'x'"),
-        ("topic", b'{"partitions":{"1":[1.5]}}', "which must be a list of whole numbers."),
+        ("topic", b'{"partitions":{"1":[1.5]}}', "which must be a list of integers."),
         ("topic", b'{"partitions":{},"topic_id":"short"}', "which must be 22 characters of base64."),
         ("topic", b'{"version":3}', "has nothing for partitions, which must be an object."),
         ("partition state", b'{"leader":true}', "A partition's state has True for leader"),
-        ("partition state", b'{"leader":2147483648}', "which must be a whole number."),
+        ("partition state", b'{"leader":2147483648}', "which must be an integer."),
         ("config", b'{"config":{"a":1}}', "has 1 for a, which must be a string."),
         ("producer ids", b'{"broker":1,"block_start":"5","block_end":"4"}', "must be at or after block_start."),
         ("controller epoch", b"one", "The controller epoch is b'one', which must be a number."),
-        ("controller", b'{"brokerid":"1"}', "which must be a whole number."),
+        ("controller", b'{"brokerid":"1"}', "which must be an integer."),
     ],
 )
 def test_bad_values_are_named(what: str, data: bytes, sentence: str | None) -> None:

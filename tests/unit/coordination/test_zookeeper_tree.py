@@ -65,5 +65,5 @@ def test_nobody_there() -> None:
     from odradek.coordination.zookeeper import open_zookeeper
 
     hosts = f"127.0.0.1:{free_port()}"
-    with pytest.raises(Unavailable, match=f"ZooKeeper at {hosts} did not answer for 300 ms"):
+    with pytest.raises(Unavailable, match=f"ZooKeeper at {hosts} did not respond within 300 ms"):
         open_zookeeper(f"{hosts}/kafka", session_timeout_ms=5_000, connection_timeout_ms=300)

@@ -116,7 +116,7 @@ def test_failed_sync_of_a_truncation_is_remembered() -> None:
     disk.fails_to_sync = False
     assert log.recovery_point < log.end_offset
     for operation in (lambda: flush_now(log), log.settle, lambda: put(log, b"c"), lambda: log.close(T0)):
-        with pytest.raises(DiskFailed, match="a sync failed before"):
+        with pytest.raises(DiskFailed, match="an earlier flush failed"):
             operation()
 
 

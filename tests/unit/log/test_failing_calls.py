@@ -296,7 +296,7 @@ def begun_again(world: World) -> World:
     log = world.directory.logs.get(T)
     if log is None or not log.segments[-1].sync_failed:
         return world
-    with pytest.raises(DiskFailed, match="a sync failed before"):
+    with pytest.raises(DiskFailed, match="an earlier flush failed"):
         log.settle()
     disk = world.disk.kill()
     return World(disk, opened(disk))

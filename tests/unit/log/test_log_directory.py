@@ -154,7 +154,7 @@ def test_truncation_by_recovery_is_reported() -> None:
     put(log, b"x")
     disk.open(log.segments[0].path).truncate(50)
     again = open_directory(disk.kill())
-    assert again.problems == ["t-0: 50 bytes at the end were not whole and are cut off"]
+    assert again.problems == ["t-0: truncated 50 bytes of an incomplete batch at the log end"]
 
 
 # ---------------------------------------------------------------- delete
@@ -292,7 +292,7 @@ def test_a_failed_sync_leaves_no_marker() -> None:
     with pytest.raises(DiskFailed):
         flush.run()
     disk.fails_to_sync = False
-    assert "a sync failed before" in directory.close(T0)[0]
+    assert "an earlier flush failed" in directory.close(T0)[0]
     assert ".kafka_cleanshutdown" not in names(disk)
 
 

@@ -135,7 +135,7 @@ def test_small_files_are_replaced_atomically(tmp_path: Path) -> None:
     replace_file(DISK, path, b"one")
     replace_file(DISK, path, b"two", durable=False)
     assert read_file(DISK, path, 10) == b"two"
-    with pytest.raises(DiskFailed, match="3 bytes"):
+    with pytest.raises(DiskFailed, match="size 3"):
         read_file(DISK, path, 2)
     assert [entry.name for entry in DISK.entries(str(tmp_path))] == ["f"]
 
@@ -156,7 +156,7 @@ def test_slice_of_a_truncated_file_fails(tmp_path: Path) -> None:
     file.write(0, b"0123456789")
     piece = FileSlice(file, 2, 6)
     file.truncate(5)
-    with pytest.raises(DiskFailed, match="3 bytes at 2 instead of 6"):
+    with pytest.raises(DiskFailed, match="read 3 bytes at 2, expected 6"):
         piece.read()
 
 

@@ -177,7 +177,7 @@ def test_failed_sync_is_remembered() -> None:
     with pytest.raises(DiskFailed):
         flush.run()
     disk.fails_to_sync = False
-    with pytest.raises(DiskFailed, match="a sync failed before"):
+    with pytest.raises(DiskFailed, match="an earlier flush failed"):
         log.close(T0)
 
 

@@ -41,16 +41,16 @@ def test_offset_checkpoint_has_kafkas_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("1\n0\n", "begins '1 0'"),
-        ("0\n", "begins"),
-        ("0\nx\n", "begins"),
-        ("0\n2\na 0 1\n", "1 entries where 2"),
+        ("1\n0\n", "starts with '1 0'"),
+        ("0\n", "starts with"),
+        ("0\nx\n", "starts with"),
+        ("0\n2\na 0 1\n", "1 entries, expected 2"),
         ("0\n1\na 0\n", "line 3"),
         ("0\n1\na 0 -1\n", "line 3"),
         ("0\n1\na 0 99999999999999999999\n", "line 3"),
         ("0\n1\na 0 \xc2\xb2\n", "line 3"),  # A digit that is not a number.
-        ("0\n1\na 0 12", "begins"),  # Truncated: the offset may have had more digits.
-        ("0\n1\na\xff 0 1\n", r"c: byte 5 is no text in UTF-8"),
+        ("0\n1\na 0 12", "starts with"),  # Truncated: the offset may have had more digits.
+        ("0\n1\na\xff 0 1\n", r"c: byte 5 is not valid UTF-8"),
     ],
 )
 def test_bad_offset_checkpoint_is_refused(tmp_path: Path, text: str, why: str) -> None:
@@ -126,7 +126,7 @@ def test_old_directory_gets_the_cluster_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("version=0\nbroker.id=2\n", "broker.id=2, this broker has broker.id=1"),
+        ("version=0\nbroker.id=2\n", "broker.id=2, but this broker has broker.id=1"),
         ("version=1\nnode.id=2\ncluster.id=abc\n", "node.id=2"),
         ("version=0\nbroker.id=1\ncluster.id=other\n", "cluster.id=other"),
         ("version=7\n", "version 7"),
@@ -227,7 +227,9 @@ def test_identity_note_refuses_another_id(tmp_path: Path) -> None:
     note, path = tmp_path / "odradek-identity", tmp_path / "meta.properties"
     assert note.read_text() == "broker.id=1001\ncluster.id=abc\n"
     path.write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
-    with pytest.raises(WrongDirectory, match=r"broker\.id=1, and the directory had broker\.id=1001.*delete odradek-id"):
+    with pytest.raises(
+        WrongDirectory, match=r"broker\.id=1, but the directory was last used with broker\.id=1001.*delete odradek-id"
+    ):
         claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc")
     for data in (b"", b"broker.id=1001\n", b"broker.id=1001\ncluster.id=ab", b"\xff\n"):
         note.write_bytes(data)

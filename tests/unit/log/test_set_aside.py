@@ -94,11 +94,11 @@ def test_data_after_a_damage_is_quarantined_and_counted(place: tuple[Disk, str])
     again = opened(disk, path)
     tail_name = f"{damaged.base_offset:020d}.log.aside"
     assert [text.partition(": checksum")[0] for text in again.problems] == [
-        f"t-0: cut off at offset {damaged.base_offset} (byte {damaged.position} of {second.name}"
+        f"t-0: truncated to offset {damaged.base_offset} (byte {damaged.position} of {second.name}"
     ]
     (problem,) = again.problems
     where = f"{path}/t-0/{tail_name} and {len(later)} more files"
-    assert problem.endswith(f"; at least {records} records in {size} bytes are set aside in {where}")
+    assert problem.endswith(f"; at least {records} records in {size} bytes were moved to {where}")
     assert stored(again.logs[T]) == kept
     assert asides(disk, path) == sorted([tail_name, *(f"{base:020d}.log.aside" for base in wholes)])
     assert content(disk, f"{path}/t-0/{tail_name}")[66:] == flipped(tail)[66:]
@@ -135,7 +135,7 @@ def test_torn_tail_is_truncated_with_a_short_log_line(place: tuple[Disk, str]) -
     disk.open(log.segments[-1].path).truncate(log.segments[-1].size - 10)
     again = opened(disk, path)
     (problem,) = again.problems
-    assert problem.endswith("bytes at the end were not whole and are cut off")
+    assert problem.endswith("bytes of an incomplete batch at the log end")
     assert asides(disk, path) == []
 
 
@@ -147,7 +147,7 @@ def test_preallocated_space_is_not_quarantined(place: tuple[Disk, str]) -> None:
     directory.abandon()
     disk.open(log.segments[-1].path).truncate(log.segments[-1].size + 3_000)
     again = opened(disk, path)
-    assert again.problems == ["t-0: 3000 bytes at the end were not whole and are cut off"]
+    assert again.problems == ["t-0: truncated 3000 bytes of an incomplete batch at the log end"]
     assert asides(disk, path) == []
 
 
@@ -161,7 +161,7 @@ def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
     directory.abandon()
     flip(disk, log.segments[-1].path, last.end_position - 1)
     (problem,) = opened(disk, path).problems
-    assert f"; at least 0 records in {last.size} bytes are set aside in " in problem
+    assert f"; at least 0 records in {last.size} bytes were moved to " in problem
     assert asides(disk, path) == [f"{last.base_offset:020d}.log.aside"]
 
 
@@ -172,7 +172,7 @@ def test_log_that_ends_before_its_synced_end_is_reported(place: tuple[Disk, str]
     remove(disk, path, log.segments[-1].base_offset)
     end = log.segments[-1].base_offset
     assert opened(disk, path).problems == [
-        f"t-0: the log ends at offset {end}, and had been synced up to {log.end_offset}"
+        f"t-0: the log end offset {end} is below the recovery point {log.end_offset}"
     ]
 
 
@@ -266,7 +266,7 @@ def test_a_segment_missing_amid_a_log_takes_the_partition_offline(place: tuple[D
         remove(disk, path, second.base_offset)
     sentence = (
         f"{name} is missing: the log has nothing from offset {second.base_offset} to {third.base_offset - 1}; "
-        "put the file back, or cut the log there with `odradek log verify --repair`"
+        "restore the file, or truncate the log there with `odradek log verify --repair`"
     )
     for _ in range(3):  # However often it is started and stopped.
         again = opened(disk, path)
@@ -298,7 +298,7 @@ def test_missing_unsynced_segment_does_not_take_the_log_offline(place: tuple[Dis
     assert again.logs[T].end_offset == log.segments[1].base_offset
     (problem,) = again.problems
     records = log.end_offset - log.segments[2].base_offset
-    assert f"is missing); {records} records in " in problem
+    assert f"are missing); {records} records in " in problem
 
 
 def test_requested_repair_truncates_at_the_missing_segment(place: tuple[Disk, str]) -> None:
@@ -374,8 +374,8 @@ def test_missing_first_segments_are_detected_without_a_trace(place: tuple[Disk, 
 def missed(path: str, log: Log, count: int = 1) -> str:
     start = log.segments[count].base_offset
     return (
-        f"{path}/t-0/{0:020d}.log is missing: the log has nothing from offset 0 to {start - 1}; put the file back, or "
-        f"let the log begin at offset {start} with `odradek log verify --repair`"
+        f"{path}/t-0/{0:020d}.log is missing: the log has nothing from offset 0 to {start - 1}; restore the file, or "
+        f"start the log at offset {start} with `odradek log verify --repair`"
     )
 
 

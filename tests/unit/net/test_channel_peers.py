@@ -114,12 +114,12 @@ BAD = [
     Bad(closes_in_the_length, LOST, CLOSED_TEXT),
     Bad(answers_half, OVER, OVER_TEXT),
     Bad(dribbles, OVER, OVER_TEXT),
-    Bad(answers_another, INVALID, "correlation id 2 is not that of the next request"),
-    Bad(announces_a_lot, INVALID, "a response announced 104857601 bytes, 104857600 are allowed"),
-    Bad(speaks_http, INVALID, "a response announced 1213486160 bytes"),
-    Bad(announces_less_than_nothing, INVALID, "a response announced -1 bytes"),
-    Bad(announces_too_little, INVALID, "a response announced 3 bytes"),
-    Bad(cuts_the_body, INVALID, "AllocateProducerIdsResponse is cut short"),
+    Bad(answers_another, INVALID, "correlation id 2 does not match the oldest request in flight"),
+    Bad(announces_a_lot, INVALID, "a response of 104857601 bytes exceeds the limit of 104857600 bytes"),
+    Bad(speaks_http, INVALID, "a response of 1213486160 bytes"),
+    Bad(announces_less_than_nothing, INVALID, "a response of -1 bytes"),
+    Bad(announces_too_little, INVALID, "a response of 3 bytes"),
+    Bad(cuts_the_body, INVALID, "AllocateProducerIdsResponse is truncated"),
 ]
 
 
@@ -176,7 +176,7 @@ def test_requests_are_resent_until_they_are_answered(
                 assert numbers == sorted(numbers)
             lines = [record for record in caplog.records if record.name == LOGGER]
             first = lines[0].getMessage()
-            assert bad.text in first and first.endswith("; its 5 requests wait")
+            assert bad.text in first and first.endswith("; 5 requests queued")
             if bad.reason is not Reason.TIMED_OUT:
                 assert [record.levelname for record in lines] == ["WARNING", "INFO"]
             channel.close()

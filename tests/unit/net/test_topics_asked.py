@@ -24,7 +24,7 @@ pytestmark = pytest.mark.waits
 OTHER, GONE = BrokerId(US + 1), BrokerId(US + 2)
 NAME = TopicName("t")
 TOPIC = TopicInfo(NAME, Uuid(bytes(16)), (PartitionInfo(US, LeaderEpoch(0), (US,), (US,)),))
-TOLD = "topics could not be made, since the controller can't be asked"
+TOLD = "failed to create topics: no response from the controller"
 
 
 async def made(asked: Asked, writer: Writer) -> None:

@@ -98,13 +98,13 @@ BYTES = pa.array([b"a", b"b"], pa.binary())
 @pytest.mark.parametrize(
     ("columns", "why"),
     [
-        ({"values": pa.array([1, 2], pa.int64())}, "a column of bytes"),
-        ({"values": BYTES, "keys": BYTES.slice(1)}, "one length"),
-        ({"values": BYTES, "headers": BYTES}, "headers are"),
-        ({"values": BYTES, "timestamps": BYTES}, "timestamps are"),
+        ({"values": pa.array([1, 2], pa.int64())}, "a column must contain bytes"),
+        ({"values": BYTES, "keys": BYTES.slice(1)}, "same length"),
+        ({"values": BYTES, "headers": BYTES}, "headers must be"),
+        ({"values": BYTES, "timestamps": BYTES}, "timestamps must be"),
         ({"values": BYTES, "headers": pa.array([[(None, b"x")], None], HEADERS)}, "row 0 makes no record"),
-        ({"values": None}, "one length"),
-        ({"values": BYTES.slice(2)}, "rows 0 to 0 of 0"),
+        ({"values": None}, "same length"),
+        ({"values": BYTES.slice(2)}, "rows 0 to 0 are out of range"),
     ],
 )
 def test_columns_that_make_no_records(columns: dict[str, Any], why: str) -> None:

@@ -36,9 +36,9 @@ def test_sound_records_pass(codec: Codec) -> None:
 @pytest.mark.parametrize(
     ("deltas", "count", "tail", "why"),
     [
-        ([0, 1, 2], 2, b"", "bytes are left"),
+        ([0, 1, 2], 2, b"", "bytes after the last"),
         ([0, 1, 2], 5, b"", "record 3 of 5"),
-        ([0, 1, 2], 3, b"zzz", "bytes are left"),
+        ([0, 1, 2], 3, b"zzz", "bytes after the last"),
         ([0, 5, 2], 3, b"", "record 1 of 3"),
         ([], 3, b"\xff" * 30, "record 0 of 3"),
     ],

@@ -42,19 +42,19 @@ def test_a_start_at_its_end_is_nothing_to_read():
     [
         (
             {"startingOffsets": '{"t":{"0":-2,"1":8}}', "endingOffsets": '{"t":{"0":7,"1":6}}'},
-            "Partition t-1 cannot be read from offset 8 to offset 6, where it should end.",
+            "Partition t-1: starting offset 8 is after the ending offset 6.",
         ),
         (
             {"startingOffsets": '{"t":{"0":100,"1":-2}}'},
-            "Partition t-0 cannot be read from offset 100 to offset 10, where its log ends.",
+            "Partition t-0: starting offset 100 is after the log end offset 10.",
         ),
         (
             {"startingTimestamp": "108", "endingTimestamp": "106"},
-            "Partition t-0 cannot be read from offset 8 to offset 6, where it should end.",
+            "Partition t-0: starting offset 8 is after the ending offset 6.",
         ),
         (
             {"endingOffsets": '{"t":{"0":3,"1":-1}}'},
-            "Partition t-0 cannot be read from offset 5 to offset 3, where it should end.",
+            "Partition t-0: starting offset 5 is after the ending offset 3.",
         ),
     ],
 )

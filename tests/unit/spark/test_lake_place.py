@@ -27,7 +27,7 @@ def test_what_is_neither_a_folder_nor_a_bucket_is_refused_in_one_sentence(text):
 
 
 def test_a_folder_with_settings_of_a_store_is_most_likely_meant_to_be_a_bucket():
-    with pytest.raises(BadPlace, match="is s3:// missing"):
+    with pytest.raises(BadPlace, match="Is s3:// missing"):
         Place.of("lakes/flights", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})
 
 
@@ -69,14 +69,14 @@ def test_an_endpoint_of_ones_own_needs_no_more_than_its_keys(monkeypatch):
     ],
 )
 def test_an_endpoint_that_is_no_address_is_refused(endpoint):
-    with pytest.raises(BadPlace, match="write it as http://host:port") as refused:
+    with pytest.raises(BadPlace, match="use http://host:port") as refused:
         Place.of("s3://b/x", {"AWS_ENDPOINT_URL": endpoint})
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"])
 def test_a_setting_with_the_line_end_of_the_file_it_was_in_is_refused_and_not_shown(name):
-    with pytest.raises(BadPlace, match=f"setting {name} holds a character") as refused:
+    with pytest.raises(BadPlace, match=f"setting {name} contains an invalid character") as refused:
         Place.of("s3://b/x", {name: "secret\n"})
     assert "secret" not in str(refused.value)
 

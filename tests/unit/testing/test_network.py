@@ -59,9 +59,9 @@ def test_exactly_those_on_different_sides_are_cut_off(
         ([], "two sides"),
         ([NODES], "two sides"),
         ([side(1), side()], "two sides"),
-        ([side(1, 2), side(2, 3)], "two sides of one"),
-        ([side(5)], "no broker 5"),
-        ([side(1), side(0)], "no broker 0"),
+        ([side(1, 2), side(2, 3)], "two sides of a partition"),
+        ([side(5)], "unknown broker 5"),
+        ([side(1), side(0)], "unknown broker 0"),
     ],
 )
 def test_what_is_no_partition(sides: list[Side], why: str) -> None:

@@ -96,7 +96,7 @@ def test_others_see_its_session_end(way: Way, other: SqliteTree) -> None:
         tree.on_session(states.append)
         tree.create("/ephemeral", ephemeral=True)
         with way.cut():
-            with pytest.raises(Unavailable, match="Broker 1 is cut off"):
+            with pytest.raises(Unavailable, match="disconnected broker 1"):
                 tree.get("/")
             until(lambda: other.exists("/ephemeral") is None)
             until(lambda: states == [SessionState.SUSPENDED])

@@ -113,7 +113,7 @@ def test_sessions_with_one_buffer_keep_apart(broker: Known, client: Known, autho
     for number, one in enumerate(clients[:2]):
         one.receive(servers[number].data_to_send())
         assert one.read() == b"%d" % number * 50_000
-    with pytest.raises(TlsFailed, match="refused the certificate"):
+    with pytest.raises(TlsFailed, match="rejected the client certificate"):
         clients[2].receive(servers[2].data_to_send())
         clients[2].read()
 
@@ -136,36 +136,35 @@ def test_wrong_client_certificate_is_reported_on_both_sides(
     stranger = Authority()
 
     nobody = Pair(required, client_config(authority))
-    assert nobody.failures["server"] == "it has no certificate, and ssl.client.auth is required"
-    newest = "the broker wants a certificate of its clients: set ssl.keystore.location"
-    older = "the other side found no protocol, cipher suite or certificate that both accept"
+    assert nobody.failures["server"] == "the client sent no certificate, but ssl.client.auth is required"
+    newest = "the broker requires a client certificate: set ssl.keystore.location"
+    older = "the peer found no TLS version, cipher suite or certificate that both accept"
     assert nobody.failures["client"] == (newest if protocols == "TLSv1.3" else older)
 
     unknown = Pair(required, client_config(authority, stranger.known("client")))
-    assert unknown.failures["server"].startswith("its certificate is not trusted: unable to get local issuer")
-    assert (
-        unknown.failures["client"]
-        == "the broker refused the certificate of this client: it does not trust who issued it"
-    )
+    assert unknown.failures["server"].startswith("the client's certificate is not trusted: unable to get local issuer")
+    assert unknown.failures["client"] == "the broker rejected the client certificate: unknown certificate authority"
 
     old = Pair(required, client_config(authority, authority.known("client", expired=True)))
-    assert old.failures["server"] == "its certificate is not trusted: certificate has expired"
-    assert old.failures["client"] == "the broker refused the certificate of this client: it has expired"
+    assert old.failures["server"] == "the client's certificate is not trusted: certificate has expired"
+    assert old.failures["client"] == "the broker rejected the client certificate: certificate has expired"
 
     without = Pair(requested, client_config(authority))
     assert (without.failures, without.server.subject) == ({}, None)
     wrong = Pair(requested, client_config(authority, stranger.known("client")))
-    assert wrong.failures["server"].startswith("its certificate is not trusted"), "as Kafka: none is better than wrong"
+    assert wrong.failures["server"].startswith("the client's certificate is not trusted"), (
+        "as Kafka: none is better than wrong"
+    )
 
 
 def test_untrusted_broker_certificate_is_refused(broker: Known, authority: Authority) -> None:
     stranger = Authority()
     pair = Pair(server_config(broker, authority), client_config(stranger))
     assert pair.failures["client"].startswith("the broker's certificate is not trusted: unable to get local issuer")
-    assert pair.failures["server"] == "it refused this broker's certificate: it does not trust who issued it"
+    assert pair.failures["server"] == "the client rejected this broker's certificate: unknown certificate authority"
 
     pair = Pair(server_config(broker, authority), client_config(authority), host_name="elsewhere.example")
-    expected = "the broker's certificate is not for this address: certificate is not valid for 'elsewhere.example'"
+    expected = "the broker's certificate does not match the address: certificate is not valid for 'elsewhere.example'"
     assert pair.failures["client"] == expected
     pair = Pair(server_config(broker, authority), client_config(authority), host_name="127.0.0.2")
     assert pair.failures["client"].endswith("certificate is not valid for '127.0.0.2'")
@@ -175,7 +174,7 @@ def test_untrusted_broker_certificate_is_refused(broker: Known, authority: Autho
 
     pair = Pair(server_config(authority.known(expired=True), authority), client_config(authority))
     assert pair.failures["client"] == "the broker's certificate is not trusted: certificate has expired"
-    assert pair.failures["server"] == "it refused this broker's certificate: it has expired"
+    assert pair.failures["server"] == "the client rejected this broker's certificate: certificate has expired"
 
 
 @pytest.mark.parametrize(
@@ -183,9 +182,9 @@ def test_untrusted_broker_certificate_is_refused(broker: Known, authority: Autho
 )
 def test_plain_text_is_detected(broker: Known, authority: Authority, said: bytes) -> None:
     session = Session(server_context(server_config(broker, authority)))
-    with pytest.raises(TlsFailed, match="it speaks plain text, and this listener speaks TLS"):
+    with pytest.raises(TlsFailed, match="the client does not use TLS, but this listener requires it"):
         session.receive(said)
-    with pytest.raises(TlsFailed, match="plain text"):
+    with pytest.raises(TlsFailed, match="does not use TLS"):
         session.receive(b"more")
     assert session.data_to_send() == b""
 
@@ -204,13 +203,13 @@ def test_nonsense_that_begins_as_tls_does(broker: Known, authority: Authority) -
 def test_disconnect_in_the_handshake_is_described(broker: Known, authority: Authority) -> None:
     context = server_context(server_config(broker, authority))
     silent = Session(context)
-    assert silent.unfinished("stopped") == "it stopped before it said anything"
-    with pytest.raises(TlsFailed, match="it left before it said anything"):
+    assert silent.unfinished("timed out") == "the peer timed out before sending data"
+    with pytest.raises(TlsFailed, match="the peer disconnected before sending data"):
         silent.receive_eof()
     half = Session(context)
     half.receive(b"\x16\x03\x01")
-    assert half.unfinished("stopped") == "it stopped in the TLS handshake"
-    with pytest.raises(TlsFailed, match="it left in the TLS handshake"):
+    assert half.unfinished("timed out") == "the peer timed out during the TLS handshake"
+    with pytest.raises(TlsFailed, match="the peer disconnected during the TLS handshake"):
         half.receive_eof()
 
 
@@ -233,7 +232,7 @@ def test_truncated_stream_is_not_a_clean_end(broker: Known, authority: Authority
     pair.client.write(b"half a request")
     pair.server.receive(pair.client.data_to_send())
     pair.server.read()
-    with pytest.raises(TlsFailed, match="it left without a word"):
+    with pytest.raises(TlsFailed, match="the client disconnected"):
         pair.server.receive_eof()
 
 

@@ -55,13 +55,13 @@ def test_every_message_and_version_can_be_explained() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["explain", "Fetsch", "1"], "there is no message called 'Fetsch' here"),
+        (["explain", "Fetsch", "1"], "unknown message 'Fetsch'"),
         (["explain", "Fetch", "19"], "Fetch has no version 19, only 0-18"),
         (["explain", "Fetch", "-1"], "Fetch has no version -1, only 0-18"),
         (["explain", "Fetch", "new"], "Fetch has no version new, only 0-18"),
         (["explain", "Fetch", "²"], "Fetch has no version ², only 0-18"),
-        (["explain", "Fetch"], "say `list`, or `explain NAME VERSION`"),
-        ([], "say `list`, or `explain NAME VERSION`"),
+        (["explain", "Fetch"], "use `list` or `explain NAME VERSION`"),
+        ([], "use `list` or `explain NAME VERSION`"),
     ],
 )
 def test_bad_arguments_get_one_sentence(

@@ -63,22 +63,24 @@ def test_count_beyond_the_bytes(count: int) -> None:
 @pytest.mark.parametrize("size", [1, 32767, 1 << 20, (1 << 31) - 1, (1 << 35) - 2])
 def test_text_beyond_the_bytes(size: int) -> None:
     text = refused(ApiVersionsRequest, 3, uvarint(size + 1))
-    assert text == f"client_software_name needs {size} bytes, 0 are left"
+    assert text == f"client_software_name needs {size} bytes, but only 0 remain"
 
 
 def test_text_longer_than_any_text() -> None:
     text = refused(ApiVersionsRequest, 3, uvarint(32769) + bytes(40_000))
-    assert "at most 32767" in text
+    assert "maximum of 32767" in text
 
 
 def test_records_beyond_the_bytes() -> None:
     front = pack(">hhi", -1, 1, 1000) + pack(">ih1sii", 1, 1, b"t", 1, 0)
-    assert "records needs 2147483647 bytes, 0 are left" in refused(ProduceRequest, 3, front + pack(">i", (1 << 31) - 1))
+    assert "records needs 2147483647 bytes, but only 0 remain" in refused(
+        ProduceRequest, 3, front + pack(">i", (1 << 31) - 1)
+    )
 
 
 def test_varint_without_end() -> None:
     assert "five bytes" in refused(ApiVersionsRequest, 3, b"\xff" * 20)
-    assert "cut short" in refused(ApiVersionsRequest, 3, b"\xff" * 3)
+    assert "is truncated" in refused(ApiVersionsRequest, 3, b"\xff" * 3)
 
 
 def test_one_byte_elements_are_bounded_over_the_whole_message() -> None:
@@ -109,7 +111,7 @@ def test_tagged_fields_are_bounded() -> None:
     tags = b"".join(uvarint(tag) + uvarint(0) for tag in range(TAGGED_FIELDS_MAX))
     decode(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX) + tags)
     text = refused(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX + 1) + tags + uvarint(9) + uvarint(0))
-    assert f"at most {TAGGED_FIELDS_MAX}" in text
+    assert f"limit of {TAGGED_FIELDS_MAX}" in text
 
 
 @pytest.mark.parametrize("count", [TAGGED_FIELDS_MAX + 1, 20_000_000, (1 << 35) - 1])

@@ -127,5 +127,5 @@ def test_an_answer_cut_short(frame: Buffer) -> None:
 
 def test_headers_are_no_requests() -> None:
     header = RequestHeader(request_api_key=0, request_api_version=0, correlation_id=1)
-    with pytest.raises(AssertionError, match="belongs to no API"):
+    with pytest.raises(AssertionError, match="has no API key"):
         encode_request(header, 0, 1, None)

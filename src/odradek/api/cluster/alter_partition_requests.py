@@ -126,6 +126,6 @@ def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[
     """Return the answer to each proposal in order, after the controller has answered the event."""
     if event.error:
         return [Altered(event.error) for _ in proposed]
-    assert event.answer is not None, "an event without an error has an answer"
+    assert event.answer is not None, "an event without an error has a result"
     answers = (event.answer[one.leading.name] for one in proposed)
     return [Altered(answer.error, answer.state) for answer in answers]

@@ -52,7 +52,7 @@ def sound_partitions(
             yield
     if refused:
         name, code = next(iter(refused.items()))
-        text = "%d of %d partitions in a controller's request can't be and are refused, the first is %.300r-%d: %s"
+        text = "rejected %d of %d invalid partitions in a controller request, the first is %.300r-%d: %s"
         _LOG.warning(text, len(refused), len(partitions), name.topic, name.partition, code.name)
     return sound, refused
 
@@ -124,7 +124,7 @@ def sound_brokers(brokers: Iterable[BrokerInfo]) -> Parts[tuple[BrokerInfo, ...]
         if not number % CHEAP:
             yield
     if odd:
-        text = "%d brokers in a controller's request can't be and are left out, the first is %.300r"
+        text = "ignored %d invalid brokers in a controller request, the first is %.300r"
         _LOG.warning(text, len(odd), odd[0])
     return tuple(sound.values())
 

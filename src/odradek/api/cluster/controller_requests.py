@@ -62,7 +62,7 @@ def errors(sent: ToBroker, response: Response) -> Errors | None:
         return None
     match response:
         case LeaderAndIsrResponse():
-            assert isinstance(sent.request, BecomeLeaderOrFollower), "an answer is to its question"
+            assert isinstance(sent.request, BecomeLeaderOrFollower), "the response matches its request"
             return leader_and_isr.errors(sent.request, response)
         case StopReplicaResponse():
             return stop_replica.errors(response)

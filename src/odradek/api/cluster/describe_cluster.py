@@ -39,9 +39,9 @@ def refuse(call: Call, body: DescribeClusterRequest, code: ErrorCode) -> Describ
 
 def _wrong_endpoint(body: DescribeClusterRequest) -> DescribeClusterResponse:
     if body.endpoint_type == CONTROLLERS:
-        code, text = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's address, not a controller's"
+        code, text = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "the request was sent to a broker, not a controller"
     else:
-        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {body.endpoint_type} is not known"
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {body.endpoint_type}"
     return DescribeClusterResponse(error_code=code, error_message=text, cluster_id="", brokers=[])
 
 

@@ -63,7 +63,7 @@ def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) 
     """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
     for one in asked.named:
-        assert isinstance(one.ask, Fetch), "a fetch session has nothing else"
+        assert isinstance(one.ask, Fetch), "a fetch session contains nothing else"
         name, key = one.name, (one.name.topic, one.topic_id)
         topic = topics.get(key)
         if topic is None:
@@ -118,7 +118,7 @@ def fetched(
 def _fetched(data: PartitionData) -> Fetched:
     diverging = data.diverging_epoch
     records = data.records
-    assert records is None or isinstance(records, bytes | bytearray | memoryview), "what was received is in memory"
+    assert records is None or isinstance(records, bytes | bytearray | memoryview), "received records are in memory"
     return Fetched(
         error_code(data.error_code),
         NO_RECORDS if records is None else memoryview(records),
@@ -134,7 +134,7 @@ def _fetched(data: PartitionData) -> Fetched:
 def epochs_message(asked: EpochsRequested, broker: BrokerId) -> OffsetForLeaderEpochRequest:
     topics: dict[TopicName, OffsetForLeaderTopic] = {}
     for name, one in asked.named.items():
-        assert isinstance(one.ask, OffsetsForLeaderEpoch), "it asks for the end of an epoch"
+        assert isinstance(one.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
         topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
         topic.partitions.append(
             OffsetForLeaderPartition(

@@ -60,7 +60,7 @@ class Ended:
 
     def refusal(self, owner: ConfigOwner) -> Refused | None:
         if self._end is None:
-            return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change had not ended in time, and may still do so")
+            return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change did not complete in time and may still complete")
         return self._end.refused.get(owner)
 
 
@@ -118,7 +118,7 @@ def _judged(
             if owner in edits:  # Broker 1 and broker 01, for example.
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len(resource.configs) > KEYS_MAX:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"more than {KEYS_MAX} keys of one resource")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"a resource has more than {KEYS_MAX} keys")
             edits[owner] = ConfigEdit(_checked(keys(resource)), replaces_all)
             judged.append((resource, owner))
             yield from pauses(len(resource.configs) // KEYS_PER_PART)
@@ -139,9 +139,7 @@ def _owner(call: Call, kind: int, name: str) -> ConfigOwner:
         call.check(access.Operation.ALTER_CONFIGS, access.ResourceType.CLUSTER)
         return ConfigOwner(False, _broker_name(call, name))
     if kind in (ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS, ResourceType.GROUP):
-        text = (
-            f"only topics and brokers can be configured here, and this is a resource of type {ResourceType(kind).name}"
-        )
+        text = f"Unsupported resource type {ResourceType(kind).name}: only topics and brokers can be configured"
         raise Refused(ErrorCode.INVALID_REQUEST, text)
     raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 

@@ -46,7 +46,7 @@ def _answer(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsRe
         repeats += name in named
         named.add(name)
         if repeats > REPEATS_MAX:
-            refused = Refused(ErrorCode.INVALID_REQUEST, "resources are named again and again")
+            refused = Refused(ErrorCode.INVALID_REQUEST, "the request repeats too many resources")
             results.append(_refused(resource, refused))
         else:
             result = _result(call, body, resource)

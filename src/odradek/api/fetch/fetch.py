@@ -59,7 +59,7 @@ Answering: TypeAlias = Generator[Wait, object, FetchResponse | Parked[FetchRespo
 
 def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse] | Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {body.isolation_level}")
     if _is_long(call, body):
         return _in_slices(call, body)
     try:

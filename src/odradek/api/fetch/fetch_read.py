@@ -203,7 +203,7 @@ class FetchRead:
             name = self._name(wanted.key)
             params.check_allowed(name)
             if wanted.max_bytes < 0 or self._max_bytes < 0:
-                raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
+                raise Refused(ErrorCode.INVALID_FETCH_SIZE, "the fetch size is negative")
             if partition is None:
                 raise self._nowhere(name, wanted.key)
             params.check_role(partition, wanted.current_leader_epoch)

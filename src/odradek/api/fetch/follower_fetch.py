@@ -47,7 +47,7 @@ def take_in(broker: Broker, partition: Partition, follower: FetchingFollower, wa
     """
     leading, log, offset = partition.leader(), partition.log, Offset(wanted.fetch_offset)
     if not log.start_offset <= offset <= log.end_offset:
-        detail = f"{offset} is not in {log.start_offset}..{log.end_offset}"
+        detail = f"fetch offset {offset} is out of range: {log.start_offset} to {log.end_offset}"
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
     if leading.fetched(
         follower.broker,

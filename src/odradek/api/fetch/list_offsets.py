@@ -92,7 +92,7 @@ Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
 
 def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {body.isolation_level}")
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     count = 0
     for topic in body.topics:
@@ -201,7 +201,10 @@ def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPar
     part, question, reader = pending
     try:
         if _replica(call, topic, part, reader) is not question.partition:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{part.partition_index} is another one by now")
+            raise Refused(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{topic}-{part.partition_index} was deleted or recreated during the lookup",
+            )
         place = _told(call, question, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
@@ -237,7 +240,7 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
 
 def _place(call: Call, partition: Partition, asked: int, reader: Reader) -> TimestampAndOffset | Question:
     if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} is not supported in version {call.version}")
     if asked == LATEST:
         _check_is_known(call, partition, reader)
         readable = partition.readable_end(read_committed=reader.committed)
@@ -262,7 +265,7 @@ def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
     if in_sync is not None and in_sync.epoch_start > partition.positions.high_watermark:
         is_told = call.version >= OFFSET_NOT_AVAILABLE_SINCE
         code = ErrorCode.OFFSET_NOT_AVAILABLE if is_told else ErrorCode.LEADER_NOT_AVAILABLE
-        raise Refused(code, f"followers of {partition.topic_partition} have not fetched yet")
+        raise Refused(code, f"no follower of {partition.topic_partition} has fetched from the new leader yet")
 
 
 def _epoch_at_start(partition: Partition) -> int:

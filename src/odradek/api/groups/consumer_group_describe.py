@@ -77,7 +77,7 @@ def _find(
     operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
     described = yield from _described(call, group, operations)
     if not all(call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in _assigned_topics(described)):
-        text = "The group has topics assigned that the client may not describe."
+        text = "The described group uses topics that the client is not authorized to describe."
         return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
     described.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
     return described, shard.log.leading

@@ -36,7 +36,9 @@ def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Slices:
     asked = _asked(call, body)
     try:
         if CONSUMER not in configs.list("group.coordinator.rebalance.protocols"):
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer")
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not contain consumer"
+            )
         yield from _check_allowed(call, body)
         heartbeating.check(asked, steps.assignor_names(configs), makes_member_ids=call.version == 0)
         beat = heartbeating.heartbeat(call.broker.groups.shard_of(asked.group_id), asked, call.now)

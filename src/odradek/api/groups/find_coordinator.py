@@ -90,7 +90,7 @@ def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
 def _find(call: Call, key_type: int, key: str, detail: str) -> Coordinator:
     topic = _TOPICS.get(key_type)
     if topic is None:
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, "this key type is not known here")
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, "Unknown key type")
     if not _may_ask(call, key_type, key):
         return _nowhere(key, DENIED[_RESOURCES[key_type]])
     known = call.broker.view.topics.get(topic)

@@ -43,9 +43,7 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
     if body.group_id:
         _check_session_timeout(call, body)
     if len(body.protocols) > PROTOCOLS_MAX:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST, f"{len(body.protocols)} protocols, and at most {PROTOCOLS_MAX} will do"
-        )
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{len(body.protocols)} protocols exceed the limit of {PROTOCOLS_MAX}")
     shard = call.broker.groups.shard_of(body.group_id)
     promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
     stopped = JoinGroupResult(ErrorCode.NOT_COORDINATOR, body.member_id)
@@ -66,7 +64,10 @@ def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
     configs = call.broker.configs
     least, most = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
     if not least <= body.session_timeout_ms <= most:
-        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{body.session_timeout_ms}, from {least} to {most}")
+        raise Refused(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session timeout {body.session_timeout_ms} ms is out of range: {least} to {most} ms",
+        )
 
 
 def _asked(call: Call, body: JoinGroupRequest) -> JoinGroup:

@@ -24,7 +24,7 @@ PROTOCOL_SINCE = 5
 
 def handle(call: Call, body: SyncGroupRequest) -> Slices:
     if call.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "without a protocol")
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the protocol type or name is null")
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = yield from _asked(body)
     shard = call.broker.groups.shard_of(body.group_id)

@@ -119,7 +119,7 @@ def _commit(
     """
     shard = call.broker.groups.shard_of(body.group_id)
     if body.producer_id < 0:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {body.producer_id}")
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"invalid producer id {body.producer_id}")
     producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     committer = Committer(
         body.group_id,

@@ -115,4 +115,4 @@ def check_unanswered(response: ProduceResponse) -> None:
     As in Kafka, closing the connection makes the client look up the leader again.
     """
     if any(part.error_code for topic in response.responses for part in topic.partition_responses):
-        raise ConnectionAbortedError("a produce with acks=0 failed")
+        raise ConnectionAbortedError("failed to handle a Produce request with acks=0")

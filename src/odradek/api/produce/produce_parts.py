@@ -33,7 +33,7 @@ def topic_name(call: Call, topic: TopicProduceData) -> TopicName:
     if not call.may(Operation.WRITE, ResourceType.TOPIC, name):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # No text, because the client may know only the id.
     if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to internal topic {name}")
     return name
 
 

@@ -95,7 +95,7 @@ def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> N
         text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if batch.is_transactional and transactional_id is None:
-        text = "a batch of a transaction, in a request that names none"
+        text = "a transactional batch in a request without a transactional id"
         raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
 
 

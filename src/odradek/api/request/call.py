@@ -121,7 +121,9 @@ class Call:
     def check(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise Refused with the resource type's own code (such as TOPIC_AUTHORIZATION_FAILED) unless `may`."""
         if not self.admission.rights.allows(operation, resource, name):
-            raise Refused(DENIED[resource], f"{self.principal} may not {operation.name} {resource.name} {name}")
+            raise Refused(
+                DENIED[resource], f"{self.principal} is not authorized for {operation.name} on {resource.name} {name}"
+            )
 
     @property
     def sees(self) -> Callable[[str], bool] | None:

@@ -26,7 +26,7 @@ def checked_asks(call: Call) -> ControllerAsks:
     """Return the broker's queues. Raise Refused(CLUSTER_AUTHORIZATION_FAILED) if the client is no broker."""
     call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     asks = call.broker.controller_asks
-    assert asks is not None, "who has nobody to take them has none of these APIs"
+    assert asks is not None, "a broker without a controller does not serve these APIs"
     return asks
 
 
@@ -46,7 +46,7 @@ def to_broker(
     Raise Refused(INVALID_REQUEST) if the controller id is not valid.
     """
     if body.controller_id < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"controller id {body.controller_id}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"invalid controller id {body.controller_id}")
     return ToBroker(call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request)
 
 
@@ -58,7 +58,7 @@ def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
     if promise.value is None:  # It may have been kept during the wait for another one.
         yield Parked(promise, call.now.steady + ANSWER_MS_MAX, nothing)
     if promise.value is None:
-        raise ConnectionAbortedError("the request was not carried out in time")
+        raise ConnectionAbortedError("the request timed out")
     return promise.value
 
 

@@ -22,7 +22,7 @@ def check_repeats(names: Iterable[Hashable]) -> Parts[None]:
     for count, name in enumerate(names, 1):
         seen.add(name)
         if count - len(seen) > REPEATS_MAX:
-            raise Refused(ErrorCode.INVALID_REQUEST, "the same is named again and again")
+            raise Refused(ErrorCode.INVALID_REQUEST, "the request repeats too many names")
         if not count % CHEAP:
             yield
     while seen:  # Freeing very many at once takes long.

@@ -89,7 +89,7 @@ def _asked(broker: Broker, partition: Partition, now: Moment) -> Compaction | Re
     except Refused as refused:
         return Refused(refused.code, refused.detail)
     if not broker.configs.bool("log.cleaner.enable"):
-        text = f"broker {broker.id} compacts nothing, since its log.cleaner.enable is false: start it with true"
+        text = f"compaction is disabled on broker {broker.id}: start it with log.cleaner.enable=true"
         return Refused(ErrorCode.INVALID_REQUEST, text)
     compaction = broker.cleaner.request_compaction(partition)
     broker.cleaner.go_on(now)

@@ -55,7 +55,7 @@ def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopi
 
 
 def _too_many(body: CreateTopicsRequest) -> Parts[CreateTopicsResponse]:
-    text = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
+    text = f"the request creates more than {PARTITIONS_PER_REQUEST_MAX} partitions"
     refused = Refused(ErrorCode.POLICY_VIOLATION, text)
     results = []
     for topic in body.topics:
@@ -97,7 +97,7 @@ def _may_create(call: Call, name: str) -> bool:
 def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
     planner, view = call.broker.planner, call.broker.view
     if not _may_create(call, topic.name):
-        text = f"{call.principal} may not create this topic"
+        text = f"{call.principal} is not authorized to create the topic"
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
     name = planner.check_name(topic.name, view)
     overrides = {config.name: config.value for config in topic.configs}

@@ -86,8 +86,8 @@ def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
 
     A topic that is named by both its name and its id is named twice.
     """
-    twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-    unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
+    twice = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    unclear = Refused(ErrorCode.INVALID_REQUEST, "specify either the topic name or the topic id")
     found: dict[_Asked, TopicInfo | Refused] = {}
     named: Counter[TopicName] = Counter()
     results: Found = []
@@ -121,7 +121,7 @@ def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
     if name is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if not _may_delete(call, name):
-        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.principal} may not delete this topic")
+        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.principal} is not authorized to delete the topic")
     text = "This server does not host this topic-partition."
     return call.broker.view.topics.get(name) or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 

@@ -89,9 +89,9 @@ def _start(body: DescribeTopicPartitionsRequest) -> tuple[str, int]:
     if body.cursor is None:
         return "", 0
     if body.cursor.partition_index < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's partition is below 0")
+        raise Refused(ErrorCode.INVALID_REQUEST, "the partition index of the cursor is negative")
     if body.topics and all(topic.name != body.cursor.topic_name for topic in body.topics):
-        raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's topic is none of those asked for")
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic of the cursor is not in the request")
     return body.cursor.topic_name, body.cursor.partition_index
 
 

@@ -40,7 +40,7 @@ from odradek.wire.messages.elect_leaders import (
 
 TYPED_FROM = 1
 NOT_CONTROLLER = ElectionEnd(ErrorCode.NOT_CONTROLLER)
-NOT_ALLOWED = "Elections are for who may alter the cluster."
+NOT_ALLOWED = "Leader elections require the permission to alter the cluster."
 TIMED_OUT = ElectionEnd(ErrorCode.REQUEST_TIMED_OUT)
 
 Ends = Mapping[TopicPartition, ElectionEnd]
@@ -52,7 +52,7 @@ def handle(call: Call, body: ElectLeadersRequest) -> Slices:
     call.check(Operation.ALTER, ResourceType.CLUSTER)
     election_type = _TYPES.get(body.election_type)
     if election_type is None:
-        text = f"{body.election_type} is no type of an election"
+        text = f"Unknown election type {body.election_type}"
         return _refused(call, body, ElectionEnd(ErrorCode.INVALID_REQUEST, text))
     view, deadline = call.broker.view, call.now.steady + max(body.timeout_ms, 0)
     partitions = yield from _asked(view, body)

@@ -60,7 +60,7 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
     if call.version < ASKED_BY_ID_SINCE:
         for number, topic in enumerate(body.topics or (), 1):
             if topic.name is None or topic.topic_id != ZERO_UUID:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} does not support topic ids")
             if not number % CHEAP:
                 yield PAUSE
     missing = yield from _to_create(call, body)

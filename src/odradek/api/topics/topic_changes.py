@@ -26,7 +26,7 @@ class TopicsChanged:
     def refusal(self, topic: TopicName) -> Refused | None:
         """Return why the topic was not changed; None if it was."""
         if self._end is None:
-            return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change had not ended in time, and may still do so")
+            return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change did not complete in time and may still complete")
         return self._end.refused.get(topic)
 
     def topic(self, topic: TopicName) -> TopicInfo | None:

@@ -28,7 +28,7 @@ def handle(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse 
         raise Refused(ErrorCode.INVALID_REQUEST)
     broker = call.broker
     if broker.changes.state_topic(CONSUMER_OFFSETS) is not None:
-        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is being made, for who comes again")
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{CONSUMER_OFFSETS} is being created")
     name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.partition_of(body.group_id))
     producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     written = broker.transactions.touch(body.transactional_id, producer, (name,), WITHOUT_EPOCHS, call.now)

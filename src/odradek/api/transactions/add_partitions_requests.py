@@ -21,7 +21,7 @@ def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest
     Raise Refused(UNSUPPORTED_VERSION) for a version that is for clients only.
     """
     if version < BETWEEN_BROKERS_SINCE:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"version {version} of AddPartitionsToTxn is for clients only")
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"AddPartitionsToTxn version {version} is only valid for clients")
     transactions = []
     for question, names in effect.transactions:
         topics: dict[TopicName, list[int]] = {}
@@ -45,7 +45,7 @@ def errors(effect: AddPartitions, response: AddPartitionsToTxnResponse) -> Addit
     If the request failed as a whole, return the reason.
     """
     if response.error_code:
-        return Refused(error_code(response.error_code), f"broker {effect.broker} refuses AddPartitionsToTxn")
+        return Refused(error_code(response.error_code), f"broker {effect.broker} rejected AddPartitionsToTxn")
     asked = {(question.transactional_id, name) for question, names in effect.transactions for name in names}
     codes = {}
     for result in response.results_by_transaction:

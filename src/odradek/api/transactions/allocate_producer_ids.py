@@ -47,5 +47,5 @@ def from_response(response: AllocateProducerIdsResponse) -> ProducerIdBlock:
         raise Refused(error_code(response.error_code))
     first, length = response.producer_id_start, response.producer_id_len
     if first < 0 or length < 1:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"a block of {length} producer ids from {first} on")
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"invalid block of {length} producer ids starting at {first}")
     return ProducerIdBlock(ProducerId(first), ProducerId(first + length - 1))

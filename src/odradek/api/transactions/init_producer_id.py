@@ -66,7 +66,10 @@ def _check(call: Call, body: InitProducerIdRequest) -> None:
         text = "transaction.two.phase.commit.enable is false"
         raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     if not body.enable2_pc and not 0 < body.transaction_timeout_ms <= transactions.timeout_ms_max:
-        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{body.transaction_timeout_ms} ms")
+        raise Refused(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            f"timeout {body.transaction_timeout_ms} ms is out of range: 1 to {transactions.timeout_ms_max} ms",
+        )
 
 
 def _asked(body: InitProducerIdRequest, transactional_id: str) -> Asked:

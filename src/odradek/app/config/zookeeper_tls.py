@@ -54,7 +54,7 @@ class ZooKeeperTls:
         if not isinstance(error, ssl.SSLError):
             return (error.strerror or str(error)).lower()
         if "BAD_CERTIFICATE" in (error.reason or "") and not self._has_certificate:  # Java's TLS 1.2 alert if missing.
-            return f"the server wants a certificate of its clients: set {KEYSTORE}"
+            return f"the server requires a client certificate: set {KEYSTORE}"
         return reasons.of(error, is_server=False, server="the server", prefix=PREFIX)
 
 

@@ -8,7 +8,7 @@ from odradek.client.connection.client_errors import TlsRefused
 # The first entry whose words occur in the client's error is used (tls/reasons.py).
 _ADVICE = (
     (
-        "is not for this address",
+        "does not match the address",
         "Use an address that is in the broker's certificate, or issue a certificate for {host}.",
     ),
     ("has expired", "Renew the expired certificate in the ssl.keystore.location file."),
@@ -17,14 +17,14 @@ _ADVICE = (
         "Set ssl.truststore.location to a file with the authority that issued the broker's certificate.",
     ),
     (
-        "wants a certificate of its clients",
+        "requires a client certificate",
         "Set ssl.keystore.location to a certificate from an authority in the broker's ssl.truststore.location.",
     ),
     (
-        "refused the certificate of this client",
+        "rejected the client certificate",
         "Use a certificate from an authority in the broker's ssl.truststore.location; the broker's log has details.",
     ),
-    ("does not speak TLS", PLAIN_ADVICE),
+    ("does not use TLS", PLAIN_ADVICE),
 )
 _OTHERWISE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; the broker's log has details."
 

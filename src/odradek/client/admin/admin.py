@@ -45,7 +45,7 @@ T = TypeVar("T")
 BROKER_DEFAULT = -1  # The broker's configured default, as number of partitions or replicas (KIP-464, Kafka 2.4).
 CREATE_TOPICS_WITH_DEFAULTS = 4
 DELETE_TOPICS_WITH_IDS = 6
-MAY_BE_OURS = "it is there by now; an answer was lost before, so this request itself may have made it"
+MAY_BE_OURS = "it exists; an earlier response was lost, so this request may have created it"
 CONTROLLER_MOVED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 __all__ = [
@@ -114,7 +114,7 @@ def refuse_defaults(controller: Connection, topics: Iterable[CreatableTopic]) ->
         return
     for topic in topics:
         if not topic.assignments and BROKER_DEFAULT in (topic.num_partitions, topic.replication_factor):
-            missing = f"say how many partitions and replicas {topic.name} is to have"
+            missing = f"specify the number of partitions and the replication factor of {topic.name}"
             raise Unsupported(f"{controller.where} is older than Kafka 2.4: {missing}")
 
 

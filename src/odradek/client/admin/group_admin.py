@@ -110,7 +110,7 @@ def list_groups(
     def send_list_groups(connection: Connection) -> list[ListedGroup]:
         version = connection.version(ListGroupsRequest)
         if wanted_states and version < VERSION_WITH_STATES:
-            raise Unsupported(f"{connection.where} cannot tell the state of a group: it is older than Kafka 2.6")
+            raise Unsupported(f"{connection.where} does not report group states: it is older than Kafka 2.6")
         request = ListGroupsRequest(
             states_filter=wanted_states, types_filter=wanted_types if version >= VERSION_WITH_TYPES else []
         )

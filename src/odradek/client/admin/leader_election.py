@@ -39,7 +39,9 @@ def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None,
 
     def send_elect_leaders(controller: Connection, _: bool) -> Elections:
         if unclean and controller.version(ElectLeadersRequest) < UNCLEAN_FROM:
-            raise Unsupported(f"{controller.where} is older than Kafka 2.4: it elects preferred replicas only")
+            raise Unsupported(
+                f"{controller.where} is older than Kafka 2.4: it supports only preferred leader elections"
+            )
         answer = controller.call(request, ElectLeadersResponse)
         check(answer.error_code, "the election", None)
         ends: dict[TopicPartition, ErrorAnswer | None] = {}

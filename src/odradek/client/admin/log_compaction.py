@@ -62,7 +62,7 @@ def _check_is_known(connection: Connection) -> None:
     try:
         _send(connection, CompactPartitionsRequest(topics=[], timeout_ms=0)).result()
     except ConnectionLost:
-        text = f"{connection.where} is not an Odradek broker, or an older one: it can't be told to compact a topic"
+        text = f"{connection.where} does not support topic compaction: it is not an Odradek broker, or too old"
         raise Unsupported(text) from None
 
 

@@ -36,7 +36,7 @@ def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartiti
     request = DescribeLogDirsRequest(topics=topics)
     answer = cluster.retry(lambda: cluster.connection(broker).call(request, DescribeLogDirsResponse))
     if answer.error_code != ErrorCode.NONE:
-        raise answer_error(answer.error_code, f"the folders of broker {broker}")
+        raise answer_error(answer.error_code, f"log directories of broker {broker}")
     found: dict[TopicPartition, Replica] = {}
     for result in answer.results:
         for topic in result.topics:
@@ -56,5 +56,5 @@ def offline_log_dirs(cluster: Cluster, broker: int, timeout_ms: int) -> list[str
     request = DescribeLogDirsRequest(topics=[])  # Directories only, without logs.
     answer = cluster.connection(broker).call(request, DescribeLogDirsResponse, timeout_ms=timeout_ms)
     if answer.error_code != ErrorCode.NONE:
-        raise answer_error(answer.error_code, f"the folders of broker {broker}")
+        raise answer_error(answer.error_code, f"log directories of broker {broker}")
     return sorted(result.log_dir for result in answer.results if result.error_code != ErrorCode.NONE)

@@ -18,7 +18,7 @@ def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms:
     patience = Patience(cluster.config, timeout_ms)
     try:
         while not is_seen(cluster, name, partitions):
-            patience.wait(ClientError(f"no broker has heard of {name} yet"))
+            patience.wait(ClientError(f"no broker knows topic {name} yet"))
     except ClientError:
         return False
     return True

@@ -118,9 +118,11 @@ def list_transactions(
     def send_list_transactions(connection: Connection) -> list[ListedTransaction]:
         version = connection.version(ListTransactionsRequest)
         if longer_than_ms is not None and version < VERSION_WITH_DURATION:
-            raise Unsupported(f"{connection.where} cannot tell how long transactions are open: it is older than 3.8")
+            raise Unsupported(f"{connection.where} cannot filter transactions by duration: it is older than Kafka 3.8")
         if pattern is not None and version < VERSION_WITH_PATTERN:
-            raise Unsupported(f"{connection.where} cannot select transactional ids: it is older than Kafka 4.1")
+            raise Unsupported(
+                f"{connection.where} cannot filter transactional ids by pattern: it is older than Kafka 4.1"
+            )
         answer = connection.call(request, ListTransactionsResponse, version=version)
         check(answer.error_code, f"transactions of {connection.where}", None)
         return [

@@ -174,7 +174,7 @@ class Cluster:
         if self.metadata.controller not in self.metadata.brokers:
             self.refresh([])
         if self.metadata.controller not in self.metadata.brokers:
-            raise answer_error(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at present")
+            raise answer_error(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
         return self.connection(self.metadata.controller)
 
     def call_any(self, ask: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
@@ -203,7 +203,7 @@ class Cluster:
                 return ask(connection)
             except (KafkaUnavailable, NotKafka, TlsRefused) as error:
                 failure = failure or error
-        assert failure is not None, "there is at least one bootstrap server"
+        assert failure is not None, "the configuration has at least one bootstrap server"
         raise failure
 
     def _reachable(self) -> list[tuple[Address | None, Callable[[], Connection]]]:
@@ -231,7 +231,7 @@ class Cluster:
     def _connect(self, node: int) -> Connection:
         broker = self.metadata.brokers.get(node)
         if broker is None:
-            raise KafkaUnavailable(f"broker {node} is not in the cluster at present")
+            raise KafkaUnavailable(f"broker {node} is not registered in the cluster")
         try:
             return Connection(broker.address, self.config)
         except KafkaUnavailable as error:

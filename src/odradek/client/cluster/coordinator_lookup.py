@@ -66,7 +66,7 @@ def _ask(connection: Connection, kind: KeyType, keys: list[str]) -> dict[str, Fo
         answer = connection.call(request, FindCoordinatorResponse, version=version)
         return {each.key: each for each in answer.coordinators}
     if kind is not KeyType.GROUP and version < VERSION_WITH_KINDS:
-        raise Unsupported(f"{connection.where} has no transactions: it is older than Kafka 0.11")
+        raise Unsupported(f"{connection.where} does not support transactions: it is older than Kafka 0.11")
     asked = [
         connection.send(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse, version=version)
         for key in keys
@@ -87,7 +87,7 @@ def _alone(key: str, answer: FindCoordinatorResponse) -> FoundCoordinator:
 
 def _node(cluster: Cluster, kind: KeyType, key: str, found: FoundCoordinator | None) -> int | ClientError:
     if found is None:
-        return answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, kind.called(key), "left out of the answer")
+        return answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, kind.called(key), "missing in the response")
     if found.error_code != ErrorCode.NONE:
         return answer_error(found.error_code, kind.called(key), found.error_message)
     known = cluster.metadata.brokers.get(found.node_id)
@@ -149,7 +149,7 @@ def _round(
             outcomes |= dict.fromkeys(group, error)
     for key in keys:
         if key not in outcomes:
-            outcomes[key] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, kind.called(key), "left out of the answer")
+            outcomes[key] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, kind.called(key), "missing in the response")
     return outcomes
 
 

@@ -89,7 +89,7 @@ def _round(
             outcomes |= dict.fromkeys(led, error)
     for each in partitions:
         if each not in outcomes:
-            outcomes[each] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(each), "left out of the answer")
+            outcomes[each] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(each), "missing in the response")
     return outcomes
 
 

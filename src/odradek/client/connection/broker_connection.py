@@ -88,7 +88,7 @@ class Pending(Awaited, Generic[T]):
         try:
             _, message = decode_response(self._response, self.version, frame)
         except Malformed as malformed:
-            raise self._connection.not_kafka(f"sent a broken {self._response.__name__}: {malformed}") from malformed
+            raise self._connection.not_kafka(f"sent an invalid {self._response.__name__}: {malformed}") from malformed
         return message
 
 
@@ -190,12 +190,14 @@ class Connection:
         self._fill(header, deadline)
         (size,) = _LENGTH.unpack(header)
         if not 4 <= size <= self._frame_bytes_max:
-            raise self.not_kafka(f"announced an answer of {size} bytes")
+            raise self.not_kafka(f"sent a response with an invalid size of {size} bytes")
         frame = self._frames.claim_buffer(size)
         self._fill(frame, deadline)
         (correlation_id,) = _LENGTH.unpack_from(frame)
         if not self._pending or self._pending[0].correlation_id != correlation_id:
-            raise self.not_kafka(f"answered request {correlation_id}, which was not the next one asked")
+            raise self.not_kafka(
+                f"sent a response with correlation id {correlation_id}, which does not match the oldest request"
+            )
         self._pending.popleft().frame = frame
 
     def close(self) -> None:
@@ -205,7 +207,7 @@ class Connection:
 
     def _transmit(self, chunks: Sequence[Chunk], deadline: float) -> None:
         for chunk in chunks:
-            assert isinstance(chunk, bytes | bytearray | memoryview), "requests are sent from memory"
+            assert isinstance(chunk, bytes | bytearray | memoryview), "a request contains no file chunks"
             view = memoryview(chunk)
             while view:
                 try:
@@ -231,24 +233,24 @@ class Connection:
                 self._fail(refused)
                 raise
             if not received:
-                raise self._lost("the broker closed it")
+                raise self._lost("the broker closed the connection")
             view = view[received:]
 
     def _wait(self, events: int, deadline: float) -> None:
         self._poll.modify(self._socket, events)
         remaining = deadline - time.monotonic()
         if remaining <= 0 or not self._poll.poll(remaining * 1000 + 1):
-            raise self._lost("no answer in time")
+            raise self._lost("timed out")
 
     def _lost(self, reason: str) -> ConnectionLost:
-        lost = ConnectionLost(f"the connection to {self.where} was lost: {reason}")
+        lost = ConnectionLost(f"lost the connection to {self.where}: {reason}")
         self._fail(lost)
         return lost
 
     def not_kafka(self, what: str) -> NotKafka:
         self._fail(ConnectionLost(f"the connection to {self.where} is closed"))
         listener = "Kafka listener" if self._secure is not None else "plaintext Kafka listener"
-        return NotKafka(f"{self.where} {what}: this is no {listener}")
+        return NotKafka(f"{self.where} {what}: it is not a {listener}")
 
     def _fail(self, reason: ClientError) -> None:
         self._socket.close()
@@ -267,7 +269,7 @@ class Connection:
         except ConnectionLost as lost:
             # The cause may be a TLS listener or a broker without ApiVersions. A broker that is being killed looks the
             # same.
-            hint = "is this a plaintext listener of Kafka 0.10 or newer?"
+            hint = "is it a plaintext listener of Kafka 0.10 or newer?"
             if self._secure is not None:  # For example a TLS rejection that was lost in transit.
                 hint = "does the broker trust the certificate of this client, and is it Kafka 0.10 or newer?"
             raise ConnectionLost(f"{lost}; {hint}") from lost
@@ -275,7 +277,7 @@ class Connection:
             pending = self.send(request, ApiVersionsResponse, version=0, timeout_ms=timeout_ms)
         answer = pending.result()
         if answer.error_code:
-            raise answer_error(answer.error_code, f"{self.where} refused ApiVersions")
+            raise answer_error(answer.error_code, f"ApiVersions of {self.where}")
         self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return {api.api_key: ApiRange(api.min_version, api.max_version) for api in answer.api_keys}
 
@@ -292,13 +294,13 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
     try:
         connected = socket.create_connection(address, timeout_ms / 1000)
     except OSError as error:
-        raise KafkaUnavailable(f"nothing answers at {text_of(address)}: {reason_of(error)}") from error
+        raise KafkaUnavailable(f"cannot connect to {text_of(address)}: {reason_of(error)}") from error
     if connected.getsockname() == connected.getpeername():
         # Repeated connection attempts to a local port without a listener may get that same port as source port and
         # connect to themselves (TCP simultaneous open). Such a connection would also prevent the broker from binding
         # the port.
         connected.close()
-        raise KafkaUnavailable(f"nothing answers at {text_of(address)}: connection refused")
+        raise KafkaUnavailable(f"cannot connect to {text_of(address)}: connection refused")
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setblocking(False)
     return connected
@@ -308,7 +310,7 @@ def secured(address: Address, config: ClientConfig, where: str, host_name: str |
     """Open a TLS connection; raise the errors of Connection's constructor."""
     from odradek.client.connection.socket_streams import SecureStream  # A plain-text client does not need ssl.
 
-    assert config.tls is not None, "only then there is TLS"
+    assert config.tls is not None, "a TLS connection has a TLS configuration"
     plain = connect(address, config.connect_timeout_ms)
     return SecureStream(plain, config.tls, host_name or address[0], where, config.connect_timeout_ms)
 
@@ -321,7 +323,7 @@ def text_of(address: Address) -> str:
 def reason_of(error: OSError) -> str:
     """Return the system's error text in lower case, for example `connection refused`."""
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "timed out"
     text = error.strerror or str(error) or type(error).__name__
     return text[0].lower() + text[1:]
 
@@ -332,4 +334,4 @@ def _encoded(request: object, version: int, correlation_id: int, client_id: str)
     except UnicodeEncodeError:
         raise
     except ValueError as error:
-        raise Unsendable(f"This can't be sent: {error}.") from error
+        raise Unsendable(f"The request cannot be encoded: {error}.") from error

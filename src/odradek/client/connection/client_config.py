@@ -77,10 +77,10 @@ class ClientConfig:
             elif not name.startswith(SECURITY):
                 # Other Kafka keys are this similar to supported keys.
                 meant = did_you_mean(name, OPTIONS, 0.85, prefix)
-                _log.warning("option %s has no effect on this client%s", prefix + name, meant)
+                _log.warning("ignored option %s: this client does not use it%s", prefix + name, meant)
         values["tls"] = tls_of(given, prefix)
         if not values.get("bootstrap_servers"):
-            raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: give it as host:port[,host:port]")
+            raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: set it to host:port[,host:port]")
         return cls(**values)  # type: ignore[arg-type]  # OPTIONS maps every option to a parser of the field type.
 
 
@@ -88,7 +88,7 @@ def addresses(bootstrap_servers: str) -> tuple[Address, ...]:
     """Parse `host:port[,host:port...]`, with IPv6 hosts in brackets."""
     parts = [part.strip() for part in bootstrap_servers.split(",") if part.strip()]
     if not parts:
-        raise ConfigurationError("no bootstrap server given: give host:port[,host:port]")
+        raise ConfigurationError("no bootstrap servers: set host:port[,host:port]")
     return tuple(address(part) for part in parts)
 
 
@@ -98,9 +98,9 @@ def address(text: str) -> Address:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ConfigurationError(f"{text!r} is no address: write an IPv6 host in brackets, [::1]:9092")
+        raise ConfigurationError(f"invalid address {text!r}: use brackets for an IPv6 host, for example [::1]:9092")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ConfigurationError(f"{text!r} is no address: write host:port, for example 127.0.0.1:9092")
+        raise ConfigurationError(f"invalid address {text!r}: use host:port, for example 127.0.0.1:9092")
     return host, int(port)
 
 
@@ -109,9 +109,9 @@ def number(low: int, high: int = INT32_MAX) -> Callable[[str, str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise ConfigurationError(f"option {name}={text!r} is no whole number") from None
+            raise ConfigurationError(f"option {name}={text!r} must be an integer") from None
         if not low <= value <= high:
-            raise ConfigurationError(f"option {name}={value} is not between {low} and {high}")
+            raise ConfigurationError(f"option {name}={value} must be between {low} and {high}")
         return value
 
     return parse
@@ -125,7 +125,7 @@ def isolation(name: str, text: str) -> int:
     levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
     level = levels.get(text.strip().lower())
     if level is None:
-        raise ConfigurationError(f"option {name}={text!r} is neither read_committed nor read_uncommitted")
+        raise ConfigurationError(f"option {name}={text!r} must be read_committed or read_uncommitted")
     return level
 
 
@@ -137,20 +137,18 @@ def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
     protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in ("PLAINTEXT", "SSL"):
         raise ConfigurationError(
-            f"option {prefix}security.protocol={protocol} is not supported: this client speaks PLAINTEXT and SSL"
+            f"option {prefix}security.protocol={protocol} is not supported: this client supports PLAINTEXT and SSL"
         )
     for name in given:
         if name.startswith("sasl."):
-            raise ConfigurationError(f"option {prefix}{name} is not supported: this client speaks PLAINTEXT and SSL")
+            raise ConfigurationError(f"option {prefix}{name} is not supported: this client supports PLAINTEXT and SSL")
         if name in tls_config.WITHOUT_EFFECT:
-            _log.warning("option %s has no effect on this client", prefix + name)
+            _log.warning("ignored option %s: this client does not use it", prefix + name)
         elif name.startswith("ssl.") and name not in tls_config.KEYS:
             meant = did_you_mean(name, tls_config.KEYS, prefix=prefix)
-            raise ConfigurationError(f"option {prefix}{name} is no configuration of a Kafka client{meant}")
+            raise ConfigurationError(f"unknown option {prefix}{name}{meant}")
         elif name.startswith("ssl.") and protocol != "SSL":
-            raise ConfigurationError(
-                f"option {prefix}{name} has no effect in plain text: say {prefix}security.protocol=SSL"
-            )
+            raise ConfigurationError(f"option {prefix}{name} requires {prefix}security.protocol=SSL")
     if protocol == "PLAINTEXT":
         return None
     try:

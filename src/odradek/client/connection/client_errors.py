@@ -52,7 +52,7 @@ class ErrorAnswer(ClientError):
         self.detail = detail
 
     def __str__(self) -> str:
-        plain = "the broker failed on this request, its log says why"
+        plain = "the broker failed to handle the request; see its log"
         if self.code != ErrorCode.UNKNOWN_SERVER_ERROR:
             plain = self.code.name.lower().replace("_", " ")
         reason = MEANINGS.get(self.code) or (self.detail or plain).rstrip(".")
@@ -75,9 +75,7 @@ class OffsetOutOfRange(ErrorAnswer):
     """
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
-        super().__init__(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic}-{partition}", f"offset {offset} is not in the partition's log"
-        )
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic}-{partition}", f"offset {offset} is out of range")
         self.args = (topic, partition, offset)
         self.topic = topic
         self.partition = partition
@@ -98,31 +96,31 @@ UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode
 
 # Only for codes whose Kafka text does not say what to do. All others use the broker's text or the name of the code.
 MEANINGS: dict[ErrorCode, str] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the cluster has no such topic or partition",
-    ErrorCode.UNKNOWN_TOPIC_ID: "the cluster has no topic with this id, it was deleted or created again",
-    ErrorCode.LEADER_NOT_AVAILABLE: "no broker leads this partition at present",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the leader moved and did not come back in time",
-    ErrorCode.REQUEST_TIMED_OUT: "the brokers did not finish this in time",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id; it was deleted or recreated",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the leader changed and was not found in time",
+    ErrorCode.REQUEST_TIMED_OUT: "the request timed out on the broker",
     ErrorCode.MESSAGE_TOO_LARGE: "a record is larger than the topic's max.message.bytes",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but on fewer replicas than min.insync.replicas asks for",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not authorized to use this topic",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not authorized on this cluster",
-    ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot reach the disk of this partition",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still reading what was kept",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator at present",
-    ErrorCode.NOT_COORDINATOR: "its coordinator moved and was not found again in time",
-    ErrorCode.GROUP_ID_NOT_FOUND: "the cluster has no such group",
-    ErrorCode.NON_EMPTY_GROUP: "it has members, stop its consumers first",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members subscribe to this topic, stop them first",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not authorized to use this group",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "it has as many members as the broker's group.max.size allows",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members share no way of assigning partitions with this one",
-    ErrorCode.FENCED_INSTANCE_ID: "another member took over this group instance id",
-    ErrorCode.PRODUCER_FENCED: "a newer producer with this transactional id has taken over",
-    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer has taken over, or the transaction's time was over",
-    ErrorCode.INVALID_TXN_STATE: "the transaction is not open any more, its time may have been over",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the cluster has no such transactional id",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not authorized to use this transactional id",
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the timeout is longer than the broker's transaction.max.timeout.ms",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas requires",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but to fewer replicas than min.insync.replicas requires",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not authorized to access the topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not authorized to access the cluster",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log directory of the partition is offline; see the broker's log",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading its state",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available",
+    ErrorCode.NOT_COORDINATOR: "the coordinator moved and was not found in time",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group subscribe to this topic; stop them first",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not authorized to access the group",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has reached group.max.size members",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group's members do not support this member's partition assignors",
+    ErrorCode.FENCED_INSTANCE_ID: "another member with the same group.instance.id has joined",
+    ErrorCode.PRODUCER_FENCED: "a newer producer with the same transactional id has started",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer has started, or the transaction timed out",
+    ErrorCode.INVALID_TXN_STATE: "the transaction is no longer open; it may have timed out",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not authorized to access the transactional id",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the timeout exceeds the broker's transaction.max.timeout.ms",
 }

@@ -119,17 +119,25 @@ class SecureStream:
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return self._left()
         failure = self._error(error)
-        return failure if isinstance(failure, TlsRefused) else ConnectionLost(f"no TLS with {self._where}: {failure}")
+        return (
+            failure
+            if isinstance(failure, TlsRefused)
+            else ConnectionLost(f"TLS handshake with {self._where} failed: {failure}")
+        )
 
     def _left(self) -> ConnectionLost:
-        return ConnectionLost(f"{self._where} closed the connection in the TLS handshake; is it an SSL listener?")
+        return ConnectionLost(f"{self._where} closed the connection during the TLS handshake; is it an SSL listener?")
 
     def _error(self, error: ssl.SSLError) -> Exception:
         events = self._events(error)
         if events is not None:
             return WouldBlock(events)
         reason = reasons.of(error, is_server=False)
-        return TlsRefused(f"no TLS with {self._where}: {reason}") if reasons.is_final(error) else OSError(reason)
+        return (
+            TlsRefused(f"TLS handshake with {self._where} failed: {reason}")
+            if reasons.is_final(error)
+            else OSError(reason)
+        )
 
 
 def _context(config: TlsConfig) -> ssl.SSLContext:

@@ -28,7 +28,7 @@ def version_for(request: type, apis: Mapping[int, ApiRange], where: str) -> int:
     Raise Unsupported with the broker, the API, and the versions of each side.
     """
     schema = schema_of(request)
-    assert schema.api_key is not None, "only whole requests are sent"
+    assert schema.api_key is not None, "only request messages have an API key"
     name = schema.name.removesuffix("Request")
     theirs = apis.get(schema.api_key)
     if theirs is None:
@@ -38,6 +38,6 @@ def version_for(request: type, apis: Mapping[int, ApiRange], where: str) -> int:
     if version < max(lowest, theirs.lowest):
         raise Unsupported(
             f"{where} supports {name} versions {theirs.lowest} to {theirs.highest}, "
-            f"this client {lowest} to {schema.versions[-1]}"
+            f"this client requires {lowest} to {schema.versions[-1]}"
         )
     return version

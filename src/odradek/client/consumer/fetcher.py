@@ -179,7 +179,7 @@ class Fetcher:
         known = self._cluster.metadata.topics[topic].id
         pinned = self._topic_ids.get(topic, ZERO_UUID)
         if ZERO_UUID not in (pinned, known) and pinned != known:
-            raise TopicRecreated(f"topic {topic} was deleted and created again while it was read: its offsets are new")
+            raise TopicRecreated(f"topic {topic} was deleted and recreated while it was read: its offsets have changed")
         self._topic_ids[topic] = known if pinned == ZERO_UUID else pinned
         return known
 
@@ -239,7 +239,7 @@ class Fetcher:
             raise answer_error(data.error_code, str(partition))
         if not data.records:
             return None
-        assert isinstance(data.records, memoryview), "what is read is a view of its frame"
+        assert isinstance(data.records, memoryview), "fetched records are a view of their frame"
         records = data.records
         size, following = whole_batches(records, partition)
         if following <= offset:

@@ -82,7 +82,7 @@ class GroupMember:
         self._member = Membership(instance_id=instance_id)
         self._is_joined = False
         self._is_leader = False
-        self._reason = "consumer starts"
+        self._reason = "the consumer is starting"
         self._heartbeat_at = 0.0
         self._failing: Patience | None = None  # The time limit since the first failed heartbeat.
         self._partition_counts: dict[str, int] = {}
@@ -106,7 +106,7 @@ class GroupMember:
         if self._is_joined and not self.heartbeat_due_ms():
             self._heartbeat()
         if self._is_joined and self._is_leader and self._has_topic_grown():
-            self._come_again("a topic has other partitions than before")
+            self._come_again("the partition count of a topic has changed")
         if self._is_joined:
             return False
         self._join()
@@ -130,7 +130,7 @@ class GroupMember:
             return False
         return True
 
-    def leave(self, reason: str = "consumer ends") -> None:
+    def leave(self, reason: str = "the consumer is being closed") -> None:
         """Leave the group, so that its partitions are reassigned immediately.
 
         Without an answer, the session expires later.
@@ -251,7 +251,7 @@ class GroupMember:
         connection = self.coordinator.connection()
         version = connection.version(JoinGroupRequest)
         if self._member.instance_id is not None and version < VERSION_WITH_INSTANCES:
-            raise Unsupported(f"{connection.where} does not know group instance ids: it is older than Kafka 2.3")
+            raise Unsupported(f"{connection.where} does not support group.instance.id: it is older than Kafka 2.3")
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self._session_timeout_ms,

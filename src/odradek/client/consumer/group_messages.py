@@ -37,7 +37,7 @@ def subscribed(member_id: str, data: bytes) -> list[str]:
     try:
         return spoken.decode_subscription(data).topics
     except Refused as refused:
-        raise ClientError(f"member {member_id} subscribes in no way that consumers do: {refused.detail}") from None
+        raise ClientError(f"invalid subscription of member {member_id}: {refused.detail}") from None
 
 
 def assignments(shares: Mapping[str, Sequence[TopicPartition]]) -> list[SyncGroupRequestAssignment]:
@@ -59,7 +59,7 @@ def assigned(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         decoded = spoken.decode_assignment(data)
     except Refused as refused:
-        raise ClientError(f"the group's leader assigned in no way that consumers do: {refused.detail}") from None
+        raise ClientError(f"invalid assignment from the group leader: {refused.detail}") from None
     return tuple(
         sorted(
             TopicPartition(TopicName(each.topic), index)

@@ -80,7 +80,9 @@ def _send(
     version = connection.version(ListOffsetsRequest)
     for timestamp, version_from in VERSIONS_FROM.items():
         if version < version_from and timestamp in wanted.values():
-            raise Unsupported(f"{connection.where} cannot look up the largest timestamp: it is older than Kafka 3.0")
+            raise Unsupported(
+                f"{connection.where} does not support lookup of the maximum timestamp: it is older than Kafka 3.0"
+            )
     return connection.send(request, ListOffsetsResponse, version=version)
 
 

@@ -45,7 +45,7 @@ def cells(contents: Sequence[Buffer | None]) -> Cells:
     present: Sequence[Buffer] = [b"" if content is None else content for content in contents] if has_nulls else contents  # type: ignore[assignment]  # No None is in it.
     data = b"".join(present)
     if len(data) > INT32_MAX:
-        raise ValueError(f"{len(data)} bytes do not fit into a batch")
+        raise ValueError(f"{len(data)} bytes exceed the maximum size of a batch")
     ends = array("i", accumulate(map(len, present), initial=0))
     return Cells(memoryview(ends), data, validity_of(contents) if has_nulls else None, 0, len(data))
 

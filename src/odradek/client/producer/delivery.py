@@ -75,7 +75,7 @@ class Delivery:
         sequences: Sequences | None = None,
     ) -> None:
         """Send the batches; with sequences, the batches are modified, and acks must be ACKS_ALL."""
-        assert sequences is None or acks == ACKS_ALL, "what not all replicas have can't be written once"
+        assert sequences is None or acks == ACKS_ALL, "idempotent writes require acks=all"
         config = cluster.config
         self._cluster = cluster
         self._acks = acks
@@ -153,7 +153,7 @@ class Delivery:
                 self._failures.update(dict.fromkeys(partitions, error))
         for partition in self._unwritten:
             if partition not in self._failures:
-                left_out = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(partition), "left out of the answer")
+                left_out = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(partition), "missing in the response")
                 self._failures[partition] = left_out
 
     def _take(self, answer: ProduceResponse) -> None:

@@ -81,7 +81,7 @@ class TransactionRequests:
             if current != NO_PRODUCER and not self.can_renew:
                 # Without the identity, the broker would treat this producer as the newest one and fence the current
                 # one.
-                raise Unsupported(f"{connection.where} cannot renew a producer: it is older than Kafka 2.5")
+                raise Unsupported(f"{connection.where} cannot bump the producer epoch: it is older than Kafka 2.5")
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=self._timeout_ms,
@@ -160,7 +160,7 @@ class TransactionRequests:
     ) -> None:
         version = min(connection.version(TxnOffsetCommitRequest), COMMIT_VERSION_MAX[self.has_epochs])
         if membership != NOBODY and version < FENCING_VERSION:
-            raise Unsupported(f"{connection.where} cannot fence members that a group lost: it is older than Kafka 2.5")
+            raise Unsupported(f"{connection.where} cannot fence removed group members: it is older than Kafka 2.5")
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,

@@ -51,11 +51,11 @@ class State(Enum):
 
     READY = "ready"
     OPEN = "in a transaction"
-    FAILED = "in a transaction that has to be aborted"
+    FAILED = "in a transaction that must be aborted"
     PREPARED = "in a prepared transaction"
-    UNANSWERED = "in a transaction whose commit was not answered"
+    UNANSWERED = "in a transaction whose commit result is unknown"
     FENCED = "fenced by another producer"
-    WORN_OUT = "at its end after an error, on a broker older than Kafka 2.5: a new producer may go on"
+    WORN_OUT = "unusable after an error, because the broker is older than Kafka 2.5: create a new producer"
 
 
 MAY_COMMIT = (State.OPEN, State.PREPARED, State.UNANSWERED)

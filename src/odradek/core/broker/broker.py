@@ -180,7 +180,7 @@ class Broker:
         known = self.view.topics.get(topic)
         if known is None or not 0 <= index < len(known.partitions):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
-        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is on another broker")
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {topic}-{index}")
 
     def topic_name(self, topic_id: Uuid) -> TopicName:
         """Return the name of the topic with this id; raise Refused(UNKNOWN_TOPIC_ID) if there is none."""

@@ -17,10 +17,10 @@ _LOG = logging.getLogger(__name__)
 def log_config_change(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
     """Log the keys that were set, with their values, and the keys that were removed; hide secrets."""
     set_now = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
-    unset = [f"{name} no longer set" for name in before if name not in after]
+    unset = [f"{name} removed" for name in before if name not in after]
     changes = ", ".join(set_now + unset)
     if changes:
-        _LOG.info("the configuration of %s was changed: %s", whose(owner), changes, extra=asker)
+        _LOG.info("configuration of %s changed: %s", whose(owner), changes, extra=asker)
 
 
 def whose(owner: ConfigOwner) -> str:

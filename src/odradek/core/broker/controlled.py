@@ -45,10 +45,10 @@ class Controlled:
         before Kafka 2.2 send none.  If both epochs are stale, the error names the broker epoch, as in Apache Kafka.
         """
         if NO_EPOCH != sent.broker_epoch < self.broker_epoch:
-            text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"
+            text = f"broker epoch {sent.broker_epoch} is stale: the current broker epoch is {self.broker_epoch}"
             raise Refused(ErrorCode.STALE_BROKER_EPOCH, text)
         if sent.controller_epoch < self.controller_epoch:
-            text = f"controller epoch {sent.controller_epoch}, by now {self.controller_epoch}"
+            text = f"controller epoch {sent.controller_epoch} is stale: the latest known is {self.controller_epoch}"
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
 
     def names(self, sent: ToBroker) -> list[TopicName]:
@@ -60,7 +60,7 @@ class Controlled:
 
         `overrides` are those of the topics from `names`.  Raises Refused like `check`, before the first slice.
         """
-        assert not self._is_taking, "one after the other"
+        assert not self._is_taking, "controller requests are applied one at a time"
         self.check(sent)
         self.controller_epoch = sent.controller_epoch
         self._is_taking = True

@@ -111,7 +111,7 @@ class Housekeeping:
             self._told.discard(name)
         except DiskFailed as failed:
             if name not in self._told:
-                _LOG.error("%s: files could not be brought up to date and will be: %s", name, failed)
+                _LOG.error("%s: failed to complete pending file operations (will retry): %s", name, failed)
             self._told.add(name)
 
 

@@ -58,7 +58,9 @@ class Changes:
         try:
             return self._planner.new_topic(state_topics.spec(name, self._configs), self._view)
         except Refused as refused:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} can't be made: {refused.detail}") from refused
+            raise Refused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"failed to create topic {name}: {refused.detail}"
+            ) from refused
 
     def on_change_completed(self, token: int) -> None:
         """Complete a change: a state topic that it did not create may be requested again."""

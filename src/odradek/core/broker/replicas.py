@@ -149,7 +149,11 @@ class Replicas:
         try:
             self._storage.identify(partition.topic_partition, topic_id)
         except DiskFailed as failed:
-            _LOG.warning("%s has no topic id yet, and gets it at the next start: %s", partition.topic_partition, failed)
+            _LOG.warning(
+                "failed to store the topic id of %s (will retry at the next start): %s",
+                partition.topic_partition,
+                failed,
+            )
             return False
         return True
 
@@ -293,7 +297,7 @@ class Replicas:
 
     def _take_offline(self, directory: LogDirectory, now: Moment) -> None:
         names = directory.fail()
-        text = "%s goes offline, and %d partitions with it, until the next start: %s"
+        text = "log directory %s is offline until the next start, with %d partitions: %s"
         _LOG.error(text, directory.path, len(names), directory.failure)
         self._storage.check_one_is_left()
         for name in names:

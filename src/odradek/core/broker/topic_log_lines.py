@@ -22,7 +22,7 @@ def log_topic_change(change: Change, changed: Changed) -> None:
         elif isinstance(change, CreateTopics):
             _tell_created(change, topic)
         else:
-            _LOG.info("topic %s has %s now", name, _partitions(topic), extra=change.asker)
+            _LOG.info("topic %s now has %s", name, _partitions(topic), extra=change.asker)
 
 
 def _tell_created(change: CreateTopics, topic: TopicInfo) -> None:

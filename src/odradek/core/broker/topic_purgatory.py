@@ -60,7 +60,7 @@ class AwaitedChanges:
         known = self._view.topics.get(name)
         if isinstance(awaited.change, DeleteTopics):
             return known is None or known.id != awaited.change.topics[name]
-        assert topic is not None, "what is made or grown is there"
+        assert topic is not None, "a created or extended topic exists"
         if known is None or len(known.partitions) < len(topic.partitions):
             return False
         is_other = isinstance(awaited.change, CreateTopics) and known.id != topic.id

@@ -121,7 +121,7 @@ class Compactions:
         for partition in list(self._present):
             name = partition.topic_partition
             if partitions.get(name) is not partition:
-                self._end_all(partition, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is gone"))
+                self._end_all(partition, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {name} was deleted"))
             elif not partition.is_online:
                 refused = Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
                 self._end_all(partition, refused)
@@ -149,7 +149,7 @@ class Compactions:
         except DiskFailed as failed:
             self._failed(partition, failed, now)
             return
-        assert compaction.to is not None, "it has begun"
+        assert compaction.to is not None, "a compaction that ends has begun"
         if min(synced_to(log), partition.positions.high_watermark) < compaction.to:
             self._unsynced[partition.topic_partition] = partition
             return

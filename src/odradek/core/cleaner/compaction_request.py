@@ -19,7 +19,7 @@ def check_is_compacted(partition: Partition) -> None:
     """Raise Refused if the log is offline, or its topic is not configured to be compacted."""
     if not partition.log.config.cleanup_compact:
         topic = partition.topic_partition.topic
-        text = f"the cleanup.policy of {topic} has no compact in it: set cleanup.policy=compact first"
+        text = f"topic {topic} is not compacted: set cleanup.policy=compact first"
         raise Refused(ErrorCode.INVALID_CONFIG, text)
 
 
@@ -53,7 +53,7 @@ class Compaction:
 
     def won(self, log: Log, seen: Cleanable, steady: int) -> Compacted | None:
         """Return the result if nothing is left to compact; None if another pass is needed."""
-        assert self.to is not None, "it has begun"
+        assert self.to is not None, "a compaction that ends has begun"
         held_back_by = None
         if seen.first_dirty < self.to:
             if seen.first_uncleanable > seen.first_dirty:
@@ -74,7 +74,7 @@ class Compaction:
         if self.outcome is not None:
             return self.outcome
         name = self.partition.topic_partition
-        text = f"{name} is not compacted yet; the broker goes on with it as long as it runs"
+        text = f"{name} is not compacted yet; the broker continues to compact it in the background"
         return Refused(ErrorCode.REQUEST_TIMED_OUT, text)
 
 

@@ -232,11 +232,11 @@ class LogCleaner:
             _LOG.log(logging.ERROR if partition in self.set_aside else logging.WARNING, text)
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, Uncleanable) else ErrorCode.KAFKA_STORAGE_ERROR
         self._asked.finish_compaction(
-            partition, Refused(code, f"{partition.topic_partition} can't be compacted: {failure}")
+            partition, Refused(code, f"failed to compact {partition.topic_partition}: {failure}")
         )
 
 
 def _tell(partition: Partition, cleaning: Cleaning) -> None:
     name, before, after = partition.topic_partition, cleaning.read_bytes, cleaning.kept_bytes
-    text = "%s is compacted up to offset %d: %d bytes became %d, %d records went"
+    text = "compacted %s up to offset %d: size reduced from %d to %d bytes, %d records removed"
     _LOG.info(text, name, cleaning.end, before, after, cleaning.dropped_records)

@@ -52,9 +52,9 @@ class SetAside:
         if isinstance(failure, DiskFailed) and (failure.is_full or failure.errno == errno.ENOENT):
             is_known = partition in self._retry
             self._retry[partition] = steady + RETRY_MS
-            return None if is_known else f"{name} could not be compacted, and will be: {failure}"
+            return None if is_known else f"failed to compact {name} (will retry): {failure}"
         self.reasons[partition] = str(failure)
-        return f"{name} is not compacted any more, the other logs are: {failure}"
+        return f"{name} is marked as uncleanable and no longer compacted; other logs are not affected: {failure}"
 
     def try_again(self, partition: Partition) -> None:
         """Allow another try of a log that was set aside."""

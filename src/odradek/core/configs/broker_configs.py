@@ -106,7 +106,7 @@ class BrokerConfigs(LayeredConfigs):
 
     def _entry(self, name: str) -> ConfigEntry:
         key = broker_key(name)
-        assert key is not None, "only known names get into a layer"
+        assert key is not None, "a layer contains only known keys"
         synonyms = self.synonyms(BROKER_SYNONYMS.get(name, (name,)), key.sensitive)
         return ConfigEntry(
             name=name,

@@ -15,7 +15,7 @@ def between(low: float, high: float | None = None) -> Rule:
     """Return a rule for a number with inclusive bounds."""
 
     def check(name: str, value: Value) -> str | None:
-        assert isinstance(value, (int, float)), "only number keys have ranges"
+        assert isinstance(value, (int, float)), "only numeric keys have ranges"
         if value < low:
             return invalid(name, to_text(value) or "", f"Value must be at least {low}")
         if high is not None and value > high:
@@ -27,7 +27,7 @@ def between(low: float, high: float | None = None) -> Rule:
 
 def between_or(low: int, high: int, special: int) -> Rule:
     def check(name: str, value: Value) -> str | None:
-        assert isinstance(value, int), "only number keys have ranges"
+        assert isinstance(value, int), "only numeric keys have ranges"
         if value == special or low <= value <= high:
             return None
         return invalid(name, str(value), f"Value must be between {low} and {high} or equal to {special}")

@@ -84,10 +84,10 @@ class Dynamic(NamedTuple):
             for name, text in part.items():
                 why = _why_invalid(name, text)
                 if why is not None:
-                    kept = ": nothing is deleted of topics that go by it until it is repaired"
+                    kept = "; no records of topics that inherit it are deleted until it is corrected"
                     told.append(f"{why}{kept if name in _INHERITED else ''}")
                 elif not _is_usable(name, text):
-                    told.append(f"{name} can't change while a broker runs")
+                    told.append(f"{name} cannot be updated dynamically")
         return sorted(told)
 
     def without_certificates(self) -> Dynamic:
@@ -134,11 +134,11 @@ def altered_broker(
 def started_with(configs: BrokerConfigs, dynamic: Dynamic) -> tuple[BrokerConfigs, list[str]]:
     """Return a starting broker's configuration, and a sentence for each unused dynamic setting."""
     unusable = dynamic.unusable()
-    problems = [f"not used of the dynamic configuration: {sentence}" for sentence in unusable]
+    problems = [f"ignored invalid dynamic configuration: {sentence}" for sentence in unusable]
     try:
         return configs.with_dynamic(*dynamic.usable()), problems
     except ConfigError as error:  # Each is valid alone; not all together.
-        return configs, [*problems, f"the dynamic configuration is not used: {error}"]
+        return configs, [*problems, f"ignored the dynamic configuration: {error}"]
 
 
 def _why_invalid(name: str, text: str) -> str | None:
@@ -172,7 +172,7 @@ def _check_names(names: Mapping[str, str], *, for_all: bool) -> None:
         raise ConfigError(f"{text}: [{', '.join(own)}]")
     at_start = [name for name in names if name in AT_START]
     if at_start:
-        text = "can't be changed while the broker runs: set it in its server.properties and start it again"
+        text = "cannot be changed while the broker runs: set it in server.properties and restart the broker"
         raise ConfigError(f"{', '.join(at_start)} {text}.")
 
 

@@ -135,7 +135,7 @@ def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
     In a ZooKeeper ensemble they are never enabled: a broker of Apache Kafka may join at any time.
     """
     version = metadata_version(configs.str("inter.broker.protocol.version"))
-    assert version is not None, "the key's rule has checked it"
+    assert version is not None, "the rule of the key has validated the version"
     found = protocol(version)
     if version == NEWEST and not configs.optional_str("zookeeper.connect"):
         for one in OF_OURS_ALONE:

@@ -296,7 +296,7 @@ def told_invalid(topic: str, overrides: Mapping[str, str]) -> str | None:
     advice = f"odradek topic config {topic} " + " ".join(f"--delete {name}" for name in names)
     return (
         f"The stored configuration of topic {topic} is not valid: {'; '.join(problems)}. "
-        f"Nothing of the topic is deleted until it is repaired: {advice}, or --set a valid value."
+        f"No records of the topic are deleted until it is corrected: {advice}, or --set a valid value."
     )
 
 

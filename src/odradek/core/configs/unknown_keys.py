@@ -43,7 +43,7 @@ def why_refused(name: str) -> str | None:
     if name in TOPIC_KEYS:
         of_brokers = " or ".join(f"'{one}'" for one in TOPIC_SYNONYMS.get(name, ()) if one in BROKER_KEYS)
         advice = f"Use {of_brokers} for all topics." if of_brokers else "Set it on topics with odradek topic config."
-        return f"Configuration key '{name}' is a topic's. {advice}"
+        return f"Configuration key '{name}' is a topic-level key. {advice}"
     near = nearest(name)
     return f"Unknown configuration key '{name}'. Did you mean '{near}'?" if near else None
 

@@ -105,7 +105,7 @@ class Controller:
                 yield from self._handle(event)
         except Deposed:
             if self.is_active:
-                _LOG.info("broker %d is not the controller any more, whose epoch was %d", self._id, self.epoch)
+                _LOG.info("broker %d resigned as controller of epoch %d", self._id, self.epoch)
             self._begin(NOT_ELECTED)
         if isinstance(event, events.Ask) and event.answer is None and not event.error:
             event.error = ErrorCode.NOT_CONTROLLER
@@ -158,7 +158,7 @@ class Controller:
 
     @singledispatchmethod
     def _handle(self, event: events.Event) -> Steps:
-        raise AssertionError(f"{type(event).__name__} is no event")
+        raise AssertionError(f"every event has a handler, {type(event).__name__} has none")
 
     @_handle.register
     def _(self, event: events.BrokersChanged) -> Steps:

@@ -48,7 +48,7 @@ class ControllerContext:
 
     def directories_failed(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         """Record partitions that a live broker can't serve, until it restarts or reports them online."""
-        assert broker in self.brokers, "a dead broker has no directories"
+        assert broker in self.brokers, "only live brokers have offline directories"
         self._in_failed_directories.setdefault(broker, set()).update(partitions)
 
     def directories_are_back(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
@@ -68,7 +68,9 @@ class ControllerContext:
     def topic_is(self, name: TopicName, assignment: TopicAssignment) -> list[TopicPartition]:
         """Add a topic, or more partitions of one; return the new partitions."""
         known = self.topics[name].partitions if name in self.topics else NO_REPLICAS
-        assert all(assignment.partitions.get(index) == replicas for index, replicas in known.items()), "only more"
+        assert all(assignment.partitions.get(index) == replicas for index, replicas in known.items()), (
+            "an assignment keeps the replicas of its known partitions"
+        )
         added = [TopicPartition(name, index) for index in assignment.partitions if index not in known]
         for partition in added:
             for broker in assignment.partitions[partition.partition]:
@@ -113,7 +115,7 @@ class ControllerContext:
 
     def became(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """Store the states of existing partitions, as read from or written to the tree."""
-        assert all(map(self.is_there, states)), "a state is somebody's"
+        assert all(map(self.is_there, states)), "every stored state belongs to an existing partition"
         for partition, state in states.items():
             before = self.states.get(partition)
             if before is not None and state.leader not in (before.leader, NO_BROKER, *before.isr):

@@ -89,7 +89,11 @@ class Leaders:
         if elected is None:
             return None
         if elected.is_unclean:
-            _LOG.warning("%s is led by %d, which may lack records", partition, elected.state.leader)
+            _LOG.warning(
+                "unclean leader election: %s is now led by broker %d, which may lack committed records",
+                partition,
+                elected.state.leader,
+            )
         return elected.state
 
     def _elect(self, partitions: Iterable[TopicPartition], election: Election) -> Finding[dict[TopicPartition, None]]:

@@ -103,5 +103,5 @@ def _first(replicas: Replicas, eligible: Brokers) -> BrokerId | None:
 
 
 def _next(state: LeaderAndIsr, leader: BrokerId, isr: tuple[BrokerId, ...]) -> LeaderAndIsr:
-    assert leader != NO_BROKER and leader in isr, "a leader is in its ISR"
+    assert leader != NO_BROKER and leader in isr, "the leader is a member of its ISR"
     return state._replace(leader=leader, leader_epoch=LeaderEpoch(state.leader_epoch + 1), isr=isr)

@@ -27,8 +27,8 @@ class Written:
     __slots__ = ("_append",)
 
     def __init__(self, append: Append) -> None:
-        assert append.refused is None, "what was refused is not written"
-        assert append.base_offset < append.end, "a write has a place"
+        assert append.refused is None, "a rejected append is never awaited"
+        assert append.base_offset < append.end, "an append contains at least one record"
         self._append = append
 
     @property

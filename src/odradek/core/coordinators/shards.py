@@ -118,7 +118,7 @@ class Shards(Generic[SomeShard]):
         """Return the key's partition; Refused(COORDINATOR_NOT_AVAILABLE) without a state topic."""
         topic = self._runtime.view().topics.get(self.topic)
         if topic is None:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} yet")
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic {self.topic} does not exist yet")
         return partition_for(key, len(topic.partitions))
 
     def find_shard(self, key: str) -> SomeShard:
@@ -151,7 +151,7 @@ class Shards(Generic[SomeShard]):
 
     def _load_all(self, leading: Leading, now: Moment) -> None:
         index = leading.name.partition
-        assert index not in self._shards, "a shard is loading or serving, never both"
+        assert index not in self._shards, "a shard is either loading or serving"
         state = self._loading[index] = self._make(leading)
         self._load(leading, leading.log.start_offset, state, now)
 
@@ -175,18 +175,18 @@ class Shards(Generic[SomeShard]):
         state = self._loading.get(index)
         if state is None or state is not load.state:
             return  # This broker has resigned since.
-        assert index not in self._shards, "a shard is loading or serving, never both"
+        assert index not in self._shards, "a shard is either loading or serving"
         leading, failure = self._led[index], loaded.failure
         if failure is None and leading.ended is None and leading.log.end_offset > load.end:
             self._load(leading, load.end, state, now)  # Transaction markers were written during the load.
             return
         if isinstance(failure, DiskFailed) and failure.is_out_of_files:
-            _LOG.warning("%s is loaded later: %s", load.name, failure)
+            _LOG.warning("failed to load %s (will retry): %s", load.name, failure)
             self._without_files.add(index)
             return
         del self._loading[index]
         if failure is not None:
-            _LOG.error("%s can't be read, so nobody coordinates what is in it: %s", load.name, failure)
+            _LOG.error("failed to load %s, its groups or transactions have no coordinator: %s", load.name, failure)
             del self._led[index]
             return
         self._shards[index] = state
@@ -208,13 +208,13 @@ class Shards(Generic[SomeShard]):
         """Load shards that found no free descriptor, and compact logs much larger than their state."""
         again, self._without_files = self._without_files, set()
         for index in again:
-            assert index in self._loading, "who waits for a descriptor is asked to come again, not sent away"
+            assert index in self._loading, "a shard that waits for a file descriptor is still loading"
             if self._led[index].ended is None:
                 self._load_all(self._led[index], now)
             else:
                 self.resign(index)
         for index in self._shards:
-            assert index not in self._loading, "a shard is loading or serving, never both"
+            assert index not in self._loading, "a shard is either loading or serving"
             leading = self._led[index]
             if leading.ended is None and self._is_overgrown(index, leading.log):
                 self._runtime.compact(leading.partition)

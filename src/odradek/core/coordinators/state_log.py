@@ -68,7 +68,7 @@ class StateLog:
 
     def append(self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         """Write records as one batch, or raise Refused (COORDINATOR_NOT_AVAILABLE, ...) and write nothing."""
-        assert records, "a change is at least one record"
+        assert records, "a state change has at least one record"
         return self.append_encoded(self.encoded(records, now.wall, producer), now)
 
     def append_encoded(self, batch: bytearray, now: Moment) -> Written:

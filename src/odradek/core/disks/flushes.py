@@ -162,6 +162,6 @@ class Flushes:
             self._postponed[name] = None
             return
         # The kernel has dropped data that it failed to write: the contents of the disk are unknown.
-        _LOG.error("%s goes offline, its sync failed: %s", name, failed)
+        _LOG.error("%s is offline: flush failed: %s", name, failed)
         partition.take_offline(failed)
         self._lot.happened(name)

@@ -126,7 +126,9 @@ class Moves:
         Broker.replica.
         """
         if not has_future_name(name):
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name.topic} is too long for a copy")
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name.topic} is too long for a future log directory"
+            )
         if target is None:
             raise Refused(ErrorCode.LOG_DIR_NOT_FOUND)
         if target.failure is not None:
@@ -143,7 +145,7 @@ class Moves:
         if origin is target:
             return
         if not self._storage.is_whole:
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "no partition is moved while a data directory is offline")
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "partitions cannot be moved while a log directory is offline")
         self._begin(Move(partition, origin, target), now)
 
     def resume(self, now: Moment) -> None:
@@ -196,7 +198,7 @@ class Moves:
 
     def _begin(self, move: Move, now: Moment) -> None:
         assert move.name not in self._moves, ("a partition has one move at a time", move.name)
-        _LOG.info("%s is moved from %s to %s", move.name, move.origin.path, move.target.path)
+        _LOG.info("moving %s from %s to %s", move.name, move.origin.path, move.target.path)
         self._moves[move.name] = move
         self._go_on(move, now)
 
@@ -271,12 +273,14 @@ class Moves:
         partition.goes_on_in(future, now)
         move.origin.let_go(name, now.wall)
         self._forget(move)
-        _LOG.info("%s is in %s now", name, move.target.path)
+        _LOG.info("moved %s to %s", name, move.target.path)
         self._broker.moved(name, now)
 
     def _give_up(self, move: Move, failure: DiskFailed | Refused, now: Moment) -> None:
         if not move.is_dropped:
-            _LOG.error("%s is not moved to %s, and stays where it is: %s", move.name, move.target.path, failure)
+            _LOG.error(
+                "failed to move %s to %s, it remains in its log directory: %s", move.name, move.target.path, failure
+            )
         if isinstance(failure, DiskFailed) and (failure.takes_offline or isinstance(failure, LogDamaged)):
             if f"{failure.filename}/".startswith(f"{move.target.path}/"):
                 move.target.doubt(failure)
@@ -335,13 +339,13 @@ def _verified(slice_: FileSlice) -> list[Batch]:
     try:
         for batch in iter_batches(slice_.read()):
             if not batch.is_intact:
-                raise LogDamaged(slice_.file.path, position, "the checksum of the batch is wrong")
+                raise LogDamaged(slice_.file.path, position, "the batch checksum does not match")
             batches.append(batch)
             position += batch.size
     except Refused as refused:
         if refused.code != ErrorCode.CORRUPT_MESSAGE:
             raise
-        raise LogDamaged(slice_.file.path, position, "the batch is too short") from None
+        raise LogDamaged(slice_.file.path, position, "the batch is truncated") from None
     if position < slice_.position + slice_.size:
-        raise LogDamaged(slice_.file.path, position, "the batch is too long")
+        raise LogDamaged(slice_.file.path, position, "the batch exceeds its slice")
     return batches

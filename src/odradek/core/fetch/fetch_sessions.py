@@ -92,21 +92,21 @@ class Wanted:
             self.stop_watching()
             self._watched = watchers
             watchers[self] = None
-        assert self in watchers, "its partition would never tell it"
+        assert self in watchers, "the partition knows its watcher"
 
     def stop_watching(self) -> None:
         if self._watched is not None:
-            assert self in self._watched, "its partition had forgotten it without telling it"
+            assert self in self._watched, "a partition forgets no watcher without notifying it"
             del self._watched[self]
             self._watched = None
 
     def changed(self) -> None:
         """Make this due in its session; called by the partition, which has removed it from its watchers."""
-        assert self._watched is not None and self not in self._watched, "one change ends one watch"
+        assert self._watched is not None and self not in self._watched, "a change ends exactly one watch"
         self._watched = None
         session = self.session
         if session is not None:
-            assert session.is_open, "who belongs to a session is among what it wants"
+            assert session.is_open, "only open sessions have partitions"
             session.due[self] = None
             session.lot.happened(session, self)
 
@@ -153,7 +153,7 @@ class Session:
 
     def await_change(self, wanted: Wanted, watchers: Watchers) -> None:
         """Remove a partition from the due ones until it changes, since it has no news."""
-        assert wanted.session is self, "what was forgotten would be watched for ever"
+        assert wanted.session is self, "only partitions of the session are watched"
         self.due.pop(wanted, None)
         wanted.watch(watchers)
 
@@ -256,20 +256,28 @@ class FetchSessions:
         self.advance_epoch(session, steady)
         for key, one in wanted.items():
             if self._sessions.get(session_id) is not session:
-                raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session was ended meanwhile")
+                raise Refused(
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                    f"session {session_id} was closed while its partitions were updated",
+                )
             known = session.wanted.get(key)
             if known is not None:
                 known.asks_again(one)
                 session.due[known] = None
             elif self._room_in(session) <= 0:
                 self._close(session.id)  # Its client continues without one.
-                raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
+                raise Refused(
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                    f"fetch sessions exceed the limit of {FETCH_SESSION_PARTITIONS_MAX} partitions",
+                )
             else:
                 one.session = session
                 session.wanted[key] = one
                 session.due[one] = None
                 self._partitions += 1
-                assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "there was room"
+                assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, (
+                    "fetch sessions never exceed their partition limit"
+                )
             yield
         for key in forgotten:
             self._partitions -= session.forget(key)
@@ -297,31 +305,39 @@ class FetchSessions:
         session.wanted = wanted
         self._sessions[session.id] = session
         self._partitions += len(wanted)
-        assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "there was room"
+        assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "fetch sessions never exceed their partition limit"
         return session
 
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.wanted)
-            assert self._partitions >= 0 and (self._sessions or not self._partitions), "each partition is counted once"
+            assert self._partitions >= 0 and (self._sessions or not self._partitions), (
+                "the partition count equals the partitions of all sessions"
+            )
             session.close()
-            assert not session.is_open, "who goes on with it finds out that it has ended"
+            assert not session.is_open, "a removed session is closed"
 
     def _continued(self, session_id: int, epoch: int, uses_ids: bool) -> Session:
         session = self._sessions.get(session_id)
         if session is None:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"session {session_id}")
         if session.epoch != epoch:
-            raise Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {epoch}, expected {session.epoch}")
+            raise Refused(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"invalid fetch session epoch {epoch}: expected {session.epoch}"
+            )
         if session.uses_ids != uses_ids:
-            raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session goes by names or by ids, not by both")
+            raise Refused(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session uses either topic names or topic ids"
+            )
         return session
 
     def advance_epoch(self, session: Session, steady: int) -> None:
         """Advance a session to its next epoch for its next request."""
-        assert self._sessions.get(session.id) is session, "a session that has ended does not go on"
-        assert INITIAL_EPOCH < session.epoch <= INT32_MAX, "after the greatest epoch comes 1"
+        assert self._sessions.get(session.id) is session, "only open sessions advance"
+        assert INITIAL_EPOCH < session.epoch <= INT32_MAX, (
+            "a session epoch is between 1 and the greatest 32-bit integer"
+        )
         session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
         session.last_used = steady
         self._sessions[session.id] = self._sessions.pop(session.id)

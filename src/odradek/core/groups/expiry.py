@@ -56,7 +56,7 @@ class Expiry:
                 try:
                     yield from expire(shard, group, self._retention_ms, now)
                 except Refused as refused:
-                    _LOG.warning("what has expired of group %r can't be removed now: %s", group_id, refused)
+                    _LOG.warning("failed to expire offsets of group %r (will retry): %s", group_id, refused)
             yield
 
 
@@ -79,7 +79,7 @@ def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> I
     is_left = offsets.of_group(group.id) or offsets.has_pending_of(group.id)
     if group.is_empty and not is_left:
         forget_group(shard, group, now)
-        _LOG.info("group %r has no members and no offsets any more, and is forgotten", group.id)
+        _LOG.info("removed group %r, which has no members and no offsets", group.id)
 
 
 def _has_expired(offsets: GroupOffsets, place: GroupTopicPartition, since: int, retention_ms: int, now: Moment) -> bool:

@@ -43,7 +43,7 @@ class GroupCoordinator:
         may be committed under that name), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not group_id and not may_be_empty:
-            raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group id must not be empty")
         return self.shards.find_shard(group_id)
 
     def group(self, group_id: str) -> Group:

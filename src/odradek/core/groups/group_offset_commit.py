@@ -123,8 +123,8 @@ def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, C
     if who.epoch < 0:
         return shard.simple_group(who.group_id), None
     if who.is_transactional or who.version < GROUP_ID_NOT_FOUND_SINCE:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"there is no group {who.group_id!r}")
-    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {who.group_id!r}")
+        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {who.group_id!r} does not exist")
+    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {who.group_id!r} does not exist")
 
 
 def record(group_id: str, place: OffsetAndMetadata, now: int, expires: int = NEVER) -> StateRecord:

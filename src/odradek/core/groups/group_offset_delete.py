@@ -36,7 +36,7 @@ def delete(shard: GroupShard, group_id: str, places: Collection[tuple[TopicName,
     """Delete some offsets of a group, or raise Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
     group = shard.group(group_id)
     if group.type == CLASSIC and not group.is_empty and group.protocol_type != CONSUMERS:
-        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"members of {group_id!r} are no consumers")
+        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members that are not consumers")
     subscribed = {topic for topic in {topic for topic, _ in places} if group.is_subscribed_to(topic)}
     forgotten = {
         (topic, partition): tombstone(group_id, topic, partition)

@@ -77,7 +77,7 @@ class LongCommit:
 
     def finish(self, shard: GroupShard, now: Moment) -> Committed:
         """Write the batch and apply the offsets, or raise Refused for the whole commit and change nothing."""
-        assert not self._records, "they are encoded"
+        assert not self._records, "all records of a commit are encoded before it is written"
         who = self._who
         group, check = committing(shard, who, now)
         if check is not None:

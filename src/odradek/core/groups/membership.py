@@ -57,6 +57,6 @@ def leave(shard: GroupShard, group_id: str, leavers: Sequence[Leaver], now: Mome
 def _group(shard: GroupShard, group_id: str) -> ClassicGroup | ConsumerGroup:
     group = shard.groups.get(group_id)
     if group is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
-    assert isinstance(group, ClassicGroup | ConsumerGroup), "there are two kinds of groups"
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} does not exist")
+    assert isinstance(group, ClassicGroup | ConsumerGroup), "a group with members is classic or consumer"
     return group

@@ -65,7 +65,7 @@ class ParkingLot:
         if waiting is None:
             waiting = self._by_bucket[bucket] = {}
             heapq.heappush(self._buckets, bucket)
-        assert parked not in waiting, "who is parked twice would be answered twice"
+        assert parked not in waiting, "a request is parked at most once"
         waiting[parked] = None
 
     def happened(self, key: Hashable, news: object = None) -> None:
@@ -81,7 +81,7 @@ class ParkingLot:
             bucket = heapq.heappop(self._buckets)
             for parked in list(self._by_bucket[bucket]):
                 self.complete(parked)
-            assert not self._by_bucket[bucket], "a deadline does not change while its request is parked"
+            assert not self._by_bucket[bucket], "a parked request keeps its deadline"
             # A bucket lives until its time: forget() leaves it empty, so that the heap contains it once.
             del self._by_bucket[bucket]
 

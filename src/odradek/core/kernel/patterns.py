@@ -36,7 +36,7 @@ class Pattern:
         try:
             self._compiled = re2.compile(text, options)
         except re2.error as error:
-            detail = f"`{text}` is no regular expression that can be used: {_text(error)}"
+            detail = f"invalid regular expression `{text}`: {_text(error)}"
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, detail) from None
 
     def matches(self, text: str) -> bool:
@@ -49,13 +49,15 @@ def _imported_re2(text: str) -> Any:
     try:
         import re2
     except ImportError:
-        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"`{text}` cannot be used: {_no_re2()}") from None
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"cannot evaluate regular expression `{text}`: {_no_re2()}"
+        ) from None
     return re2
 
 
 @cache  # It reads the metadata of installed packages, and clients may send many expressions.
 def _no_re2() -> str:
-    return f"regular expressions need the extra regex on this broker, and {not_installed(['re2'], 'regex')}"
+    return f"the broker lacks the extra regex: {not_installed(['re2'], 'regex')}"
 
 
 def _text(error: Exception) -> str:

@@ -34,7 +34,7 @@ class Promise(Generic[T]):
 
     def keep(self, lot: ParkingLot, value: T) -> None:
         """Set the value, once, and complete the waiting request, if its connection still exists."""
-        assert self.value is None, "a promise is kept once"
+        assert self.value is None, "a promise is fulfilled at most once"
         self.value = value
         lot.happened(self)
 

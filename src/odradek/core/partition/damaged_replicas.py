@@ -53,7 +53,7 @@ class AwaitingReplica:
         """Note that the disk has refused to set aside what is cut off; the broker's log is told once."""
         self.retry_at = now.steady + RETRY_MS
         if not self._is_told:
-            text = "%s stays offline, and is tried again: what it has from its damage on could not be set aside: %s"
+            text = "%s stays offline: failed to quarantine its log from the damage on (will retry): %s"
             _LOG.error(text, name, failed)
         self._is_told = True
 
@@ -108,7 +108,7 @@ class DamagedReplicas:
             damaged = _first_damaged(directory.logs[name])
             if damaged is None or partition.log is not directory.logs[name]:
                 continue
-            text = "%s is damaged at offset %d: it leaves the in-sync replicas, and is fetched again from there"
+            text = "%s is damaged at offset %d: it leaves the ISR and fetches again from there"
             _LOG.error(text, name, damaged[0])
             partition.take_offline()
             self._awaiting[partition] = AwaitingReplica(directory, partition.info.leader_epoch)
@@ -149,7 +149,7 @@ class DamagedReplicas:
         if awaiting.looks_out >= LOOKS:
             return self._truncate(name, awaiting, now)
         if awaiting.looks_last >= LOOKS:
-            _LOG.warning("%s is damaged, and no other replica is in sync: the rest of it is served", name)
+            _LOG.warning("%s is damaged and no other replica is in sync: the undamaged records are served", name)
             return True
         return False
 

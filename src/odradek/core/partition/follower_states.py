@@ -74,7 +74,7 @@ class Follower:
         claimed = self.broker_epoch if now - self._last_fetch_ms <= lag_ms_max else NO_BROKER_EPOCH
         latest = max(claimed, eligible.get(self.broker, NO_BROKER_EPOCH))
         if NO_BROKER_EPOCH != broker_epoch < latest:
-            text = f"broker {self.broker} fetched with broker epoch {broker_epoch}, now {latest}"
+            text = f"broker {self.broker} fetched with stale broker epoch {broker_epoch}: the latest is {latest}"
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def leader_epoch_began(self, leader_end: Offset, now: int, *, is_in_sync: bool) -> None:

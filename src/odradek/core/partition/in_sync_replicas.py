@@ -98,7 +98,7 @@ class InSync:
         The caller has checked the leader epoch and the offset of the request, and that the logs do not diverge
         (KIP-595).  Raises Refused if the broker is not a replica, or if it has restarted since.
         """
-        assert offset <= leader_end, "nothing is replicated that is not written"
+        assert offset <= leader_end, "a follower never fetches beyond the log end offset of the leader"
         known = self.replica(follower, leader_epoch)
         known.check_broker_epoch(broker_epoch, eligible, now, self._lag_ms_max)
         before = known.log_end_offset
@@ -112,7 +112,7 @@ class InSync:
         """
         known = self._followers.get(follower)
         if known is None:
-            raise Refused(stranger_code(leader_epoch), f"broker {follower} is none of the replicas {self._replicas}")
+            raise Refused(stranger_code(leader_epoch), f"broker {follower} is not one of the replicas {self._replicas}")
         return known
 
     def stayed(self, follower: BrokerId, at: int) -> None:
@@ -155,7 +155,9 @@ class InSync:
         if end <= current:
             return current
         has_less = [one for one, known in self._followers.items() if known.log_end_offset < end]
-        assert end <= own_end and not {*has_less} & {*self.committed.isr}, "any of the ISR may be elected without loss"
+        assert end <= own_end and not {*has_less} & {*self.committed.isr}, (
+            "every ISR member has all records below the high watermark"
+        )
         return end
 
     def low_watermark(self, own_start: Offset, alive: Container[BrokerId]) -> Offset:
@@ -211,7 +213,7 @@ class InSync:
         if proposal is not self.pending:  # An equal proposal may date from before a follower's restart.
             return False
         if error is ErrorCode.NONE:
-            assert state is not None, "an answer without an error has the state"
+            assert state is not None, "a response without an error has the state"
             if self._is_answer(state, proposal):
                 self._commit(state)
             return False
@@ -277,7 +279,7 @@ class InSync:
         return len(self.maximal_isr) < min(min_isr, len(self._replicas))
 
     def _propose(self, isr: tuple[BrokerId, ...]) -> LeaderAndIsr:
-        assert self.pending is None, "one proposal at a time, each for the state that the one before has led to"
+        assert self.pending is None, "at most one AlterPartition request is in flight"
         # A leader has recovered (KIP-704): no follower could join its ISR otherwise.
         self.pending = self.committed._replace(isr=isr, recovery=RECOVERED)
         # A repeat needs new epochs: a follower that has restarted may lack records that the proposal assumed (KIP-903).
@@ -292,10 +294,12 @@ class InSync:
         self._check()
 
     def _check(self) -> None:
-        assert self.committed.leader == self.broker, "who keeps an ISR leads"
-        assert self.broker in self.committed.isr, "the leader is in its ISR"
-        assert {*self.committed.isr} <= {*self.maximal_isr}, "the maximal ISR has all that may be elected now"
-        assert self.pending is None or {self.broker} <= {*self.pending.isr} <= {*self.maximal_isr}, "or by a proposal"
+        assert self.committed.leader == self.broker, "only the leader maintains the ISR"
+        assert self.broker in self.committed.isr, "the leader is a member of its ISR"
+        assert {*self.committed.isr} <= {*self.maximal_isr}, "the maximal ISR contains the committed ISR"
+        assert self.pending is None or {self.broker} <= {*self.pending.isr} <= {*self.maximal_isr}, (
+            "the maximal ISR contains the proposed ISR"
+        )
 
     def _set_followers(self, now: int) -> None:
         """Keep one Follower for each replica and each ISR member.

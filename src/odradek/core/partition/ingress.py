@@ -105,7 +105,9 @@ def checked(partition: Partition, records: memoryview | bytes | bytearray | None
     """Return the batch if it is complete, intact and has an allowed header; raise Refused otherwise."""
     configs = partition.configs
     if not records:
-        raise Refused(ErrorCode.INVALID_RECORD, "a produce request must hold exactly one batch for each partition")
+        raise Refused(
+            ErrorCode.INVALID_RECORD, "a produce request must contain exactly one record batch for each partition"
+        )
     batch = Batch.checked(records)
     if not configs.is_log_append_time:
         if batch.attributes & LOG_APPEND_TIME:
@@ -113,7 +115,8 @@ def checked(partition: Partition, records: memoryview | bytes | bytearray | None
         latest = now.wall + configs.message_timestamp_after_max_ms
         if batch.max_timestamp > latest and not reads_records(configs):  # Otherwise each record is checked.
             text = (
-                f"Timestamp {batch.max_timestamp} of a message for {partition.topic_partition} is later than {latest}"
+                f"Timestamp {batch.max_timestamp} of a message for {partition.topic_partition} "
+                f"is later than the latest allowed {latest}"
             )
             raise Refused(ErrorCode.INVALID_TIMESTAMP, text)
     return batch

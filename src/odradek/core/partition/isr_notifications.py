@@ -39,7 +39,7 @@ class IsrNotifications:
 
     def take_changed_partitions(self, now: Moment) -> list[TopicPartition]:
         """Return the partitions to report to the controller, each once; call it when they `are_due`."""
-        assert self.are_due, "not more often than Kafka does"
+        assert self.are_due, "ISR changes are reported no more often than in Kafka"
         taken = list(self._changed)
         self._changed.clear()
         self.are_due = False

@@ -74,7 +74,9 @@ class UnableLeaders:
         directory = self._storage.directory_of(name)
         if directory is None or not partition.has_told_full or not self._others_may_lead(partition):
             return False
-        _LOG.error("%s has no room here: another replica in sync leads, and this one follows when there is some", name)
+        _LOG.error(
+            "disk full for %s: leadership moves to another in-sync replica; this one follows once there is space", name
+        )
         partition.take_offline()
         directory.await_room()
         self._awaiting[partition] = directory

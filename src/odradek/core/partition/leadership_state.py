@@ -42,7 +42,7 @@ class Leadership:
     def log(self) -> Log:
         """The log.  Raises Refused once the leadership has ended, as it may be a follower's log by then."""
         if self.ended is not None:
-            raise Refused(self.ended, f"{self.name} is not led here any more")
+            raise Refused(self.ended, f"this broker no longer leads {self.name}")
         return self.partition.log
 
     @property
@@ -52,7 +52,7 @@ class Leadership:
 
     def continue_leadership(self, info: PartitionInfo, now: Moment) -> None:
         """Continue to lead, in another epoch or with other replicas."""
-        assert info.leader_epoch >= self.epoch, "leader epochs rise"
+        assert info.leader_epoch >= self.epoch, "leader epochs never decrease"
         self.epoch = info.leader_epoch
         self.set_followers(info, now)
 
@@ -74,7 +74,7 @@ class Leadership:
 
     def end_leadership(self, code: ErrorCode) -> None:
         """End the leadership; requests that wait for a write fail with `code`."""
-        assert self.ended is None, "it ends once"
+        assert self.ended is None, "a leadership ends once"
         if self.in_sync is not None:
             self.partition.alter_partition.forget(self)
         self.ended = code
@@ -89,7 +89,7 @@ class Leadership:
         `leader_epoch` is the epoch in the follower's request.
         """
         if self.in_sync is None:
-            raise Refused(stranger_code(leader_epoch), f"{self.name} has no replica on broker {follower}")
+            raise Refused(stranger_code(leader_epoch), f"broker {follower} has no replica of {self.name}")
         return self.in_sync.replica(follower, leader_epoch)
 
     def fetched(
@@ -111,7 +111,7 @@ class Leadership:
         known = self.follower(follower, leader_epoch)
         before, started = known.log_end_offset, known.log_start_offset < log_start
         in_sync, manager, end = self.in_sync, self.partition.alter_partition, self.log.end_offset
-        assert in_sync is not None, "it has a follower"
+        assert in_sync is not None, "a leader with a follower maintains an ISR"
         eligible = manager.eligible
         # A lower offset may come from another process than the session's.  Progress of the old process counts up to
         # this fetch, and live sessions report theirs again.
@@ -156,7 +156,7 @@ class Leadership:
     def check_min_isr(self, in_sync: InSync) -> None:
         min_isr = self.partition.configs.min_insync_replicas
         if in_sync.is_under_min_isr(min_isr):
-            text = f"{self.name} has the in-sync replicas {in_sync.committed.isr}, min.insync.replicas is {min_isr}"
+            text = f"ISR {in_sync.committed.isr} of {self.name} is insufficient for min.insync.replicas {min_isr}"
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     @property

@@ -48,7 +48,7 @@ class Leading(Leadership):
         super().end_leadership(code)
         staging, self._staging = self._staging, None
         if staging is not None:
-            staging.refuse(Refused(code, f"{self.name} is not led here any more"))
+            staging.refuse(Refused(code, f"this broker no longer leads {self.name}"))
 
     # Batches.
 
@@ -164,9 +164,9 @@ class Leading(Leadership):
         log, batch = self.log, arrival.batch
         if all_replicas and self.in_sync is not None:
             self.check_min_isr(self.in_sync)
-        assert self._staging is None, "what is staged has its offsets, and is written before anything else comes behind"
+        assert self._staging is None, "staged batches are written before any other append"
         if batch.producer_id >= 0 and not self._is_next(log, batch):
-            text = f"producer {batch.producer_id} has sequence {batch.base_sequence} behind it by now"
+            text = f"out of order sequence number {batch.base_sequence} of producer {batch.producer_id}"
             raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         staging = Staging(self, log.end_offset)
         needs_sync = self._needs_sync(staging, batch, all_replicas=all_replicas)
@@ -214,7 +214,7 @@ class Leading(Leadership):
 
     def _written(self, staging: Staging, now: Moment) -> None:
         # Pairs with the offsets that `stage` promised: nothing else has moved the log end offset in between.
-        assert self.log.end_offset == staging.end, "batches lie where who sent them is told"
+        assert self.log.end_offset == staging.end, "a written batch has the offsets it was staged with"
         self.partition.has_told_full = False
         if self.in_sync is not None:
             self.partition.end_moved()

@@ -60,11 +60,17 @@ class Advance:
     def check(self) -> None:
         """Raise Refused if the logs do not begin there, or not yet."""
         if not self.is_ended:
-            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"the disk has not written yet where {self.name} begins")
+            raise Refused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"timed out: the log start offset of {self.name} is not written to disk yet",
+            )
         if self.refused is not None:
             raise Refused(self.refused.code, self.refused.detail)
         if not self.is_reached:
-            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"not all replicas of {self.name} begin there yet")
+            raise Refused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"timed out: not all replicas of {self.name} have reached the log start offset yet",
+            )
 
 
 class AllAdvanced:
@@ -133,7 +139,7 @@ class LogStarts:
 
         For retention, without `waiting`, the segments below are deleted at once.  Raises Refused if the log is offline.
         """
-        assert offset <= partition.positions.high_watermark, "only what is visible is deleted"
+        assert offset <= partition.positions.high_watermark, "the log start offset never exceeds the high watermark"
         name = partition.topic_partition
         advance = Advance(partition, offset, waiting)
         if offset <= partition.log.start_offset:
@@ -227,7 +233,7 @@ class LogStarts:
 
 
 def _retention_failed(partition: Partition, failed: DiskFailed) -> None:
-    _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
+    _LOG.error("failed to delete old segments of %s: %s", partition.topic_partition, failed)
     if isinstance(failed, LogDamaged):
         partition.found_damage(failed)
     if failed.takes_offline:  # On a full disk the next round may free some room.

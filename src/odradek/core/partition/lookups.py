@@ -51,13 +51,13 @@ class Question:
     def found(self) -> TimedOffset | None:
         """The answer.  Raises Refused if there is none: the lookup failed, or the broker stopped before it."""
         if not self.is_answered:
-            raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker stops")
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker is shutting down")
         if isinstance(self._found, Refused):
             raise Refused(self._found.code, self._found.detail)
         return self._found
 
     def answer(self, found: Found) -> None:
-        assert not self.is_answered, "a question is answered once"
+        assert not self.is_answered, "a lookup is answered once"
         self._found = found
         self.is_answered = True
 
@@ -99,7 +99,7 @@ class Begun(NamedTuple):
         except AssertionError:
             raise
         except Exception:
-            _LOG.exception("a lookup by time in %s failed here", self.question.partition.topic_partition)
+            _LOG.exception("unexpected error in a lookup by timestamp in %s", self.question.partition.topic_partition)
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

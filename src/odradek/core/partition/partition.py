@@ -86,7 +86,7 @@ class Partition:
         visible = durable if high_watermark is None else high_watermark
         self.positions = Positions(high_watermark=visible, durable_end=durable)
         if log is not None:
-            assert self.positions.are_within(log.start_offset, log.end_offset), "a log is flushed before it is served"
+            assert self.positions.are_within(log.start_offset, log.end_offset), "the high watermark is within the log"
             log.producers.high_watermark_advanced(visible)
 
     @property
@@ -130,7 +130,9 @@ class Partition:
         leading = self.leading
         if leading is None:
             _ = self.log  # Raises if it is offline; that error has precedence.
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.info.leader}")
+            raise Refused(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader of {self.topic_partition} is broker {self.info.leader}"
+            )
         return leading
 
     def lead(self, info: PartitionInfo, now: Moment) -> None:
@@ -159,7 +161,7 @@ class Partition:
     def configure(self, configs: TopicConfigs, log_config: LogConfig) -> None:
         """Apply a changed configuration; no batch may be staged."""
         is_staging = self.leading is not None and self.leading.has_staged
-        assert not is_staging, "what is staged was checked by the configuration before"
+        assert not is_staging, "no batch is staged when the configuration changes"
         self.configs = configs
         if self._log is not None:
             self._log.config = log_config
@@ -193,7 +195,9 @@ class Partition:
     def advance_start(self, offset: Offset) -> None:
         """Advance the log start offset to one that is already durable; do nothing if it is not higher."""
         if advance_start(self.log, offset):
-            assert self.log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
+            assert self.log.start_offset <= self.positions.high_watermark, (
+                "the log start offset never exceeds the high watermark"
+            )
             self.changed()
 
     def delete_below_start(self, now: TimestampMs) -> None:
@@ -231,8 +235,12 @@ class Partition:
         if epoch in (-1, ours):
             return
         if epoch < ours:
-            raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}, now {ours}")
-        raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch}, here still {ours}")
+            raise Refused(
+                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is older than the current leader epoch {ours}"
+            )
+        raise Refused(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than the current leader epoch {ours}"
+        )
 
     def advance_high_watermark(self, end: Offset) -> bool:
         """Advance the high watermark to `end` and notify fetches; return False if it was there already."""
@@ -240,7 +248,7 @@ class Partition:
             return False
         log = self._log
         if log is not None:
-            assert end <= log.end_offset, "nothing is visible that is not written"
+            assert end <= log.end_offset, "the high watermark never exceeds the log end offset"
             if log.producers.first_unstable < end:
                 log.producers.high_watermark_advanced(end)
         self.changed()
@@ -266,7 +274,7 @@ class Partition:
         log = self.log
         end_flush(log, flush, now.wall)
         durable = self.positions.advance_durable_end(flush.end_offset)
-        assert self.positions.durable_end <= log.recovery_point, "nothing is durable that the log did not flush"
+        assert self.positions.durable_end <= log.recovery_point, "the durable offset never exceeds the recovery point"
         visible = self._flushed(flush.end_offset, now)
         return durable or visible
 
@@ -294,7 +302,7 @@ class Partition:
         bound = stable if read_committed else high_watermark
         if to_end:
             bound = log.end_offset
-        assert stable <= high_watermark <= log.end_offset, "what is stable is visible, and what is visible is written"
+        assert stable <= high_watermark <= log.end_offset, "last stable offset <= high watermark <= log end offset"
         if offset > bound and offset <= log.end_offset:
             # Records above the high watermark are read as if they had not been written.
             offset = bound
@@ -329,7 +337,7 @@ class Partition:
 
     def goes_on_in(self, log: Log, now: Moment) -> None:
         """Replace the log by another one: a complete, synced copy."""
-        assert self.leading is None or not self.leading.has_staged, "what is staged has its place in the old log"
+        assert self.leading is None or not self.leading.has_staged, "no batch is staged when the log is replaced"
         if self._log is not None:
             log.config = self._log.config  # It may have been altered since the copy was begun.
         self._log = log
@@ -345,11 +353,13 @@ class Partition:
             return None
         epoch, end = self.end_of_epoch(LeaderEpoch(last_fetched_epoch))
         if end < 0:
-            text = f"epoch {last_fetched_epoch}, last fetched before offset {fetch_offset}, is not known here"
+            text = f"last fetched epoch {last_fetched_epoch} before offset {fetch_offset} is unknown on the leader"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         start = self.log.start_offset
         if fetch_offset < start:  # Checked first, as in Apache Kafka: the divergence is below the log start offset.
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{fetch_offset} is before {start}, where the log starts")
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch offset {fetch_offset} is below the log start offset {start}"
+            )
         if epoch < last_fetched_epoch or end < fetch_offset:
             return epoch, end
         return None
@@ -399,5 +409,5 @@ class Partition:
             log.note_damage(damage)
         if not known:
             self._damages_told.add((damage.path, damage.position))
-            _LOG.error("%s: %s: what is before and behind it is served", self.topic_partition, damage)
+            _LOG.error("%s: %s: records before and after the damage are served", self.topic_partition, damage)
         return Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {damage}")

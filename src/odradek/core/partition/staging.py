@@ -70,7 +70,7 @@ class Staging:
 
     def add(self, batch: Batch, log_append_time: TimestampMs, *, needs_sync: bool) -> Append:
         end = Offset(self.end + batch.last_offset_delta + 1)
-        assert end > self.end, "a batch has at least one record"
+        assert end > self.end, "a batch contains at least one record"
         append = Append(self.leading, self.end, end, log_append_time, needs_sync=needs_sync)
         self.end = end
         if not needs_sync:
@@ -78,7 +78,9 @@ class Staging:
         self.size += batch.batch_length + LOG_OVERHEAD_BYTES
         self.batches.append(batch)
         self.appends.append(append)
-        assert self.size <= STAGED_BYTES_MAX or len(self.batches) == 1, "has_room is asked for all but the first"
+        assert self.size <= STAGED_BYTES_MAX or len(self.batches) == 1, (
+            "staged batches fit into the staging limit, except a single large one"
+        )
         return append
 
     def add_again(self, append: Append) -> None:

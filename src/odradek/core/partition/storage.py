@@ -85,7 +85,7 @@ class Storage:
         """Raise NoDirectory if all directories are offline: no read or write works before the next start."""
         if not self.online:
             reasons = "; ".join(f"{one.path}: {one.failure}" for one in self._directories)
-            raise NoDirectory(f"None of the data directories (log.dirs) can be used: {reasons}.")
+            raise NoDirectory(f"All log directories (log.dirs) are offline: {reasons}.")
 
     def open(
         self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs, *, is_new: bool = True
@@ -132,9 +132,13 @@ class Storage:
         holder = max(ours, key=lambda one: one.logs[name].end_offset, default=None)
         for directory in found:
             if directory is not holder:
-                what = "another log of this partition" if directory in ours else "the log of another topic of that name"
+                what = (
+                    "another log of this partition"
+                    if directory in ours
+                    else "the log of another topic with the same name"
+                )
                 aside = directory.set_aside(name, now)
-                _LOG.warning("%s had %s: it is set aside as %s", name, what, aside)
+                _LOG.warning("%s had %s, moved it aside as %s", name, what, aside)
         return holder
 
     def _ours(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
@@ -171,7 +175,7 @@ class Storage:
                 directory.set_aside(name, now)
             if strays:
                 names = ", ".join(map(str, strays[:STRAYS_NAMED_MAX])) + ("..." if strays[STRAYS_NAMED_MAX:] else "")
-                text = "%s: %d logs are of partitions that this broker does not have, and are set aside as *-stray: %s"
+                text = "%s: renamed %d stray logs, of partitions not assigned to this broker, to *-stray: %s"
                 _LOG.warning(text, directory.path, len(strays), names)
 
     def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
@@ -201,7 +205,7 @@ class Storage:
     def identify(self, name: TopicPartition, topic_id: Uuid) -> None:
         """Assign a topic id to the partition's log, which is online and has none."""
         holder = self.directory_of(name)
-        assert holder is not None, "a log that is served lies somewhere"
+        assert holder is not None, "the log of an online partition is in a log directory"
         holder.assign_topic_id(name, topic_id)
 
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
@@ -251,7 +255,7 @@ class Storage:
     def _emptiest(self) -> LogDirectory:
         online = self.online
         if not online:
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
         return min(online, key=lambda directory: directory.count)
 
 

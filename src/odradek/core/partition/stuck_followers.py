@@ -58,10 +58,10 @@ def _walk(records: FileSlice, log_end: Offset) -> None:
     before: FileBatch | None = None
     for place in walk_checked(records.file, records.position, records.position + records.size):
         if before is not None and place.base_offset <= before.last_offset:
-            why = f"offset {before.last_offset} is followed by {place.base_offset}"
+            why = f"offsets are not monotonic: {place.base_offset} follows {before.last_offset}"
             raise Damaged(records.file.path, before.position, why)
         if place.last_offset >= log_end:
             raise Damaged(
-                records.file.path, place.position, f"offset {place.last_offset} in a log that ends at {log_end}"
+                records.file.path, place.position, f"offset {place.last_offset} is beyond the log end offset {log_end}"
             )
         before = place

@@ -109,7 +109,7 @@ class Following:
             if answer.diverging is None:
                 return self._replicate(answer, now)
             if not self._cut(answer.diverging, now):
-                self._try_later(f"its log diverges, says its leader, and is the same up to {answer.diverging}")
+                self._try_later(f"the leader reports a diverging epoch that requires no truncation: {answer.diverging}")
         except DiskFailed as failed:
             self._disk_failed(failed)
         return False
@@ -157,7 +157,9 @@ class Following:
         # A new leader may not know yet what was committed before; that never lowers a high watermark.
         has_risen = partition.advance_high_watermark(min(answer.high_watermark, log.end_offset))
         partition.advance_start(min(answer.log_start_offset, positions.high_watermark))
-        assert positions.are_within(log.start_offset, log.end_offset), "a follower's positions lie within its log"
+        assert positions.are_within(log.start_offset, log.end_offset), (
+            "the high watermark of a follower is within its log"
+        )
         self._told = ""
         self._ask(self._fetch())
         return has_risen
@@ -201,16 +203,20 @@ class Following:
         partition = self.partition
         own_end = partition.log.end_offset
         if not 0 <= start <= end:
-            self._try_later(f"its leader has a log from {start} to {end}")
+            self._try_later(f"the leader returned an invalid offset range from {start} to {end}")
             return
         if end < own_end:
             cut_log_at(partition, end, now)
         elif start > own_end:
-            _LOG.warning("%s begins anew at %d, its leader has no earlier records", partition.topic_partition, start)
+            _LOG.warning(
+                "truncating %s fully and starting at offset %d, the log start offset of the leader",
+                partition.topic_partition,
+                start,
+            )
             start_log_at(partition, start, now)
         self._ask(self._first_ask())
         if partition.log.end_offset == own_end:
-            self._try_later(f"{own_end} was out of range, the leader has {start} to {end}")
+            self._try_later(f"fetch offset {own_end} is out of range, the leader has offsets {start} to {end}")
 
     # Next requests.
 
@@ -248,13 +254,13 @@ class Following:
         elif error in ELECTION_UNDER_WAY:
             self.delay_ms = self._backoff_ms
         else:
-            self._try_later(f"{error.name}, says its leader {self.leader} in epoch {self.epoch}")
+            self._try_later(f"leader {self.leader} in leader epoch {self.epoch} returned {error.name}")
 
     def _try_later(self, why: str) -> None:
         """Set a delay before the next request; log the reason if it has changed."""
         self.delay_ms = self._backoff_ms
         if why != self._told:
-            _LOG.warning("%s is not replicated: %s", self.partition.topic_partition, why)
+            _LOG.warning("failed to replicate %s: %s", self.partition.topic_partition, why)
         self._told = why
 
     def _disk_failed(self, failed: DiskFailed) -> None:

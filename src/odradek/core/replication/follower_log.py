@@ -29,7 +29,7 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
     batches = [Batch.verified(batch.view) for batch in iter_batches(records)]
     if not batches:
         if len(records):
-            text = f"{len(records)} bytes of a leader's answer are no whole batch"
+            text = f"the leader sent {len(records)} bytes without a complete batch"
             raise Refused(ErrorCode.CORRUPT_MESSAGE, text)
         return
     log = partition.log
@@ -41,7 +41,7 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
     for run in _runs(batches, log.config.segment_bytes):
         log.append_as_follower(run, now)
         partition.has_told_full = False
-    assert log.end_offset == batches[-1].next_offset, "a follower's log ends where the last batch says"
+    assert log.end_offset == batches[-1].next_offset, "the log end offset follows the last appended batch"
 
 
 def agreed_end(log: Log, high_watermark: Offset, answer: EpochEnd) -> tuple[Offset, bool]:
@@ -69,7 +69,7 @@ def cut_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> bool:
     truncate_to(log, offset, now)
     log.epochs.truncate_from_end(offset)  # An epoch without a batch may begin at the end of an emptied log.
     _lower_positions(partition)
-    assert log.end_offset <= offset, "nothing is left that reaches the offset"
+    assert log.end_offset <= offset, "a truncated log ends at or below the target offset"
     return before != (log.end_offset, log.epochs.latest)
 
 
@@ -88,7 +88,7 @@ def _lower_positions(partition: Partition) -> None:
     """Lower the positions of a truncated log; warn if consumers may have read the removed records."""
     log, before = partition.log, partition.positions.high_watermark
     if partition.positions.truncated(log.end_offset, log.recovery_point):
-        text = "%s is cut at %d, below its high watermark %d: what consumers read there is lost"
+        text = "truncated %s to offset %d below its high watermark %d: committed records are lost"
         _LOG.warning(text, partition.topic_partition, log.end_offset, before)
         partition.changed()
     _check_positions(partition)
@@ -96,9 +96,9 @@ def _lower_positions(partition: Partition) -> None:
 
 def _check_positions(partition: Partition) -> None:
     log, positions = partition.log, partition.positions
-    assert partition.leading is None, "a leader's positions only rise"
-    assert positions.are_within(log.start_offset, log.end_offset), "positions go down with their log"
-    assert positions.durable_end <= log.recovery_point, "nothing is durable that the log did not flush"
+    assert partition.leading is None, "only followers truncate their log"
+    assert positions.are_within(log.start_offset, log.end_offset), "the high watermark is within the truncated log"
+    assert positions.durable_end <= log.recovery_point, "the durable offset never exceeds the recovery point"
 
 
 def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
@@ -118,7 +118,7 @@ def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:
     """
     for batch in batches:
         if batch.base_offset < end or batch.last_offset_delta < 0:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where {end} is next")
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where offset {end} is expected")
         end = batch.next_offset
 
 

@@ -226,7 +226,7 @@ class ReplicaFetcher:
     def _named(self, name: TopicPartition) -> Named:
         following = self._followings[name]
         ask = following.next
-        assert isinstance(ask, Fetch), "what asks for anything else, or for nothing, is not due"
+        assert isinstance(ask, Fetch), "only partitions that fetch are due"
         named = self._session[name] = Named(following, ask)
         self.topic_names[named.topic_id] = name.topic
         return named
@@ -266,7 +266,7 @@ class ReplicaFetcher:
             following = self._followings.get(name)
             if known is None or following is not known.following:  # No longer followed, or in another epoch.
                 continue
-            assert isinstance(known.ask, Fetch), "a session has nothing else"
+            assert isinstance(known.ask, Fetch), "a fetch session contains only partitions that fetch"
             has_risen = following.fetched(known.ask, fetched, now.wall)
             if name in self._followings:
                 self._look_at(name, now)

@@ -33,7 +33,7 @@ def spread(
     with_rack = [broker for broker, rack in racks.items() if rack is not None]
     if with_rack and len(with_rack) < len(racks):
         without = sorted(racks.keys() - set(with_rack))
-        text = f"brokers {without} have no rack and the others have one: replicas can't be spread over racks"
+        text = f"cannot assign replicas by rack: brokers {without} have no broker.rack, the others do"
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     alive = _alternating(racks) if with_rack else sorted(racks)
     indexes = range(first, first + partitions)
@@ -57,7 +57,7 @@ def _alternating(racks: Racks) -> list[BrokerId]:
 
 
 def _follower(alive: Sequence[BrokerId], leader: int, step: int) -> BrokerId:
-    assert len(alive) > 1, "there is nobody else"
+    assert len(alive) > 1, "a follower needs a second live broker"
     return alive[(leader + 1 + step % (len(alive) - 1)) % len(alive)]
 
 
@@ -95,9 +95,9 @@ def checked_manual(
         raise _invalid("every partition must have the same number of replicas, at least one")
     for index, replicas in by_index.items():
         if len(set(replicas)) != len(replicas):
-            raise _invalid(f"partition {index} names a broker twice")
+            raise _invalid(f"partition {index} has duplicate replicas {list(replicas)}")
         if unknown := set(replicas) - set(brokers):
-            raise _invalid(f"partition {index} names brokers that are not there: {sorted(unknown)}")
+            raise _invalid(f"partition {index} is assigned to unknown brokers {sorted(unknown)}")
     return [by_index[index] for index in range(len(by_index))]
 
 

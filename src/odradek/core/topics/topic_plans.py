@@ -53,7 +53,7 @@ class Planner(NamedTuple):
         """Return the text as the name of a topic that could be created; raise Refused otherwise."""
         name = topic_names.checked(text)
         if name == topic_names.METADATA_TOPIC:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} may not be made by a client")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"internal topic {name} cannot be created by clients")
         if name in view.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name in view.unreadable:
@@ -67,15 +67,17 @@ class Planner(NamedTuple):
     def _replicas(self, spec: TopicSpec, racks: assignment.Racks) -> list[tuple[BrokerId, ...]]:
         if spec.assignments:
             if spec.partitions != UNSET or spec.replication_factor != UNSET:
-                text = "a manual assignment takes neither a partition count nor a replication factor"
+                text = "a manual assignment excludes a partition count and a replication factor"
                 raise Refused(ErrorCode.INVALID_REQUEST, text)
             return assignment.checked_manual(spec.assignments, racks)
         partitions = self.partitions_default if spec.partitions == UNSET else spec.partitions
         factor = self.replication_factor_default if spec.replication_factor == UNSET else spec.replication_factor
         if partitions <= 0:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"the number of partitions is {partitions}; it must be above 0")
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS, f"the number of partitions must be larger than 0, not {partitions}"
+            )
         if partitions > PARTITIONS_PER_REQUEST_MAX:
-            text = f"{partitions} partitions at once; at most {PARTITIONS_PER_REQUEST_MAX} can be made by one request"
+            text = f"{partitions} partitions exceed the limit of {PARTITIONS_PER_REQUEST_MAX} in one request"
             raise Refused(ErrorCode.INVALID_PARTITIONS, text)
         start, shift = self.random_int31(), self.random_int31()
         return assignment.spread(racks, partitions, factor, start=start, shift=shift)
@@ -95,7 +97,7 @@ class Planner(NamedTuple):
             added = assignment.spread(racks, count - present, len(replicas), start=start, shift=start, first=present)
             return _led_by_first(added)
         if len(assignments) != count - present:
-            text = f"{count - present} partitions are added and {len(assignments)} assigned"
+            text = f"{count - present} partitions to add, but {len(assignments)} assignments"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         return _led_by_first(assignment.checked_manual(list(enumerate(assignments)), racks))
 

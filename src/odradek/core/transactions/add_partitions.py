@@ -68,7 +68,7 @@ class AddPartitionsToTxnManager:
         Partitions must not repeat. With `retries` the request is repeated for a while if the previous transaction has
         not ended yet.
         """
-        assert names, "nobody asks about nothing"
+        assert names, "a request names at least one partition"
         again_until = now.steady + self._again_ms_max if retries else now.steady
         waiting = Waiting(question, names, again_until, now.steady + self.timeout_ms)
         self._send(waiting, now)
@@ -150,14 +150,14 @@ class AddPartitionsToTxnManager:
         self._keep(waiting)
 
     def _keep(self, waiting: Waiting) -> None:
-        assert waiting.codes.keys() == set(waiting.names), "each partition has its code"
+        assert waiting.codes.keys() == set(waiting.names), "each partition has an error code"
         waiting.promise.keep(self._runtime.lot, waiting.codes)
 
     def _tell(self, broker: BrokerId, outcome: AdditionsOutcome) -> None:
         """Log the reason for a missing answer."""
         level = self._complaints.level(broker, [outcome.code] if isinstance(outcome, Refused) else ())
         if level is not None:
-            text = "broker %d was asked about partitions of transactions, and gave no answer: %s"
+            text = "AddPartitionsToTxn request to broker %d failed: %s"
             _LOG.log(level, text, broker, outcome)
 
     # Dead brokers.

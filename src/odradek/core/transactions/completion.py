@@ -102,10 +102,12 @@ class Completions:
             written = self._write_marker(name, pending.marker, now)
         except Refused as refused:
             if refused.code in OVERTAKEN:
-                _LOG.warning("%s: %s needs no marker any more: %s", pending.decided.id, name, refused)
+                _LOG.warning("%s: transaction marker for %s is obsolete: %s", pending.decided.id, name, refused)
                 pending.left -= 1
                 return
-            _LOG.warning("%s: no marker for %s yet: %s", pending.decided.id, name, refused)
+            _LOG.warning(
+                "%s: failed to write the transaction marker to %s (will retry): %s", pending.decided.id, name, refused
+            )
             pending.again.append(name)
         else:
             if written is None:  # The topic was deleted.
@@ -147,6 +149,6 @@ class Completions:
         try:
             pending.shard.completed(rules.completed(pending.decided, now.wall), now)
         except Refused as refused:
-            _LOG.warning("%s: its end can't be written yet: %s", pending.decided.id, refused)
+            _LOG.warning("%s: failed to complete the transaction (will retry): %s", pending.decided.id, refused)
             again = now.steady + AGAIN_MS
             self._runtime.timers.at(again, lambda later: self._complete(pending, later))

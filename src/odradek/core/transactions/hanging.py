@@ -184,11 +184,13 @@ class HangingTransactions:
 
     def _mark(self, one: Open, now: Moment) -> bool:
         """End a transaction of an unknown producer; return False if the marker is refused now."""
-        _LOG.warning("%s has an open transaction of producer %d that nobody knows", one.name, one.seen.id)
+        _LOG.warning(
+            "aborting a hanging transaction in %s of producer %d, which no coordinator knows", one.name, one.seen.id
+        )
         try:
             self._write_marker(one.name, one.marker, now)
         except Refused as refused:
-            _LOG.warning("%s: no marker yet: %s", one.name, refused)
+            _LOG.warning("failed to abort the hanging transaction in %s (will retry): %s", one.name, refused)
             return False
         return True
 
@@ -198,12 +200,16 @@ class HangingTransactions:
         if joining:
             shard, transactional_id = self._kept[joining[0].seen.id]
             was, names = shard.transactions[transactional_id], [one.name for one in joining]
-            _LOG.warning("%s is aborted: it was not known to have written to %s", was.id, ", ".join(map(str, names)))
+            _LOG.warning(
+                "aborting the transaction of %s, which wrote to %s without adding them",
+                was.id,
+                ", ".join(map(str, names)),
+            )
             try:
                 joined = rules.touches(was, joining[0].producer, names, was.version, now.wall)
                 self._completions.decide(shard, rules.fenced(joined, now.wall), now)
             except Refused as refused:
-                _LOG.warning("%s: it can't be aborted yet: %s", was.id, refused)
+                _LOG.warning("failed to abort the transaction of %s (will retry): %s", was.id, refused)
                 return False
         return len(joining) == len(together)
 

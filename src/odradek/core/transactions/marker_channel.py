@@ -114,7 +114,7 @@ class TransactionMarkerChannelManager:
         if level is None:
             return
         why = outcome if isinstance(outcome, Refused) else ", ".join(f"{one.name} × {n}" for one, n in failed.items())
-        _LOG.log(level, "broker %d has not written all transaction markers it was asked for: %s", effect.broker, why)
+        _LOG.log(level, "WriteTxnMarkers request to broker %d failed (will retry): %s", effect.broker, why)
 
     # Dead brokers.
 

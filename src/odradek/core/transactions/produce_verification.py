@@ -64,6 +64,6 @@ def as_produce_is_told(refused: Refused, version: int) -> Refused:
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= PRODUCE_ADDS_SINCE:
         return refused
     if code in _TRIED_AGAIN:
-        text = f"the partition can't be seen to be part of the transaction: {refused}"
+        text = f"failed to verify that the partition is part of the transaction: {refused}"
         return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
     return refused

@@ -160,7 +160,7 @@ class TransactionCoordinator:
         _, transaction = self.states.find_transaction(transactional_id)
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
-            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"partition {name} is not part of the transaction")
 
     def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
         """Check as check_touched does, and return the write that added partitions, or None if it is safe."""
@@ -180,7 +180,9 @@ class TransactionCoordinator:
         if self.is_sure(leading, transactional_id, producer):
             return self.unsafe_join(transactional_id)
         if self.verifies(adds=adds) and self.asks_first(leading, transactional_id):
-            raise Refused(ErrorCode.NOT_COORDINATOR, f"{transactional_id} has to be asked about {name} first")
+            raise Refused(
+                ErrorCode.NOT_COORDINATOR, f"the coordinator of {transactional_id} has not verified {name} yet"
+            )
         written = None
         if adds:
             written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
@@ -188,7 +190,9 @@ class TransactionCoordinator:
             written = self.verified(transactional_id, producer, name)
         if self.may_hang and leading.has_transaction_before(producer.id, producer.epoch):
             # It will be ended within a second, but not by the end of this transaction.
-            raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction hangs in {name}")
+            raise Refused(
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction of the producer in {name} is still open"
+            )
         return written
 
     # EndTxn.

@@ -89,11 +89,13 @@ def check_producer(was: Transaction, producer: ProducerIdAndEpoch) -> None:
     """
     client = was.client
     if producer.id != client.id:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.id} does not match {client.id} of {was.id}"
+        )
     if producer.epoch != client.epoch:
         raise _fenced(was, producer)
     if was.is_decided:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {was.id} is not complete yet")
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the previous transaction of {was.id} is still completing")
 
 
 def touches(
@@ -109,7 +111,7 @@ def touches(
     """
     check_producer(was, producer)
     if was.is_kept:
-        raise Refused(ErrorCode.INVALID_TXN_STATE, f"what is prepared of {was.id} has to be decided first")
+        raise Refused(ErrorCode.INVALID_TXN_STATE, f"{was.id} has a prepared transaction: commit or abort it first")
     if was.state is ONGOING and was.partitions.issuperset(partitions):
         return was
     started = was.started if was.state is ONGOING else now
@@ -176,7 +178,9 @@ def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> 
     """Check an EndTxn of version 0 or 1, where transactions share an epoch."""
     client = was.client
     if producer.id != client.id:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.id} does not match {client.id} of {was.id}"
+        )
     if producer.epoch != client.epoch:
         raise _fenced(was, producer)
     if was.state is ONGOING:
@@ -189,7 +193,9 @@ def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commi
     client = was.client
     has_new_id = producer.id == was.previous_id != NO_ID and producer.epoch >= LAST_EPOCH and client.epoch == 0
     if producer.id != client.id and not has_new_id:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.id} does not match {client.id} of {was.id}"
+        )
     is_retry = has_new_id or producer.epoch + 1 == client.epoch
     if was.state is ONGOING or was.state is EMPTY:
         is_valid = producer.epoch == client.epoch
@@ -209,18 +215,18 @@ def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commi
 def _refuse_or_retried(was: Transaction, commit: bool) -> None:
     wanted = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     if was.state is wanted:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {was.id} is not complete yet")
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {was.id} is still completing")
     if was.state is COMPLETE_AFTER[wanted]:
         raise Retried
     raise _wrong_state(was, "commit" if commit else "abort")
 
 
 def _wrong_state(was: Transaction, what: str) -> Refused:
-    return Refused(ErrorCode.INVALID_TXN_STATE, f"{was.id} is {was.state.title}: there is nothing to {what}")
+    return Refused(ErrorCode.INVALID_TXN_STATE, f"cannot {what} the transaction of {was.id} in state {was.state.title}")
 
 
 def _fenced(was: Transaction, producer: ProducerIdAndEpoch) -> Refused:
-    text = f"{was.id} has producer {was.client.id} of epoch {was.client.epoch}, not {producer.id} of {producer.epoch}"
+    text = f"producer {producer.id} in epoch {producer.epoch} is fenced: the epoch of {was.id} is {was.client.epoch}"
     return Refused(ErrorCode.PRODUCER_FENCED, text)
 
 

@@ -43,11 +43,11 @@ class TransactionStateManager:
         Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
         """
         if not transactional_id:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+            raise Refused(ErrorCode.INVALID_REQUEST, "the transactional id must not be empty")
         shard = self.shards.find_shard(transactional_id)
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
-            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} is not known here")
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id} is unknown")
         return shard, transaction
 
     def greatest_id(self) -> int:
@@ -82,7 +82,11 @@ class TransactionStateManager:
         if transaction.is_ahead(now.wall):  # Otherwise its timeout would be extended by the clock difference.
             shard.transactions[transaction.id] = transaction._replace(started=now.wall)
         elif transaction.is_overdue(now.wall):
-            _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)
+            _LOG.info(
+                "aborting the transaction of %s: transaction timeout of %d ms exceeded",
+                transaction.id,
+                transaction.timeout_ms,
+            )
             self.abort(transaction.id, now)
 
     def _expire(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:

@@ -44,10 +44,10 @@ class Verification:
         """
         code = self.codes.get(leading.name, ErrorCode.NONE)
         if code is not ErrorCode.NONE:
-            raise Refused(code, f"the coordinator of {self.question.transactional_id} was asked about {leading.name}")
+            raise Refused(code, f"the coordinator of {self.question.transactional_id} rejected {leading.name}")
         producer = self.question.producer
         if not leading.has_open_transaction(producer.id, producer.epoch) and not self._holds_for(leading):
-            text = f"{leading.name} has seen producer {producer.id} end a transaction since it was asked about"
+            text = f"producer {producer.id} ended a transaction in {leading.name} during verification"
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def _holds_for(self, leading: Leading) -> bool:

@@ -74,14 +74,14 @@ class CleanedSegments:
         """Build the indexes from the files, sync everything, and return the segments."""
         self.write()
         for segment in self._segments:
-            assert segment.size, "a group keeps its last batch"
+            assert segment.size, "a cleaned segment contains at least one batch"
             segment.forget_indexes()
             runs = Runs(segment.base_offset, segment.base_offset, NO_EPOCH, self._config.index_interval_bytes)
             for place in walk_runs(segment.file, 0, segment.size, runs):
                 segment.index(place, self._config)
                 segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
                 runs.tallies.clear()
-            assert runs.next_offset > segment.base_offset, "what was written is whole batches"
+            assert runs.next_offset > segment.base_offset, "a cleaned segment contains complete batches"
             segment.seal()
             for file in (segment.file, segment.offsets, segment.times, segment.transactions):
                 file.sync()

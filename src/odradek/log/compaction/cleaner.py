@@ -134,7 +134,9 @@ class Cleaning:
                     break
                 # Offsets after the last batch were dropped in an earlier pass, or never used.
                 self.end = min(source.next_base, found.first_uncleanable)
-        assert found.first_dirty <= self.end <= found.first_uncleanable, "a pass covers what may be cleaned"
+        assert found.first_dirty <= self.end <= found.first_uncleanable, (
+            "a cleaning ends between the first dirty and the first uncleanable offset"
+        )
         self._batches = CleanedBatches(offsets, self.end, last_batches(self._producers), aborted)
         self._groups = _grouped([one for one in self._sources if one.base_offset < self.end], self._config)[::-1]
 
@@ -218,7 +220,7 @@ class Cleaning:
 
     def _clean_segment(self, source: Source, cleaned: CleanedSegments, throttle: Throttle, *, ends_group: bool) -> bool:
         """Write the kept part of one segment; return whether it differs from the segment in any byte."""
-        assert self._batches is not None, "the map is built first"
+        assert self._batches is not None, "the offset map is built before segments are cleaned"
         batches, rules, is_changed = self._batches, self._options.rules, False
         batches.transactions.begins_segment(left_open(self._disk, self._directory, source.base_offset))
         for chunk in self._chunks(source, throttle):

@@ -150,7 +150,7 @@ class Checkpointing:
             self._starts = None
         self._written.clear()
         checkpoint = self.begin_checkpoint()
-        assert checkpoint is not None, "nothing counts as written"
+        assert checkpoint is not None, "a checkpoint is due after all entries became stale"
         checkpoint.run()
         self._disk.sync_directory(self._directory)
         self._named = {partition for offsets in self._written.values() for partition in offsets}
@@ -160,7 +160,7 @@ class Checkpointing:
 
         After it, call `end_starts` and then update the logs' starts, before the next write begins.
         """
-        assert self._starts is None, "log starts are written one after the other"
+        assert self._starts is None, "at most one write of log start offsets is in progress"
         self._promised = dict(starts)
         if self._last is not None:
             self._last.has_old_starts = True

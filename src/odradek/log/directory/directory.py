@@ -194,7 +194,7 @@ class LogDirectory:
         The write is durable, because the log may contain records.
         """
         log = self.logs[partition]
-        assert log.topic_id is None, "a topic's id never changes"
+        assert log.topic_id is None, "a topic id never changes"
         write_topic_id(self.disk, log.directory, topic_id, durable=True)
         self.disk.sync_directory(log.directory)
         log.topic_id = topic_id
@@ -277,7 +277,7 @@ class LogDirectory:
 
         Raise DiskFailed on failure; then the copy is useless.
         """
-        assert partition not in self.logs, "a log is moved from another directory"
+        assert partition not in self.logs, "a log is moved here from another log directory"
         path = self.path_of(partition)
         if self.reaper.is_retiring(path):
             self.reaper.finish(path)

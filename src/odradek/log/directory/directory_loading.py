@@ -155,8 +155,10 @@ def _load_partition(
     if log.aside is not None:
         directory.problems.append(f"{partition}: {log.aside}")
     elif log.lost_bytes:
-        directory.problems.append(f"{partition}: {log.lost_bytes} bytes at the end were not whole and are cut off")
+        directory.problems.append(
+            f"{partition}: truncated {log.lost_bytes} bytes of an incomplete batch at the log end"
+        )
     if log.aside is None and log.end_offset < offsets[0]:
-        text = f"the log ends at offset {log.end_offset}, and had been synced up to {offsets[0]}"
+        text = f"the log end offset {log.end_offset} is below the recovery point {offsets[0]}"
         directory.problems.append(f"{partition}: {text}")
     directory.add(partition, log)

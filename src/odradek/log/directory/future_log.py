@@ -36,7 +36,7 @@ def take_over(copy: Log, origin: Log) -> None:
 
     Raise DiskFailed on failure; then the original can still be used.
     """
-    assert origin.end_offset == copy.end_offset, "a copy has all that its original has"
+    assert origin.end_offset == copy.end_offset, "a complete copy has the log end offset of its original"
     withdraw_arrival(origin)
     origin.compaction.withdraw()
     copy.epochs.replace_entries(origin.epochs.entries)

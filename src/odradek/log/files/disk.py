@@ -140,7 +140,9 @@ class FileSlice:
         begin_to_read(self.file.fileno(), self.position, self.size)
         data = self.file.pread(self.position, self.size)
         if len(data) != self.size:
-            raise FileEnds(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)
+            raise FileEnds(
+                errno.EIO, f"read {len(data)} bytes at {self.position}, expected {self.size}", self.file.path
+            )
         return data
 
     def send_to(self, socket: int, size_max: int) -> int | None:
@@ -160,7 +162,7 @@ class FileSlice:
         except BlockingIOError:
             return 0
         if not sent:
-            raise FileEnds(errno.EIO, f"the file ends before {self.position}", self.file.path)
+            raise FileEnds(errno.EIO, f"end of file before position {self.position}", self.file.path)
         return sent
 
     def read_cached(self, space: memoryview) -> int:
@@ -181,7 +183,7 @@ class FileSlice:
         except OSError as error:
             raise DiskFailed.of(error, self.file.path) from error
         if not read:
-            raise FileEnds(errno.EIO, f"the file ends before {self.position}", self.file.path)
+            raise FileEnds(errno.EIO, f"end of file before position {self.position}", self.file.path)
         return read
 
     def failure(self, error: OSError) -> DiskFailed:
@@ -208,16 +210,16 @@ class NoFile:
     path = ""
 
     def write(self, position: int, data: Buffer) -> None:
-        raise AssertionError("there is no file")
+        raise AssertionError("the missing file is only read")
 
     def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
-        raise AssertionError("there is no file")
+        raise AssertionError("the missing file is only read")
 
     def pread(self, position: int, size: int) -> bytes:
         return b""
 
     def truncate(self, size: int) -> None:
-        raise AssertionError("there is no file")
+        raise AssertionError("the missing file is only read")
 
     def sync(self) -> None:
         return
@@ -444,7 +446,7 @@ def read_file(disk: Disk, path: str, bytes_max: int) -> bytes | None:
         raise
     size = file.size()
     if size > bytes_max:
-        raise DiskFailed(errno.EFBIG, f"{size} bytes, at most {bytes_max} are expected", path)
+        raise DiskFailed(errno.EFBIG, f"file size {size} exceeds the maximum of {bytes_max} bytes", path)
     return file.pread(0, size)
 
 

@@ -45,6 +45,6 @@ class LogConfig:
     flush_ms: int = INT64_MAX
 
     def __post_init__(self) -> None:
-        assert 0 < self.segment_bytes <= INT32_MAX, "positions in an index are 32-bit"
+        assert 0 < self.segment_bytes <= INT32_MAX, "index positions are 32-bit"
         assert self.index_interval_bytes >= 0
         assert self.segment_index_bytes >= 4, "segment.index.bytes"

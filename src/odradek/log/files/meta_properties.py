@@ -24,7 +24,7 @@ from odradek.log.files.log_file_names import BOOT, IDENTITY, META_PROPERTIES, PA
 FILE_BYTES_MAX = 64 * 1024
 _ID_KEYS = {"0": "broker.id", "1": "node.id"}
 _CLUSTER = "cluster.id"
-_WAY_OUT = "put it back from a copy, or write it anew, its last line ended like the others"
+_WAY_OUT = "restore it from a copy, or rewrite it with a newline after the last line"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]?\s*(.*)", re.DOTALL)
@@ -120,16 +120,16 @@ def _read(disk: Disk, directory: str) -> dict[str, str] | None:
     properties = parse(data)
     version = properties.get("version")
     if version is not None and version not in _ID_KEYS:
-        raise WrongDirectory(f"{path} has version {version[:20]}; only 0 and 1 are known")
+        raise WrongDirectory(f"{path} has unsupported version {version[:20]}; supported versions: 0 and 1")
     if not data.endswith((b"\n", b"\r")):
-        raise _not_whole(path, "ends amid a line" if data else "is empty")
+        raise _not_whole(path, "ends within a line" if data else "is empty")
     if version is None:
         raise _not_whole(path, "has no version")
     id_key = _ID_KEYS[version]
     if id_key not in properties:
         raise _not_whole(path, f"has no {id_key}")
     if not _is_id(properties[id_key]):
-        raise WrongDirectory(f"{path} has {id_key}={properties[id_key][:20]!a}, which no broker can have: {_WAY_OUT}")
+        raise WrongDirectory(f"{path} has {id_key}={properties[id_key][:20]!a}, not a valid broker id: {_WAY_OUT}")
     if not properties.get(_CLUSTER) and (version == "1" or _had_cluster(disk, directory)):
         raise _not_whole(path, f"has no {_CLUSTER}")
     _check_noted(disk, directory, id_key, properties)
@@ -137,7 +137,7 @@ def _read(disk: Disk, directory: str) -> dict[str, str] | None:
 
 
 def _not_whole(path: str, why: str) -> WrongDirectory:
-    return WrongDirectory(f"{path} {why}, so it is not as it was written and may name another broker: {_WAY_OUT}")
+    return WrongDirectory(f"{path} {why}, so it is incomplete and may name another broker: {_WAY_OUT}")
 
 
 def _is_id(number: str) -> bool:
@@ -162,15 +162,15 @@ def _check_noted(disk: Disk, directory: str, id_key: str, properties: Mapping[st
 def _check_same(directory: str, key: str, stored: str | None, noted: str) -> None:
     if stored != noted:
         raise WrongDirectory(
-            f"{directory}/{META_PROPERTIES} says {key}={stored}, and the directory had {key}={noted} when it was last "
-            f"used: put the right {META_PROPERTIES} back, or, if that was changed on purpose, delete {IDENTITY} there"
+            f"{directory}/{META_PROPERTIES} has {key}={stored}, but the directory was last used with {key}={noted}: "
+            f"restore the right {META_PROPERTIES}, or delete {IDENTITY} there if the change was intended"
         )
 
 
 def _check(path: str, key: str, stored: str | None, ours: str | None) -> None:
     if stored is not None and ours is not None and stored != ours:
         raise WrongDirectory(
-            f"{path} says {key}={stored}, this broker has {key}={ours}: name its own data directory, or use that {key}"
+            f"{path} has {key}={stored}, but this broker has {key}={ours}: correct log.dirs, or use {key}={stored}"
         )
 
 

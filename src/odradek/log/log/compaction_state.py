@@ -92,8 +92,8 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
     present = log.segments[first:behind]
     if len(present) < len(sources) or any(a is not b for a, b in zip(present, sources, strict=True)):
         return False
-    assert behind < len(log.segments), "the active segment is not compacted"
-    assert not any(one in log.durability.unsynced for one in sources), "what is compacted was synced"
+    assert behind < len(log.segments), "the active segment is never compacted"
+    assert not any(one in log.durability.unsynced for one in sources), "compacted segments are synced"
     swap = log.compaction.begin_swap(sources, segments)
     for segment in segments:
         segment.on(SwapDisk(log.disk, swap))

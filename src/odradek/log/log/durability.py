@@ -52,9 +52,9 @@ class Durability:
 
     def on_flushed(self, flush: Flush) -> None:
         """Record the work of a completed flush."""
-        assert flush in self.under_way, "a flush is reported once, to the log it came from"
-        assert not flush.has_failed and not flush.was_put_off, "what failed covers nothing"
-        assert flush.changes <= self.changes, "a flush covers no more of the directory than was changed"
+        assert flush in self.under_way, "a flush completes once, in the log that began it"
+        assert not flush.has_failed and not flush.was_put_off, "only a successful flush is recorded"
+        assert flush.changes <= self.changes, "a flush covers no later directory changes"
         self.under_way.remove(flush)
         if self.unsynced:
             self.unsynced = [segment for segment in self.unsynced if segment not in flush.sealed]
@@ -103,7 +103,7 @@ def begin_flush(log: Log) -> Flush:
         sealed=durability.unsynced,
     )
     flush.changes, flush.epoch_changes = durability.changes, log.epochs.changes
-    assert log.recovery_point <= flush.end_offset, "a flush takes nothing back"
+    assert log.recovery_point <= flush.end_offset, "a flush never lowers the recovery point"
     durability.under_way.append(flush)
     return flush
 
@@ -119,7 +119,7 @@ def _unsynced_ends(log: Log) -> list[Offset]:
 def end_flush(log: Log, flush: Flush, now_ms: TimestampMs | None = None) -> None:
     """Record a completed flush and advance the recovery point to its end."""
     # A truncation during the flush has lowered flush.end_offset.
-    assert flush.end_offset <= log.end_offset, "a flush covers no more than was written"
+    assert flush.end_offset <= log.end_offset, "a flush ends at or below the log end offset"
     log.durability.on_flushed(flush)
     if now_ms is not None:
         log.last_flush_ms = now_ms
@@ -158,7 +158,7 @@ def release_files(log: Log) -> None:
     only on a flushed log: the kernel reports a write-back error only to descriptors that were open at that time.  A
     sync through a descriptor opened later could miss the error.
     """
-    assert is_flushed(log), f"{log.directory} has something that is not synced"
+    assert is_flushed(log), f"the files of {log.directory} are closed only when synced"
     for segment in log.segments:
         segment.release_file()
     log.sealed_open = []

@@ -76,7 +76,7 @@ class Flush:
         return not self._disk.has_syncs
 
     def run(self) -> None:
-        assert not self.has_failed, "a sync after one that failed says nothing"
+        assert not self.has_failed, "a failed flush is not repeated"
         try:
             for file in self._files:
                 file.sync()
@@ -104,7 +104,7 @@ class Flush:
 
         Raise DiskFailed for the first error.
         """
-        assert not self.has_failed, "a sync after one that failed says nothing"
+        assert not self.has_failed, "a failed flush is not repeated"
         for file, error in zip(self._files, errors, strict=True):
             if error:
                 self.has_failed = True

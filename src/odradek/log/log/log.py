@@ -64,9 +64,9 @@ class Log:
         self.segments = loaded.segments
         self.active = loaded.segments[-1]
         # These pair with recovery.load, which has repaired the files on the disk.
-        assert loaded.start_offset <= loaded.end_offset, "a log begins before it ends"
-        assert loaded.recovery_point <= loaded.end_offset, "nothing is safe that is not there"
-        assert self.active.base_offset <= loaded.end_offset, "a log ends in its last segment"
+        assert loaded.start_offset <= loaded.end_offset, "the log start offset never exceeds the log end offset"
+        assert loaded.recovery_point <= loaded.end_offset, "the recovery point never exceeds the log end offset"
+        assert self.active.base_offset <= loaded.end_offset, "the log ends in the active segment"
         self.arrival: Arrival | None = None  # The streaming append in progress.
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
@@ -166,7 +166,7 @@ class Log:
         for batch in batches:
             batch_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
             if batch_bytes > config.max_message_bytes and not batch.attributes & CONTROL:  # Transactions must end.
-                detail = f"a batch of {batch.size} bytes, max.message.bytes is {config.max_message_bytes}"
+                detail = f"the record batch size {batch.size} exceeds max.message.bytes {config.max_message_bytes}"
                 raise Refused(ErrorCode.MESSAGE_TOO_LARGE, detail)
             batch.stamp(offset, leader_epoch)
             if config.log_append_time:
@@ -174,8 +174,11 @@ class Log:
             size += batch_bytes
             offset = Offset(offset + batch.last_offset_delta + 1)
         if size > config.segment_bytes:
-            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, a segment has {config.segment_bytes}")
-        assert offset > base, "a checked batch has at least one record"
+            raise Refused(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the append of {size} bytes exceeds segment.bytes {config.segment_bytes}",
+            )
+        assert offset > base, "an append contains at least one record"
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         self._write(batches, size, offset, now_ms)
@@ -205,7 +208,7 @@ class Log:
         end = self.end_offset
         for batch in batches:
             if batch.base_offset < end or batch.last_offset_delta < 0:
-                raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where {end} is next")
+                raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where offset {end} is expected")
             end = batch.next_offset
         try:
             for batch in batches:
@@ -226,9 +229,9 @@ class Log:
         self.make_room(size, newest, end, batches[0].base_offset, now_ms)
         active = self.active
         before = active.size
-        assert self.end_offset <= batches[0].base_offset < end, "offsets rise"
+        assert self.end_offset <= batches[0].base_offset < end, "offsets are monotonic"
         active.append(batches, self.config)
-        assert active.size == before + size, "of what was counted, all is written"
+        assert active.size == before + size, "an append writes all of its bytes"
         self.end_offset = end
 
     def make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
@@ -307,7 +310,7 @@ class Log:
         need not be cached.
         """
         if not self.start_offset <= offset <= self.end_offset:
-            detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
+            detail = f"offset {offset} is not within {self.start_offset}..{self.end_offset}"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
         return self.read_stored(offset, max_bytes, upto, cached=cached)
 
@@ -375,7 +378,9 @@ class Log:
         Raise DiskFailed, also if an earlier flush failed: then recovery must check the log.
         """
         if self.durability.has_failed:
-            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
+            raise DiskFailed(
+                errno.EIO, "an earlier flush failed, so the contents of the disk are unknown", self.directory
+            )
         withdraw_arrival(self)
         self.compaction.withdraw()
         self.settle()
@@ -390,6 +395,6 @@ class Log:
         if self.snapshots.keep(self.end_offset, list(self.producers)):
             self.durability.changes += 1
         flush_now(self, now_ms)
-        assert is_flushed(self), "what a clean stop leaves is trusted"
+        assert is_flushed(self), "a cleanly closed log is flushed"
         for segment in self.segments:
             segment.release()

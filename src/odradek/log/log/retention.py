@@ -62,7 +62,7 @@ def advance_start(log: Log, offset: Offset) -> bool:
     Return False if the log starts at `offset` or later already.  Raise Refused(OFFSET_OUT_OF_RANGE) beyond the end.
     """
     if offset > log.end_offset:
-        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}, the log ends at {log.end_offset}")
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the log end offset {log.end_offset}")
     if offset <= log.start_offset:
         return False
     log.start_offset = offset
@@ -83,7 +83,7 @@ def expired_upto(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> Offse
     if count == len(log.segments):
         log.roll(now_ms)
     begin = log.segments[count].base_offset
-    assert begin <= high_watermark, "only whole segments that are committed go"
+    assert begin <= high_watermark, "retention deletes only segments below the high watermark"
     return max(begin, log.start_offset)
 
 

@@ -30,7 +30,7 @@ class Arrival:
 
     def __init__(self, batch: Batch, file: File, position: int) -> None:
         front = len(batch.view)
-        assert 0 < front <= batch.size, "a batch begins with its front"
+        assert 0 < front <= batch.size, "the first part of a batch is not longer than the batch"
         batch.view = NOTHING  # The receive buffer behind the view may be reused now.
         self.batch = batch
         self.file = file
@@ -58,14 +58,14 @@ def begin_arrival(log: Log, batch: Batch, leader_epoch: LeaderEpoch, now_ms: Tim
 
 def arrived(log: Log, arrival: Arrival) -> None:
     """Complete a streaming append whose batch is fully written and intact."""
-    assert arrival is log.arrival, "a withdrawn arrival does not end"
+    assert arrival is log.arrival, "only the current streaming append completes"
     log.arrival = arrival.withdraw = None
     batch = arrival.batch
-    assert batch.base_offset == log.end_offset, "whatever moves the log's end withdraws the arrival first"
+    assert batch.base_offset == log.end_offset, "a streaming append ends at the log end offset it began at"
     if batch.leader_epoch != log.epochs.latest:
         log.epochs.assign(batch.leader_epoch, batch.base_offset)
     log.active.complete(batch, log.config)
-    assert log.active.size == arrival.position + arrival.left, "its last byte is the log's last"
+    assert log.active.size == arrival.position + arrival.left, "a completed streaming append ends the active segment"
     log.appended_bytes += batch.size
     log.appended_records += batch.next_offset - log.end_offset
     log.end_offset = batch.next_offset

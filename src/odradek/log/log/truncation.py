@@ -57,8 +57,8 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside |
     log.activate(kept)
     log.sealed_open = [segment for segment in log.sealed_open if segment in kept[:-1]]
     _truncated(log, works, producers)
-    assert log.start_offset <= log.end_offset <= offset, "nothing that reaches the offset is left"
-    assert log.recovery_point <= log.end_offset, "what is appended in its place has to be synced"
+    assert log.start_offset <= log.end_offset <= offset, "a truncated log ends at or below the target offset"
+    assert log.recovery_point <= log.end_offset, "a truncation lowers the recovery point to the log end offset"
     return True
 
 

@@ -73,7 +73,7 @@ class AbortedTransactions:
                 _vet(segments, segment, cached)
             return segment.transactions.overlapping(offset, upto, cached=cached)
         except Damaged as damage:
-            _LOG.warning("%s is made again from the log: %s", damage.path, damage.why)
+            _LOG.warning("rebuilding transaction index %s: %s", damage.path, damage.why)
             self._make_again(segments, segment)
         try:
             return segment.transactions.overlapping(offset, upto, cached=cached)
@@ -102,7 +102,9 @@ def _vet(segments: Sequence[Segment], segment: Segment, cached: bool) -> None:
         if number < len(segments) and aborted.last_offset >= segments[number].base_offset:
             raise Damaged(index.path, 0, f"{aborted} ended in a later segment")
         if not segment.is_marker(aborted.last_offset, aborted.producer_id, cached=cached):
-            raise Damaged(index.path, 0, f"offset {aborted.last_offset} is no marker of producer {aborted.producer_id}")
+            raise Damaged(
+                index.path, 0, f"offset {aborted.last_offset} is not a marker of producer {aborted.producer_id}"
+            )
     index.is_vetted = True
 
 

@@ -175,10 +175,12 @@ class Producers:
                 if producer_id not in self._open:
                     self._open[producer_id] = producer.first_offset
                     self.first_unstable = min(self.first_unstable, producer.first_offset)
-                assert self._open[producer_id] == producer.first_offset, "a transaction does not move"
-                assert self.first_unstable <= producer.first_offset, "what is open is not stable"
+                assert self._open[producer_id] == producer.first_offset, "an open transaction keeps its first offset"
+                assert self.first_unstable <= producer.first_offset, (
+                    "the first unstable offset never exceeds an open transaction"
+                )
             else:
-                assert producer_id not in self._open, "only a marker ends a transaction"
+                assert producer_id not in self._open, "only a marker completes a transaction"
 
     def note(self, batch: BatchHeader) -> None:
         """Apply a data batch that is in the log, without checks."""
@@ -199,7 +201,7 @@ class Producers:
         if awaited is not None and not (awaited.from_zero and awaited.epoch == epoch):
             del self.awaited[producer_id]
         first_offset = self._open.pop(producer_id, NO_OFFSET)
-        assert (first_offset >= 0) == known.has_open_transaction, "what is open is so by both accounts"
+        assert (first_offset >= 0) == known.has_open_transaction, "the open transactions match the producer entries"
         if first_offset < 0:
             return None
         stable_until = min(self._open.values(), default=batch.next_offset)

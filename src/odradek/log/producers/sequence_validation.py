@@ -33,22 +33,24 @@ def check(
             _check_first(known, batch, offset, awaited)
         _check_sequence(known, batch, offset)
     if known.first_offset >= 0 and not batch.is_transactional:
-        text = f"producer {known.id} has a transaction open, and this batch at offset {offset} is not part of it"
+        text = f"non-transactional batch at offset {offset} of producer {known.id}, which has an open transaction"
         raise Refused(ErrorCode.INVALID_TXN_STATE, text)
 
 
 def check_epoch(known: ProducerStateEntry, epoch: ProducerEpoch, offset: Offset) -> None:
     """Raise Refused(INVALID_PRODUCER_EPOCH) for an epoch below the known one."""
     if epoch < known.epoch:
-        text = f"producer {known.id} has epoch {known.epoch} by now, the batch for offset {offset} has {epoch}"
+        text = (
+            f"epoch {epoch} of producer {known.id} at offset {offset} is smaller than the last seen epoch {known.epoch}"
+        )
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
 
 
 def _check_first(known: ProducerStateEntry, batch: BatchHeader, offset: Offset, awaited: Awaited) -> None:
     if awaited.from_zero and batch.base_sequence and not known.batches:
-        raise _out_of_order(known.id, offset, batch.base_sequence, "a transaction begins with 0")
+        raise _out_of_order(known.id, offset, batch.base_sequence, "a transaction begins with sequence 0")
     if batch.base_sequence > awaited.sequence:
-        raise _out_of_order(known.id, offset, batch.base_sequence, f"{awaited.sequence} was tried before")
+        raise _out_of_order(known.id, offset, batch.base_sequence, f"sequence {awaited.sequence} was rejected before")
 
 
 def _check_sequence(known: ProducerStateEntry, batch: BatchHeader, offset: Offset) -> None:
@@ -57,14 +59,17 @@ def _check_sequence(known: ProducerStateEntry, batch: BatchHeader, offset: Offse
         return
     if batch.producer_epoch != known.epoch:
         if sequence:
-            detail = f"epoch {batch.producer_epoch} is new and begins with 0"
+            detail = f"new epoch {batch.producer_epoch} begins with sequence 0"
             raise _out_of_order(known.id, offset, sequence, detail)
     elif sequence != (last + 1) & SEQUENCE_MASK:
-        raise _out_of_order(known.id, offset, sequence, f"the last one here was {last}")
+        raise _out_of_order(known.id, offset, sequence, f"{last} (current end sequence number)")
 
 
 def _out_of_order(producer_id: ProducerId, offset: Offset, sequence: int, detail: str) -> Refused:
-    text = f"producer {producer_id} sent sequence {sequence} for offset {offset}: {detail}"
+    text = (
+        f"out of order sequence number for producer {producer_id} at offset {offset}: "
+        f"{sequence} (incoming seq. number), {detail}"
+    )
     return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
@@ -77,8 +82,8 @@ def check_marker(known: ProducerStateEntry, epoch: ProducerEpoch, marker: EndMar
     """
     is_again = epoch == known.epoch and not known.has_open_transaction
     if epoch < known.epoch or (transaction_version >= EPOCH_BUMPED_SINCE and epoch == known.epoch and not is_again):
-        text = f"producer {known.id} has epoch {known.epoch} by now, the marker has {epoch}"
+        text = f"marker epoch {epoch} of producer {known.id} is smaller than the last seen epoch {known.epoch}"
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
     if marker.coordinator_epoch < known.coordinator_epoch:
-        text = f"the coordinator's epoch {marker.coordinator_epoch} is over, {known.coordinator_epoch} wrote here"
+        text = f"coordinator epoch {marker.coordinator_epoch} is older than the last seen {known.coordinator_epoch}"
         raise Refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)

@@ -99,7 +99,7 @@ class Snapshots:
         path = self.path(offset)
         data = read_file(self._disk, path, SNAPSHOT_BYTES_MAX)
         if data is None:
-            raise BadSnapshot(f"{path} is gone")
+            raise BadSnapshot(f"{path} does not exist")
         try:
             return decode_snapshot(data)
         except ValueError as bad:
@@ -213,14 +213,14 @@ def _encoded(producer: ProducerStateEntry, sent: Sent) -> bytes:
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """Decode a snapshot file.  Raise ValueError for invalid bytes."""
     if len(data) < _HEAD.size:
-        raise ValueError(f"{len(data)} bytes are too few")
+        raise ValueError(f"{len(data)} bytes are too short for a snapshot")
     version, checksum, count = _HEAD.unpack_from(data)
     if version != _VERSION:
-        raise ValueError(f"version {version} is not known")
+        raise ValueError(f"unsupported version {version}")
     if crc32c(memoryview(data)[_CHECKSUMMED_FROM:]) != checksum:
-        raise ValueError(f"the checksum is not {checksum:#010x}")
+        raise ValueError(f"the checksum does not match {checksum:#010x}")
     if count < 0 or len(data) != _HEAD.size + count * _PRODUCER.size:
-        raise ValueError(f"{count} entries in {len(data)} bytes")
+        raise ValueError(f"{count} entries do not fit {len(data)} bytes")
     found: dict[ProducerId, ProducerStateEntry] = {}
     for fields in _PRODUCER.iter_unpack(data[_HEAD.size :]):
         producer = _decoded(*fields)

@@ -34,7 +34,7 @@ def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snap
     for number in range(first, len(segments)):
         segment = segments[number]
         if number > first and _has_hole(opening, segment, scan.end_offset):
-            why = f"what was written up to offset {segment.base_offset} is missing"
+            why = f"records before offset {segment.base_offset} are missing"
             _cut_off(opening, segments, (number - 1, segments[number - 1].size), why, scan)
             break
         scan.end_offset = Offset(max(scan.end_offset, segment.base_offset))
@@ -94,7 +94,7 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
         for place in walk_runs(segment.file, 0, segment.size, runs):
             first = place.base_offset if place.magic == MAGIC else place.last_offset
             if first < end or not segment.can_hold(place.last_offset):
-                why = f"at byte {place.position} of {segment.name} offset {first} follows where {end} is next"
+                why = f"byte {place.position} of {segment.name}: found offset {first}, expected {end}"
                 break  # The batch is whole, but its offset does not follow the previous one.
             segment.index(place, config)
             segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)

@@ -46,7 +46,7 @@ class SetAside:
         what = f"{least}{_count(self.records, 'record')} in {_count(self.size, 'byte')}"
         is_one = self.records == 1
         return (
-            f"cut off at offset {self.end_offset} ({self.why}); {what} {'is' if is_one else 'are'} set aside in "
+            f"truncated to offset {self.end_offset} ({self.why}); {what} {'was' if is_one else 'were'} moved to "
             f"{self.paths[0]}{more}"
         )
 

@@ -35,7 +35,7 @@ from odradek.log.segment.segment import Segment
 
 _LOG = logging.getLogger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
-WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
+WAY_OUT = "restore the file, or truncate the log there with `odradek log verify --repair`"
 
 
 def load(opening: Opening) -> Loaded:
@@ -62,8 +62,8 @@ def load(opening: Opening) -> Loaded:
         return _fresh(opening, snapshots, topic_id, scan)
     start = Offset(max(opening.start_offset, segments[0].base_offset))
     recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
-    assert segments[0].base_offset <= start <= scan.end_offset, "whatever is on the disk, the log is a run of it"
-    assert 0 <= scan.first < len(segments), "what was cut off is behind where the scan began"
+    assert segments[0].base_offset <= start <= scan.end_offset, "the log start offset is within the recovered segments"
+    assert 0 <= scan.first < len(segments), "the scan began in a segment of the log"
     epochs = _epochs(opening, segments, scan)
     epochs.truncate_from_end(scan.end_offset)
     epochs.truncate_from_start(start)
@@ -119,12 +119,10 @@ def _check_front(opening: Opening, segments: list[Segment], files: Files) -> Non
     if gap is None:
         doubtful = gap_before(opening.directory, first.base_offset, spoken, opening.start_offset)
         if doubtful is not None:  # A power failure may restore parts of deleted logs.
-            _LOG.warning("%s; the log begins behind it", doubtful)
+            _LOG.warning("%s; the log starts after it", doubtful)
         return
     if not opening.repairs:
-        way_out = (
-            f"put the file back, or let the log begin at offset {gap.following} with `odradek log verify --repair`"
-        )
+        way_out = f"restore the file, or start the log at offset {gap.following} with `odradek log verify --repair`"
         raise SegmentMissing(f"{gap}; {way_out}", (gap.missing.rpartition("/")[2], gap.following))
     opening.start_offset = gap.following
 

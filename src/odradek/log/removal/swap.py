@@ -113,7 +113,7 @@ class Publication:
     def __init__(
         self, disk: Disk, directory: str, bases: Sequence[Offset], turns: AbstractContextManager[object]
     ) -> None:
-        assert bases, "something takes the place of the sources"
+        assert bases, "a swap has at least one new segment"
         self._disk = disk
         self._directory = directory
         self._bases = bases
@@ -167,7 +167,7 @@ class SwapState:
     """
 
     def __init__(self, bases: Sequence[Offset], sources: Sequence[Offset]) -> None:
-        assert bases and bases[0] == sources[0], "the first new segment begins where the first source does"
+        assert bases and bases[0] == sources[0], "the first new segment has the base offset of the first source"
         self.bases = bases
         self.sources = sources
         self.renamed: list[str] = []

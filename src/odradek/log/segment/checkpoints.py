@@ -128,7 +128,7 @@ def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
             case _:
                 raise BadCheckpoint(f"{path} line {number}: {line!r} is not an epoch and an offset")
         if epochs and (entry[0] <= epochs[-1][0] or entry[1] < epochs[-1][1]):
-            raise BadCheckpoint(f"{path} line {number}: {line!r} goes back")
+            raise BadCheckpoint(f"{path} line {number}: {line!r} is not monotonic")
         epochs.append(entry)
     return epochs
 
@@ -150,11 +150,11 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
         return None
     fields = dict(line.split(": ", 1) for line in _decoded(path, data).splitlines() if ": " in line)
     if fields.get("version") != _VERSION:
-        raise BadCheckpoint(f"{path}: version {fields.get('version')} is not known")
+        raise BadCheckpoint(f"{path}: unsupported version {fields.get('version')}")
     try:
         return from_text(fields.get("topic_id", ""))
     except ValueError:
-        raise BadCheckpoint(f"{path}: topic_id {fields.get('topic_id', '')!a} is no id of a topic") from None
+        raise BadCheckpoint(f"{path}: topic_id {fields.get('topic_id', '')!a} is not a valid topic id") from None
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: Uuid, *, durable: bool = False) -> None:
@@ -171,7 +171,7 @@ def _decoded(path: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise BadCheckpoint(f"{path}: byte {error.start} is no text in UTF-8") from None
+        raise BadCheckpoint(f"{path}: byte {error.start} is not valid UTF-8") from None
 
 
 def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
@@ -180,7 +180,7 @@ def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
         return
     lines = _decoded(path, data).splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdecimal() or not data.endswith(b"\n"):
-        raise BadCheckpoint(f"{path}: begins {' '.join(lines[:2])!r}, not with version {_VERSION} and a count")
+        raise BadCheckpoint(f"{path}: starts with {' '.join(lines[:2])!r}, expected version {_VERSION} and a count")
     if int(lines[1]) != len(lines) - 2:
-        raise BadCheckpoint(f"{path}: {len(lines) - 2} entries where {lines[1]} are announced")
+        raise BadCheckpoint(f"{path}: {len(lines) - 2} entries, expected {lines[1]}")
     yield from enumerate(lines[2:], 3)

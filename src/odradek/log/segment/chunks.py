@@ -65,23 +65,23 @@ class Chunk:
         data, at = self.data, self.at
         if at + HEADER_BYTES > len(data):
             if self.is_last and at < len(data):
-                raise self._damage(f"{len(data) - at} bytes are no batch")
+                raise self._damage(f"{len(data) - at} bytes are too short for a batch")
             return None
         magic = data[at + MAGIC_POSITION]
         if magic in (0, 1):
-            raise OldFormat(f"{self._path} has message sets of format {magic}")
+            raise OldFormat(f"{self._path} contains message sets with magic {magic}")
         size = _LENGTH.unpack_from(data, at + 8)[0] + LOG_OVERHEAD_BYTES
         if magic != MAGIC or size < HEADER_BYTES:
-            raise self._damage(f"magic {magic}, {size} bytes")
+            raise self._damage(f"invalid batch header: magic {magic}, {size} bytes")
         if at + size > len(data):
             if self.is_last:
-                raise self._damage(f"a batch of {size} bytes where {len(data) - at} are left")
+                raise self._damage(f"the batch size {size} exceeds the remaining {len(data) - at} bytes")
             return None
         batch = Batch.trusted(data[at : at + size])
         if not batch.is_intact:
-            raise self._damage(f"the checksum is not {batch.crc:#010x}")
+            raise self._damage(f"the checksum does not match {batch.crc:#010x}")
         if not self.next_offset <= batch.base_offset < batch.next_offset <= self.end_offset:
-            raise self._damage(f"offsets {batch.base_offset} to {batch.last_offset}")
+            raise self._damage(f"unexpected offsets {batch.base_offset} to {batch.last_offset}")
         self.at = at + size
         self.next_offset = batch.next_offset
         return batch
@@ -112,7 +112,7 @@ def chunks(file: File, size: int, base_offset: Offset, end_offset: Offset, chunk
     while position < size:
         data = memoryview(file.pread(position, min(wanted, size - position)))
         if len(data) < min(wanted, size - position):
-            raise Damaged(file.path, position + len(data), "the file ends here")
+            raise Damaged(file.path, position + len(data), "end of file")
         is_last = position + len(data) == size
         chunk = Chunk(file.path, position, data, next_offset, end_offset, is_last=is_last)
         yield chunk

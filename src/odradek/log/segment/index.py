@@ -89,7 +89,7 @@ class Index:
 
     def entry(self, number: int, *, cached: bool = False) -> Entry:
         """Return an entry.  With `cached`, raise NotCached instead of waiting for the disk."""
-        assert 0 <= number < len(self), "a number is counted first"
+        assert 0 <= number < len(self), "an entry number is within the index"
         if number >= self._stored:
             return self._pending[number - self._stored]
         for block in self._blocks:
@@ -167,7 +167,7 @@ class Index:
 
     def keep(self, count: int) -> None:
         """Drop all entries in memory but the first `count`; `cut` then cuts the file, too."""
-        assert 0 <= count <= len(self), "a cut adds no entries"
+        assert 0 <= count <= len(self), "a truncation adds no entries"
         if count < self._stored:
             self._stored = count
             self._is_longer = True

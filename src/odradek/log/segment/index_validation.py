@@ -24,18 +24,20 @@ def check_entry(offsets: OffsetIndex, number: int, file: ReadableFile, size: int
     """
     delta, position = offsets.entry(number, cached=cached)
     if not 0 <= position < size:
-        raise Damaged(offsets.path, position, f"points outside of {size} bytes")
+        raise Damaged(offsets.path, position, f"the entry points outside of the segment's {size} bytes")
     try:
         place = batch_at(file, position, size)
     except Damaged:
-        raise Damaged(offsets.path, position, f"points to byte {position}, where no batch begins") from None
+        raise Damaged(
+            offsets.path, position, f"the entry points to byte {position}, which is not the start of a batch"
+        ) from None
     check_place(offsets, place, Offset(offsets.base_offset + delta))
 
 
 def check_place(offsets: OffsetIndex, place: FileBatch, offset: Offset) -> None:
     """Raise Damaged if a batch can't be that of an entry for `offset`; old formats are not checked."""
     if place.magic == MAGIC and not offsets.base_offset <= place.base_offset <= offset:
-        raise Damaged(offsets.path, place.position, f"points to {place.base_offset}, not to {offset}")
+        raise Damaged(offsets.path, place.position, f"the entry points to offset {place.base_offset}, not to {offset}")
 
 
 def has_time(place: FileBatch | None, timestamp: TimestampMs) -> bool:

@@ -158,21 +158,21 @@ def _parse(path: str, chunk: bytes | memoryview, at: int, position: int, end: in
         return _parse_old(path, chunk, at, position, end)
     size = length + LOG_OVERHEAD_BYTES
     if not HEADER_BYTES <= size <= end - position:
-        raise Damaged(path, position, f"a batch of {size} bytes where {end - position} are left")
+        raise Damaged(path, position, f"the batch size {size} does not fit the remaining {end - position} bytes")
     if base_offset < 0 or last_delta < 0:
-        raise Damaged(path, position, f"offset {base_offset} and {last_delta} more")
+        raise Damaged(path, position, f"invalid base offset {base_offset} or last offset delta {last_delta}")
     return FileBatch(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch, magic)
 
 
 def _parse_old(path: str, chunk: bytes | memoryview, at: int, position: int, end: int) -> FileBatch:
     if len(chunk) - at < _OLD_HEADER_BYTES:
-        raise Damaged(path, position, f"{len(chunk) - at} bytes are no batch")
+        raise Damaged(path, position, f"{len(chunk) - at} bytes are too short for a batch")
     offset, length, _, magic, _, _, _, _, _ = _HEADER.unpack(
         bytes(chunk[at : at + _HEADER.size]).ljust(_HEADER.size, b"\0")
     )
     size = length + LOG_OVERHEAD_BYTES
     if magic not in (0, 1) or not _OLD_HEADER_BYTES <= size <= end - position or offset < 0:
-        raise Damaged(path, position, f"magic {magic}, {size} bytes, offset {offset}")
+        raise Damaged(path, position, f"invalid batch header: magic {magic}, {size} bytes, offset {offset}")
     timestamp = _TIMESTAMP.unpack_from(chunk, at + 18)[0] if magic else NO_TIMESTAMP
     return FileBatch(position, size, offset, offset, timestamp, NO_EPOCH, magic)
 
@@ -180,7 +180,9 @@ def _parse_old(path: str, chunk: bytes | memoryview, at: int, position: int, end
 def _check(path: str, place: FileBatch, chunk: memoryview, at: int) -> None:
     following = at + place.size
     if following > len(chunk):
-        raise Damaged(path, place.position, f"{len(chunk) - at} bytes of a batch of {place.size}")
+        raise Damaged(
+            path, place.position, f"the batch size {place.size} exceeds the remaining {len(chunk) - at} bytes"
+        )
     if place.magic == MAGIC:
         checksum = crc32c(chunk[at + CHECKSUMMED_FROM : following])
         (expected,) = _CHECKSUM.unpack_from(chunk, at + CRC_POSITION)
@@ -188,4 +190,4 @@ def _check(path: str, place: FileBatch, chunk: memoryview, at: int) -> None:
         checksum = zlib.crc32(chunk[at + MAGIC_POSITION : following])
         (expected,) = _CHECKSUM.unpack_from(chunk, at + LOG_OVERHEAD_BYTES)
     if checksum != expected:
-        raise Damaged(path, place.position, f"checksum {checksum:#010x} where {expected:#010x} is written")
+        raise Damaged(path, place.position, f"checksum {checksum:#010x} does not match the stored {expected:#010x}")

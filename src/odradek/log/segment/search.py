@@ -106,7 +106,7 @@ class SearchedSegment:
     def read(self, position: int, size: int) -> bytes:
         data = self.file.pread(position, size)
         if len(data) != size:
-            raise DiskFailed(errno.EIO, f"{len(data)} bytes at {position} instead of {size}", self._path)
+            raise DiskFailed(errno.EIO, f"read {len(data)} bytes at {position}, expected {size}", self._path)
         return data
 
     def largest(self) -> Largest:
@@ -153,7 +153,7 @@ class SearchedSegment:
         except LogDamaged:
             return True  # The damage makes a comparison impossible.
         if not is_right:
-            self.disagreement = f"the batch with offset {offset} is not of time {timestamp}"
+            self.disagreement = f"the batch with offset {offset} does not have timestamp {timestamp}"
         return is_right
 
     def find_batch(self, offset: Offset) -> FileBatch | None:
@@ -172,7 +172,7 @@ class SearchedSegment:
     def _find_from(self, entry: tuple[Offset, int], offset: Offset) -> FileBatch | None:
         start = entry[1]
         if not 0 <= start < max(self.size, 1):
-            raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
+            raise Damaged(self.offsets.path, start, f"the entry points outside of the segment's {self.size} bytes")
         for place in walk(self.file, start, self.size):
             if place.position == start and start:
                 check_place(self.offsets, place, entry[0])
@@ -189,11 +189,13 @@ class SearchedSegment:
 
     def _failure(self, damage: Damaged) -> DiskFailed:
         if self.file.size() < self.size:
-            return DiskFailed(errno.EIO, f"the file has less than the {self.size} bytes that were written", self._path)
+            return DiskFailed(
+                errno.EIO, f"the file is shorter than the {self.size} bytes that were written", self._path
+            )
         return LogDamaged(self._path, damage.position, damage.why)
 
     def damaged(self, place: FileBatch) -> LogDamaged:
-        return LogDamaged(self._path, place.position, "the checksum of the batch is wrong")
+        return LogDamaged(self._path, place.position, "the batch checksum does not match")
 
 
 class Search(NamedTuple):

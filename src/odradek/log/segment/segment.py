@@ -239,7 +239,7 @@ class Segment:
 
     def complete(self, batch: Batch, config: LogConfig) -> None:
         """Count the batch that was begun, now that all of it is written."""
-        assert self._overhang, "it was begun, and not given up"
+        assert self._overhang, "only a begun streaming append completes"
         self._overhang = False
         self._added((batch,), config)
 
@@ -366,12 +366,12 @@ class Segment:
 
     def make_indexes_again(self, why: str) -> None:
         """Rebuild invalid indexes from the log and write a log message."""
-        _LOG.warning("the indexes of %s are made again, as what they lead to disagrees: %s", self.path, why)
+        _LOG.warning("rebuilding the indexes of %s, which do not match the log: %s", self.path, why)
         self.rebuild_indexes(LogConfig())
 
     def failure(self, damage: Damaged) -> DiskFailed:
         if self.file.size() < self.size:
-            return DiskFailed(errno.EIO, f"the file has less than the {self.size} bytes that were written", self.path)
+            return DiskFailed(errno.EIO, f"the file is shorter than the {self.size} bytes that were written", self.path)
         return LogDamaged(self.path, damage.position, damage.why)
 
     def note_damage(self, position: int, why: str) -> bool:
@@ -413,7 +413,7 @@ class Segment:
             if start < damage.end and offset >= damage.following:
                 entry, start = damage.following, damage.end
         if not 0 <= start < max(self.size, 1):
-            raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
+            raise Damaged(self.offsets.path, start, f"the entry points outside of the segment's {self.size} bytes")
         for place in self._walk(start, cached=cached):
             if place.position == start and start:
                 check_place(self.offsets, place, entry)
@@ -502,7 +502,7 @@ class Segment:
 
     def hint(self, offset: int, position: int) -> None:
         """Remember the position of the batch that begins with `offset`, because the next read begins there."""
-        assert 0 <= position <= self.size, "where a read ended is in the segment"
+        assert 0 <= position <= self.size, "a read ends within the segment"
         hints = self._hints
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
@@ -512,7 +512,11 @@ class Segment:
         """Walk to the end, and check that offsets can be in this segment.  Raise Damaged otherwise."""
         for place in walk(self._opened(cached), position, self.size, chunk_bytes=chunk_bytes):
             if not self.can_hold(place.last_offset):
-                raise Damaged(self.path, place.position, f"offset {place.last_offset} from {self.base_offset} on")
+                raise Damaged(
+                    self.path,
+                    place.position,
+                    f"offset {place.last_offset} is outside the segment that starts at {self.base_offset}",
+                )
             yield place
 
     def can_hold(self, offset: Offset) -> bool:
@@ -546,7 +550,7 @@ class Segment:
         if is_right:
             self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         else:
-            self.make_indexes_again(f"the batch with offset {offset} is not of time {timestamp}")
+            self.make_indexes_again(f"the batch with offset {offset} does not have timestamp {timestamp}")
 
     def searched(self) -> SearchedSegment:
         """Return the segment as it is now, for a search by timestamp in a thread."""
@@ -608,11 +612,13 @@ class Segment:
         last = self.offsets.last()
         start, expected = (last[1], last[0] + self.base_offset) if last else (0, NO_OFFSET)
         if self.size and not 0 <= start < self.size:
-            raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
+            raise Damaged(self.offsets.path, start, f"the entry points outside of the segment's {self.size} bytes")
         end = self.base_offset
         for place in self._walk(start):
             if last and place.position == start and not place.base_offset <= expected <= place.last_offset:
-                raise Damaged(self.offsets.path, start, f"points to {place.base_offset}, not to {expected}")
+                raise Damaged(
+                    self.offsets.path, start, f"the entry points to offset {place.base_offset}, not to {expected}"
+                )
             self._note_timestamp(place)
             end = Offset(place.last_offset + 1)
         return end
@@ -670,7 +676,7 @@ class Segment:
 
     def shorten(self, cut: Cut) -> None:
         """Shorten the segment in memory only; call `cut_files` before the next append."""
-        assert 0 <= cut.position < self.size, "what is cut off is there"
+        assert 0 <= cut.position < self.size, "a truncation begins within the segment"
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         self.size = cut.position
@@ -695,9 +701,9 @@ class Segment:
         Raise DiskFailed on failure, and on every call after a failed sync: the log must then go offline, as
         after a failed flush.
         """
-        assert 0 <= position <= self.size, "nothing is added by a cut"
+        assert 0 <= position <= self.size, "a truncation does not extend the segment"
         if self.sync_failed:
-            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.path)
+            raise DiskFailed(errno.EIO, "an earlier flush failed, so the contents of the disk are unknown", self.path)
         self.file.truncate(position)
         try:
             self.file.sync()

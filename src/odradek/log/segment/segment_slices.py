@@ -31,7 +31,7 @@ def slice_of(  # noqa: PLR0917
     if start >= limit:
         return FileSlice(segment.file, start, 0)
     cut = segment.cut(start, start + max_bytes, limit, cached=cached)
-    assert 0 <= start < cut <= limit <= segment.size, "a slice lies in its segment, and is not empty"
+    assert 0 <= start < cut <= limit <= segment.size, "a slice is within its segment and not empty"
     if cut == limit:
         segment.hint(min(upto, end), cut)
     return FileSlice(segment.file, start, cut - start)

@@ -134,7 +134,7 @@ class TransactionIndex:
         `cached` works as for `overlapping`.
         """
         if not self.is_whole:
-            raise Damaged(self.path, self._stored_bytes, "ends within an entry")
+            raise Damaged(self.path, self._stored_bytes, "the file ends within an entry")
         file = self._opened(cached)
         return [self._read(file, number, 1)[0] for number in sorted({0, self._stored - 1})]
 
@@ -172,7 +172,7 @@ class TransactionIndex:
     def _newest_stored(self, cached: bool) -> Offset:
         if self._newest is None:
             if not self.is_whole:
-                raise Damaged(self.path, self._stored_bytes, "ends within an entry")
+                raise Damaged(self.path, self._stored_bytes, "the file ends within an entry")
             (last,) = self._read(self._opened(cached), self._stored - 1, 1)
             self._newest = last.last_offset
         return self._newest
@@ -192,12 +192,12 @@ class TransactionIndex:
         count = min(count, self._stored - number)
         data = file.pread(number * ENTRY_BYTES, count * ENTRY_BYTES)
         if len(data) != count * ENTRY_BYTES:
-            raise Damaged(self.path, number * ENTRY_BYTES, f"{len(data)} bytes where {count} entries should be")
+            raise Damaged(self.path, number * ENTRY_BYTES, f"read {len(data)} bytes, expected {count} entries")
         entries, before = [], NO_OFFSET
         for version, *fields in _ENTRY.iter_unpack(data):
             aborted = Aborted(*fields)
             if version or not self._is_right(aborted) or aborted.last_offset <= before:
-                raise Damaged(self.path, number * ENTRY_BYTES, f"{aborted} can't be")
+                raise Damaged(self.path, number * ENTRY_BYTES, f"invalid entry {aborted}")
             before = aborted.last_offset
             entries.append(aborted)
         return entries

@@ -53,7 +53,7 @@ class BrokerChannels:
         """
         channel = self._channel(broker)
         if channel is None:
-            self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not there"))
+            self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not available"))
             return
 
         def on_response(outcome: T | Failed) -> None:

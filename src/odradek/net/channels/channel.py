@@ -99,7 +99,7 @@ class Channel:
         Raises ChannelFull, without any effect, if `queued_max` requests are already queued.
         """
         if len(self) >= self._config.queued_max:
-            raise ChannelFull(f"{len(self)} requests to {self._where} wait: that is as many as may")
+            raise ChannelFull(f"the queue of requests to {self._where} is full: {len(self)} requests are queued")
         self._waiting.append(PendingRequest(builder, then))
         if self._is_closed:
             self._give_up(Failed(Reason.CLOSED, "the channel is closed"))
@@ -135,7 +135,7 @@ class Channel:
         self._failures = 0
         if self._is_out:
             self._is_out = False
-            log.info("%s can be reached again", self._where)
+            log.info("%s is available again", self._where)
         self._complete()
 
     def lost(self, failed: Failed) -> None:
@@ -173,8 +173,8 @@ class Channel:
         except UnsupportedVersion as error:
             failed = Failed(Reason.UNSUPPORTED_VERSION, str(error))
         except Exception as error:  # A fault of the message; sending it again would fail the same way.
-            failed = Failed(Reason.UNSENDABLE, f"{pending.builder.request.__name__} can't be sent: {error}")
-        log.error("a request to %s fails: %s", self._where, failed.text)
+            failed = Failed(Reason.UNSENDABLE, f"failed to encode {pending.builder.request.__name__}: {error}")
+        log.error("failed to send a request to %s: %s", self._where, failed.text)
         pending.outcome = failed
         self._complete_soon()
 
@@ -228,7 +228,7 @@ class Channel:
             pending.complete()
         except Exception as error:  # A bug of this request's caller; it must not affect the next request.
             name = pending.builder.request.__name__
-            context = {"message": f"what follows a response to {name} failed", "exception": error}
+            context = {"message": f"failed to process the response to {name}", "exception": error}
             self._loop.call_exception_handler(context)
 
     def _report(self, failed: Failed) -> None:
@@ -237,9 +237,9 @@ class Channel:
             return
         self._is_out = True
         count = len(self._waiting) + len(self._in_flight)
-        verb = "wait" if self._config.retries else "fail"
-        what = f"its request {verb}s" if count == 1 else f"its {count} requests {verb}"
-        log.warning("%s can't be reached: %s; %s", self._where, failed.text, what)
+        verb = "queued" if self._config.retries else "failed"
+        what = f"1 request {verb}" if count == 1 else f"{count} requests {verb}"
+        log.warning("%s is unavailable: %s; %s", self._where, failed.text, what)
 
 
 def _address(endpoint: Endpoint) -> str:

@@ -138,7 +138,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         try:
             self._receive()
         except Malformed as reason:
-            self._end(Reason.INVALID_RESPONSE, f"it sent what is no response: {reason}")
+            self._end(Reason.INVALID_RESPONSE, f"invalid response: {reason}")
 
     def eof_received(self) -> bool:
         self._end(Reason.CONNECTION_LOST, CLOSED)  # A peer that sends nothing more sends no response either.
@@ -161,24 +161,24 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     def _write(self, pending: PendingRequest[Any], version: int, message: object) -> None:
         transport = self._transport
-        assert transport is not None and not self._has_ended, "only an open connection is written to"
+        assert transport is not None and not self._has_ended, "requests are written to an open connection only"
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         chunks = encode_request(message, version, self._correlation_id, self._config.client_id)
         pending.version, pending.correlation_id = version, self._correlation_id
         pending.deadline = self._loop.time() + self._config.request_timeout_ms / SECOND_MS
         self._in_flight.append(pending)
         for chunk in chunks:
-            assert isinstance(chunk, bytes | memoryview), "requests are sent from memory"
+            assert isinstance(chunk, bytes | memoryview), "a request contains no file chunks"
             transport.write(chunk)
         self._set_timer()
 
     def _receive(self) -> None:
         if not self._in_flight:
-            raise Malformed("nothing was asked")  # Rejected before it is received completely.
+            raise Malformed("no request is in flight")  # Rejected before it is received completely.
         while not self._has_ended and (frame := self._frames.next_frame()) is not None:
             (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
             if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
-                raise Malformed(f"correlation id {correlation_id} is not that of the next request")
+                raise Malformed(f"correlation id {correlation_id} does not match the oldest request in flight")
             pending = self._in_flight.popleft()
             if self._is_open:
                 self._owner.received(pending, frame)
@@ -213,7 +213,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         pending.decode(frame)
         response = cast(ApiVersionsResponse, pending.outcome)
         if response.error_code:
-            raise Malformed(f"ApiVersions was refused with error {response.error_code}")
+            raise Malformed(f"ApiVersions failed with error code {response.error_code}")
         self._versions = {api.api_key: range(api.min_version, api.max_version + 1) for api in response.api_keys}
         self._open()
 
@@ -248,6 +248,6 @@ def text_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return reasons.of(error, is_server=False)
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "timed out"
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return text[0].lower() + text[1:]

@@ -77,7 +77,7 @@ class ResponseFrames:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, self._begin)
         if not _LENGTH.size <= size <= self._frame_bytes_max:
-            raise Malformed(f"a response announced {size} bytes, {self._frame_bytes_max} are allowed")
+            raise Malformed(f"a response of {size} bytes exceeds the limit of {self._frame_bytes_max} bytes")
         return int(size)
 
     def _make_room(self) -> None:
@@ -93,7 +93,7 @@ class ResponseFrames:
     def _replace_buffer(self, buffer: bytearray, room_end: int) -> None:
         # A bytearray cannot grow while the transport or a frame has a view of it.
         rest = memoryview(self._buffer)[self._begin : self._end]
-        assert len(rest) <= room_end <= len(buffer), "a large buffer ends with its response"
+        assert len(rest) <= room_end <= len(buffer), "a buffer holds no more than its response"
         memoryview(buffer)[: len(rest)] = rest
         self._buffer, self._room_end = buffer, room_end
         self._begin, self._end = 0, len(rest)

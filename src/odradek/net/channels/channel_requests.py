@@ -96,7 +96,7 @@ class RequestBuilder(Generic[T]):
     @property
     def api_key(self) -> int:
         api_key = schema_of(self.request).api_key
-        assert api_key is not None, "only whole requests are sent"
+        assert api_key is not None, "only request messages have an API key"
         return api_key
 
     def version_for(self, supported: range | None) -> int:
@@ -106,8 +106,12 @@ class RequestBuilder(Generic[T]):
             if version >= max(self.oldest_allowed, supported[0]):
                 return version
         name = schema_of(self.request).name.removesuffix("Request")
-        theirs = f"supports {name} versions {supported[0]} to {supported[-1]}" if supported else f"has no {name}"
-        raise UnsupportedVersion(f"it {theirs}, and versions {self.oldest_allowed} to {self.latest_allowed} are asked")
+        theirs = (
+            f"supports {name} versions {supported[0]} to {supported[-1]}" if supported else f"does not support {name}"
+        )
+        raise UnsupportedVersion(
+            f"the broker {theirs}; versions {self.oldest_allowed} to {self.latest_allowed} are required"
+        )
 
 
 class PendingRequest(Generic[T]):

@@ -75,11 +75,13 @@ class ControllerChannels:
 
     def _ended(self, request: ToBroker, response: Response | Failed) -> None:
         if isinstance(response, Failed):
-            _LOG.error("broker %d was not told by its controller: %s", request.broker, response.text)
+            _LOG.error("controller failed to send a request to broker %d: %s", request.broker, response.text)
             return
         failures = errors(request, response)
         if failures is None:
-            _LOG.warning("broker %d refuses what its controller says: error %d", request.broker, response.error_code)
+            _LOG.warning(
+                "broker %d rejected a request of the controller: error code %d", request.broker, response.error_code
+            )
         else:
             self._tell(events.Answered(request, failures))
 

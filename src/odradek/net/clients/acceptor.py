@@ -162,7 +162,7 @@ class Door:
             self._spare = _spare()
 
     def _rest(self, error: OSError) -> None:
-        log.warning("nobody is let in for %d ms: %s", 1000 * PAUSE_SECONDS, error.strerror)
+        log.warning("accepting no connections for %d ms: %s", 1000 * PAUSE_SECONDS, error.strerror)
         for one in self.sockets:
             self._loop.remove_reader(one.fileno())
         self._pause = self._loop.call_later(PAUSE_SECONDS, self._watch)
@@ -218,7 +218,7 @@ def tell_of_short_queue(wanted: int) -> None:
         return
     if most < wanted:
         log.warning(
-            "net.core.somaxconn is %d: of more clients that come at once some wait a second; %d is enough",
+            "net.core.somaxconn is %d: connections may be delayed by 1 s in bursts; set it to %d or more",
             most,
             wanted,
         )

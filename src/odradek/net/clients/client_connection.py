@@ -135,7 +135,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         except Malformed as reason:
             self._give_up(reason)
         except OSError:  # uvloop would close the connection silently.
-            log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
+            log.exception(
+                "unexpected error on the connection of %s", self._peer.address, extra=log_fields.of_peer(self._peer)
+            )
             self.abort()
         self._shell.settle()
         busy_poll = self._shell.busy_poll
@@ -170,7 +172,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._outbox.take_progress() or (self._intake is not None and self._intake.take_progress()):
             self.last_active = self._shell.now().steady
         elif self.last_active < steady_before and not self._talk.is_waiting:
-            log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
+            log.info(
+                "closed connection of %s: idle (connections.max.idle.ms)",
+                self._peer.address,
+                extra=log_fields.of_peer(self._peer),
+            )
             if self._is_closing or self._outbox.is_backed_up:
                 self.abort()  # The peer has not read for that long either.
             else:
@@ -204,10 +210,17 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._talk.commit(now, began)
             self._end_turn()
         except OSError:
-            log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
+            log.exception(
+                "unexpected error on the connection of %s", self._peer.address, extra=log_fields.of_peer(self._peer)
+            )
             self.abort()
         except Exception as error:  # The transport does the same with an error that escapes a turn.
-            context = {"message": "a commit failed", "exception": error, "transport": self._transport, "protocol": self}
+            context = {
+                "message": "failed to commit staged batches",
+                "exception": error,
+                "transport": self._transport,
+                "protocol": self,
+            }
             self._shell.loop.call_exception_handler(context)
             self.abort()
 
@@ -347,7 +360,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _drop_slow_peer(self) -> None:
         """Abort the connection: it occupies memory that others need, and its peer sends almost nothing."""
         peer = self._peer
-        log.warning("%s is closed: slow, and others wait for its memory", peer.address, extra=log_fields.of_peer(peer))
+        log.warning(
+            "closed connection of %s: it reads too slowly, and other connections need its memory",
+            peer.address,
+            extra=log_fields.of_peer(peer),
+        )
         self.abort()
 
     def _end(self) -> None:
@@ -362,7 +379,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _give_up(self, reason: Exception, request: Request | None = None) -> None:
         peer = self._peer
         fields = log_fields.of_peer(peer) if request is None else log_fields.of_request(peer, request)
-        log.warning("%s (%s) is closed: %s", peer.address, peer.software, reason, extra=fields)
+        log.warning("closed connection of %s (%s): %s", peer.address, peer.software, reason, extra=fields)
         self._close_after_answers()
 
     def _close_after_answers(self) -> None:

@@ -106,7 +106,7 @@ class Intake:
         try:
             self._received(transfer)
         except Exception:
-            log.exception("%r failed here when it had been received", self._large.request)
+            log.exception("unexpected error on %r after it was received", self._large.request)
             self._owner.intake_lost()
 
     def _received(self, transfer: Transfer) -> None:

@@ -12,9 +12,9 @@ def why_not(where: str, error: OSError, setting: str) -> str:
     import errno  # Needed only after a failure.
 
     if error.errno == errno.EADDRINUSE:
-        return f"Cannot listen on {where}: the port is in use; stop what uses it, or set another with {setting}."
+        return f"Cannot listen on {where}: the port is in use; stop its process, or set another port with {setting}."
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"Cannot listen on {where}: this machine has no such address."
+        return f"Cannot listen on {where}: this machine does not have this address."
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"Cannot listen on {where}: not permitted; ports below 1024 are the system's."
+        return f"Cannot listen on {where}: permission denied; ports below 1024 need root privileges."
     return f"Cannot listen on {where}: {error.strerror or error}."

@@ -32,7 +32,7 @@ SYSTEM_DEFAULT = -1
 # a client that finds the queue full retries a second later. 4096 is Linux's default limit.
 BACKLOG_MIN = 4096
 TOO_MANY_CONNECTIONS = "too many connections"
-TOO_MANY_FILES = "too many open files; the rest is kept for the logs (ulimit -n)"
+TOO_MANY_FILES = "too many open files; the remaining ones are reserved for log segments (see ulimit -n)"
 EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
@@ -179,11 +179,17 @@ class Listener:
         if now >= self._next_warning:
             self._next_warning = now + SECOND_MS
             fields = {"connection": address, "listener": self.name}
-            log.warning("%s is turned away: %s (%d since the start)", address, reason, self._turned_away, extra=fields)
+            log.warning(
+                "rejected connection of %s: %s (%d rejected since startup)",
+                address,
+                reason,
+                self._turned_away,
+                extra=fields,
+            )
 
     def _why_not(self, address: str) -> str | None:
         if self._is_stopping:
-            return "the broker stops"
+            return "the broker is shutting down"
         return None if self.quotas.has_room(address) else TOO_MANY_CONNECTIONS
 
     def forget(self, connection: ClientConnection | SecureFront) -> None:

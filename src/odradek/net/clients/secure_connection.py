@@ -96,7 +96,7 @@ class Entrance:
             self._next_lines.clear()
         self._next_lines[reason] = now + SECOND_MS
         fields = {"connection": address, "listener": door.name}
-        text = "%s is not let in by TLS: %s (%d since the start)"
+        text = "TLS handshake with %s failed: %s (%d failed since startup)"
         log.log(level, text, address, reason, self._refused, extra=fields)
 
 
@@ -145,7 +145,7 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         if self._transport is None and not self._is_refused:
-            self._report(self._session.unfinished("left"), logging.INFO)
+            self._report(self._session.unfinished("disconnected"), logging.INFO)
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -155,7 +155,7 @@ class SecureFront(asyncio.BufferedProtocol):
             self._connection.connection_lost(error)
             return
         self._door.forget(self)
-        self._report(self._session.unfinished("left"), logging.INFO)
+        self._report(self._session.unfinished("disconnected"), logging.INFO)
 
     # Calls from the listener, until the handshake is complete.
 
@@ -191,7 +191,7 @@ class SecureFront(asyncio.BufferedProtocol):
         if self._session.bytes_to_send:
             self._outbox.send()
             if self._session.bytes_to_send > UNSENT_BYTES_MAX:
-                self._report("it does not read what TLS answers")
+                self._report("it does not read the responses of the handshake")
                 self._raw.abort()
         if self._session.has_peer_closed and not self._raw.is_closing():
             self._raw.close()
@@ -259,7 +259,7 @@ class SecureFront(asyncio.BufferedProtocol):
         self._timer = self._door.loop.loop.call_later(LINGER_SECONDS, self._raw.abort)
 
     def _time_out(self) -> None:
-        self._report(self._session.unfinished("stopped"))
+        self._report(self._session.unfinished("timed out"))
         self._raw.abort()
 
     def _report(self, reason: str, level: int = logging.WARNING) -> None:

@@ -71,7 +71,7 @@ class BrokerAsks:
             self._shell.settle()
 
         version = self._protocol.add_partitions_to_txn
-        assert version is not None, "brokers that can't be asked are not"
+        assert version is not None, "AddPartitionsToTxn is sent only to brokers that support it"
         message = add_partitions_ask.to_message(effect, version)
         request = RequestBuilder.of(message, AddPartitionsToTxnResponse, version)
         self._channels.send_request(effect.broker, request, on_response)
@@ -95,7 +95,7 @@ class BrokerAsks:
     def _tell_of_silence(self, controller: BrokerId, refused: Refused) -> None:
         # A starting broker knows no topic and no controller; a client that needs a coordinator retries.
         if controller != NO_BROKER and not self._is_silence_told:
-            log.warning("topics could not be made, since the controller can't be asked: %s", refused.detail)
+            log.warning("failed to create topics: no response from the controller: %s", refused.detail)
             self._is_silence_told = True
 
     def alter_partitions(
@@ -106,7 +106,7 @@ class BrokerAsks:
     ) -> None:
         """Request the ISRs proposed by leaders here from the controller; `then` gets a result for each."""
         newest = self._protocol.alter_partition
-        assert newest is not None, "before Kafka 2.7 nobody is asked"
+        assert newest is not None, "AlterPartition is sent only from inter-broker protocol 2.7 on"
         topic_ids = alter_partition_ask.topic_ids_of(proposed)
         version = alter_partition_ask.version_for(proposed, topic_ids, newest)
 

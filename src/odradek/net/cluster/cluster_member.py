@@ -129,7 +129,7 @@ class ClusterMember:
     def _renewed(self) -> None:
         """Register again after the session has expired; called in a thread of the tree."""
         epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
-        log.warning("the session of the metadata tree had ended: broker %d is registered anew", self._broker.id)
+        log.warning("metadata tree session expired; registered broker %d again", self._broker.id)
         self._on_loop(self._enrolled, epoch)
         self._thread.put_event(events.ControllerChanged())
         self._configs.renewed()
@@ -150,7 +150,7 @@ class ClusterMember:
             return
 
         def on_answered(_: events.Ask[Any]) -> None:
-            then(Refused(ask.error, "it is the controller no more") if ask.error else ask.answer or ())
+            then(Refused(ask.error, "this broker is no longer the controller") if ask.error else ask.answer or ())
 
         self._ask_ourselves(ask, on_answered)
 
@@ -174,7 +174,7 @@ class ClusterMember:
 
     @property
     def _others(self) -> Peers:
-        assert self._peers is not None, "a broker that is alone is its own controller"
+        assert self._peers is not None, "a single broker is its own controller"
         return self._peers
 
     def _updated(self) -> None:
@@ -275,7 +275,7 @@ class ClusterMember:
     def _told_of_directory(self, done: Future[None]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
-            log.warning("the controller can't be told of what became of data directories, and will be: %s", failure)
+            log.warning("failed to notify the controller of log directory failures (will retry): %s", failure)
             self._directories = None
         elif failure is not None:
             raise failure
@@ -297,7 +297,7 @@ class ClusterMember:
 
     def _answer_controller(self, request: ToBroker, answer: Errors | Refused) -> None:
         if isinstance(answer, Refused):
-            log.info("what our controller said is over: %s", answer)
+            log.info("ignored a request of this broker's controller: %s", answer)
         else:
             self._thread.put_event(events.Answered(request, answer))
 

@@ -127,7 +127,7 @@ class ConfigWatch:
             return Altered(NOBODY_WAITS)  # `renewed` triggers a complete reading.
         except TreeFailed as failed:
             if not self._is_failing:
-                _LOG.warning("changed configurations can't be read now and will be: %s", failed)
+                _LOG.warning("failed to read changed configurations (will retry): %s", failed)
             self._is_failing = True
             return None
         self._is_failing = False
@@ -175,7 +175,7 @@ class ConfigWatch:
             try:
                 named = self._with(named, layout.decode_config_change(node[0]))
             except (BadZnodeError, Refused) as bad:
-                _LOG.error("%s can't be read: %s", path, bad)
+                _LOG.error("failed to read %s: %s", path, bad)
         return named
 
     def _with(self, named: Named, entity: str) -> Named:
@@ -203,7 +203,7 @@ class ConfigWatch:
             try:
                 topics[name] = layout.decode_config(node[0])
             except BadZnodeError as bad:
-                _LOG.error("the configuration of topic %s stays as it was, as %s can't be read: %s", name, path, bad)
+                _LOG.error("kept the previous configuration of topic %s: failed to read %s: %s", name, path, bad)
         found = self._tree.get_all([layout.topic(name) for name in bare])
         topics.update((name, {}) for name, node in zip(bare, found, strict=True) if node is not None)
         return topics
@@ -236,7 +236,7 @@ class WatchedConfigs:
         if isinstance(failure, AssertionError):
             raise failure
         if failure is not None:
-            _LOG.error("changed configurations could not be read here", exc_info=failure)
+            _LOG.error("unexpected error while reading changed configurations", exc_info=failure)
         found = None if failure is not None else done.result()
         if found is None:
             self._shell.loop.call_later(READ_AGAIN_SECONDS, self._read)

@@ -84,7 +84,7 @@ class ConfigChanges:
         """
         dynamic = self._read_dynamic()
         prepared = self._prepared((dynamic, dynamic.without_certificates(), NOTHING_SET))
-        assert prepared is not None, "with nothing set dynamically nothing is to be made ready"
+        assert prepared is not None, "a configuration without dynamic values can always be prepared"
         self._configs, self._dynamic = prepared.configs, prepared.dynamic
         return prepared.configs, prepared.in_force
 
@@ -116,7 +116,7 @@ class ConfigChanges:
             try:
                 in_force = self._prepare(self._configs, configs)
             except ConfigError as error:
-                problems.append(f"certificates of the dynamic configuration are not used: {error}")
+                problems.append(f"ignored the certificates of the dynamic configuration: {error}")
             else:
                 prepared = Prepared(configs, self._dynamic if configs is self._configs else dynamic, in_force)
                 break
@@ -251,4 +251,4 @@ def _operations(path: str, version: int | None, texts: Mapping[str, str]) -> lis
 def _refusal(error: TreeFailed | BadZnodeError) -> Refused:
     if isinstance(error, NoRoom | DiskBroken):
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the configuration could not be changed: {error}")
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"failed to change the configuration: {error}")

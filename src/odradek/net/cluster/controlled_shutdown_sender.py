@@ -44,8 +44,8 @@ async def hand_over(broker: Broker, ask: AskController) -> None:
         answer = await _answer(ask)
         if not isinstance(answer, Refused) and not any(_is_hoped_for(broker, one, alive_at_first) for one in answer):
             return
-        why = str(answer) if isinstance(answer, Refused) else f"{len(answer)} partitions are still led here"
-        _LOG.warning("the controller was asked to have others lead before the stop: %s", why)
+        why = str(answer) if isinstance(answer, Refused) else f"this broker still leads {len(answer)} partitions"
+        _LOG.warning("controlled shutdown attempt failed: %s", why)
         tries -= 1
         if tries and await _is_changed(broker.view, controller, brokers, pause_seconds):
             tries += 1  # As far as is known, this attempt does not count as failed.
@@ -82,7 +82,7 @@ async def _answer(ask: AskController) -> Answer:
     ask(on_answered)
     await asyncio.wait([done], timeout=ANSWER_SECONDS_MAX)
     if not done.done():
-        done.set_result(Refused(ErrorCode.REQUEST_TIMED_OUT, f"no answer in {ANSWER_SECONDS_MAX} s"))
+        done.set_result(Refused(ErrorCode.REQUEST_TIMED_OUT, f"no response within {ANSWER_SECONDS_MAX} s"))
     return done.result()
 
 

@@ -133,7 +133,7 @@ class FromController:
     def _prepared(self, told: Told, done: Future[Overrides]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
-            log.warning("what the controller says waits for the metadata tree: %s", failure)
+            log.warning("a request of the controller waits for the metadata tree (will retry): %s", failure)
             later = self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, told)
             self._waiting = told, later
         else:
@@ -161,7 +161,7 @@ class FromController:
         except (AssertionError, NoDirectory):
             raise
         except Exception:
-            text = "a request of controller %d in epoch %d failed, and the next one begins: %.2000s"
+            text = "unexpected error in a request of controller %d with epoch %d: %.2000s"
             log.exception(text, sent.controller, sent.controller_epoch, sent.request)
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 

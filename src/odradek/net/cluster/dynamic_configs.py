@@ -59,7 +59,7 @@ class DynamicConfigs:
         try:
             texts, _ = stored(self._tree, path)
         except BadZnodeError as bad:
-            problems.append(f"{path} is not used: {bad}")
+            problems.append(f"ignored {path}: {bad}")
             return known or KEEPS_ALL  # The unreadable value may have been set to keep everything.
         return self._decoded(path, texts, problems)
 
@@ -69,7 +69,7 @@ class DynamicConfigs:
             try:
                 decoded[name] = self._encoder.decode(text) if is_secret(name) else text
             except CannotEncode as failed:
-                problems.append(f"{name} in {path} is not used: {failed}")
+                problems.append(f"ignored {name} in {path}: {failed}")
         return decoded
 
 
@@ -85,7 +85,7 @@ def stored(tree: Tree, path: str) -> tuple[dict[str, str], int | None]:
     try:
         return layout.decode_config(data), stat.version
     except BadZnodeError as bad:
-        raise BadZnodeError(f"{path} can't be read: {bad}") from bad
+        raise BadZnodeError(f"failed to read {path}: {bad}") from bad
 
 
 def is_secret(name: str) -> bool:

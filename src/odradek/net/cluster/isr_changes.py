@@ -111,7 +111,7 @@ class _InTree:
     ) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
-            log.warning("in-sync replicas of %d partitions can't be written, and will be: %s", len(partitions), failure)
+            log.warning("failed to update the ISR of %d partitions (will retry): %s", len(partitions), failure)
             # Unknown result: some or all of the states may be written.
             unknown = [Altered(ErrorCode.NETWORK_EXCEPTION)] * len(partitions)
             self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, then, unknown)
@@ -133,7 +133,7 @@ class _InTree:
     def _notified(self, partitions: Sequence[TopicPartition], done: Future[None]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
-            log.warning("the controller can't be told of changed in-sync replicas, and will be: %s", failure)
+            log.warning("failed to notify the controller of ISR changes (will retry): %s", failure)
             self._notifications.put_back(partitions, self._shell.now())
             self._shell.settle()
         elif failure is not None:
@@ -145,8 +145,8 @@ def _tell(proposed: Sequence[ProposedIsr], answers: Sequence[Altered]) -> None:
     changed = [(one, answer.state) for one, answer in zip(proposed, answers, strict=True) if answer.state is not None]
     if changed:
         named = [f"{one.leading.name} {[*state.isr]}" for one, state in islice(changed, NAMED_MAX)]
-        more = f" and of {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
-        log.info("in-sync replicas are now: %s%s", ", ".join(named), more)
+        more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
+        log.info("ISR updated: %s%s", ", ".join(named), more)
     for one, answer in zip(proposed, answers, strict=True):
         if answer.state is None:
-            log.debug("the in-sync replicas of %s can't be %s: %s", one.leading.name, one.proposal.isr, answer.error)
+            log.debug("failed to update the ISR of %s to %s: %s", one.leading.name, one.proposal.isr, answer.error)

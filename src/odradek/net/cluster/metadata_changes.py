@@ -60,7 +60,7 @@ class MetadataChanges:
             except TreeFailed as failed:
                 refused[name] = _refusal(name, failed)
             except BadZnodeError as bad:
-                _LOG.error("topic %s can't be changed: %s", name, bad)
+                _LOG.error("failed to change topic %s: %s", name, bad)
                 refused[name] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(bad))
             except Refused as refusal:
                 refused[name] = refusal
@@ -94,14 +94,14 @@ class MetadataChanges:
         # If the topic has grown since this was planned, the first partitions exist already.
         added = growth.added[first - growth.first :] if first >= growth.first else ()
         if not added:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has {first} partitions by now.")
+            raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' already has {first} partition(s).")
         more = {first + place: info.replicas for place, info in enumerate(added)}
         grown = assignment._replace(partitions={**assignment.partitions, **more})
         return [SetData(layout.topic(name), layout.encode_topic(grown), stat.version)]
 
     def _deletion(self, name: TopicName, topic_id: Uuid) -> list[Operation]:
         if self._metadata.read(layout.topic(name), layout.decode_topic).topic_id != topic_id:
-            raise NoNode(layout.topic(name), "It is another topic of the same name.")
+            raise NoNode(layout.topic(name), "A topic with the same name but another id exists.")
         mark = layout.delete_topic(name)
         return [] if self._tree.exists(mark) is not None else [Create(mark)]
 
@@ -131,4 +131,4 @@ def _refusal(name: TopicName, error: TreeFailed) -> Refused:
         return Refused(ErrorCode.NOT_CONTROLLER)
     if isinstance(error, NoRoom | DiskBroken):
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"failed to change the metadata: {error}")

@@ -34,8 +34,8 @@ class LoneMetadata(Metadata):
 
     def _who_is_there(self, other: BrokerInfo) -> str:
         return (
-            f"{named(other)} is running with the metadata in {self.where}, "
-            "and several brokers can't share it yet: stop that one, or set metadata.log.dir to another folder."
+            f"{named(other)} is already using the metadata in {self.where}, "
+            "which only one broker can use: stop that broker, or set metadata.log.dir to another directory."
         )
 
     def enroll(self, broker: BrokerInfo, now: Callable[[], TimestampMs], patience_ms: int) -> int:
@@ -55,9 +55,9 @@ class LoneMetadata(Metadata):
                 failure = failed.error
             else:
                 registered = self._tree.exists(layout.broker(broker.id))
-                assert registered is not None, "it lives as long as the session"
+                assert registered is not None, "the registration exists until the session expires"
                 return registered.czxid
-        raise Unavailable(detail=f"Broker {broker.id} can't be registered in {self.where}: {failure}.") from failure
+        raise Unavailable(detail=f"Failed to register broker {broker.id} in {self.where}: {failure}.") from failure
 
     @property
     def had_topics(self) -> bool:
@@ -66,7 +66,7 @@ class LoneMetadata(Metadata):
 
     def adopt(self, topics: Iterable[TopicInfo]) -> None:
         """Add topics with logs written by another broker, all or none, to a tree that never had topics."""
-        assert not self.had_topics, "the last one that was deleted could come back"
+        assert not self.had_topics, "adopting topics could restore a deleted topic"
         self._tree.check_room()
         self._tree.multi([operation for topic in topics for operation in _adoption(topic)])
 

@@ -142,7 +142,7 @@ class Metadata:
         return layout.encode_broker(broker, now, version=self._registration_version)
 
     def _who_is_there(self, other: BrokerInfo) -> str:
-        return f"{named(other)} is running already with the metadata in {self.where}."
+        return f"{named(other)} is already using the metadata in {self.where}."
 
     def tell_directory_failed(self, broker_id: BrokerId) -> None:
         """Notify the controller so that it asks the broker for its offline replicas."""
@@ -155,7 +155,7 @@ class Metadata:
         """Return the cluster's topics, and log the unreadable ones."""
         topics, unreadable = self._all_topics()
         for name, why in unreadable.items():
-            _LOG.error("topic %s is not served: %s", name, why)
+            _LOG.error("topic %s is unavailable: %s", name, why)
         return ClusterView(self._cluster_id, topics=topics.values(), unreadable=unreadable)
 
     def topics(self) -> dict[TopicName, TopicInfo]:
@@ -207,7 +207,7 @@ class Metadata:
         except NoNode:
             return {}
         except BadZnodeError as bad:
-            _LOG.error("%s: none of topic %s is deleted until it can be", bad, name)
+            _LOG.error("%s: retention of topic %s is suspended until its configuration is readable", bad, name)
             return UNREADABLE_OVERRIDES
         invalid = told_invalid(name, overrides)
         if invalid is not None:
@@ -263,7 +263,7 @@ class Metadata:
             if epoch <= latest:
                 return
             if stat is None or self._is_latest(stat):
-                text = f"controller epoch {epoch}, the latest in {self.where} is {latest}"
+                text = f"controller epoch {epoch} does not match the latest epoch {latest} in {self.where}"
                 raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
 
     def _is_latest(self, controller_epoch: Stat) -> bool:
@@ -284,7 +284,7 @@ class Metadata:
         if owner is None or owner.ephemeral_owner != self._tree.session_id:
             raise Refused(ErrorCode.NOT_CONTROLLER)
         epoch = self._tree.exists(layout.CONTROLLER_EPOCH)
-        assert epoch is not None, "it was counted up by the election"
+        assert epoch is not None, "the election incremented the controller epoch"
         return epoch.version
 
 
@@ -304,4 +304,4 @@ def decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
     try:
         return decode(data)
     except BadZnodeError as bad:
-        raise BadZnodeError(f"{path} can't be read: {bad}") from bad
+        raise BadZnodeError(f"failed to read {path}: {bad}") from bad

@@ -75,12 +75,10 @@ class Doubt:
             return True
         if self._begun is None:
             self._begun = now
-            text = (
-                "broker %d may have lost records, and waits until it is out of the ISRs of %d partitions, %s among them"
-            )
+            text = "unclean shutdown: broker %d waits until it is removed from the ISR of %d partitions, including %s"
             _LOG.warning(text, self._broker, len(self._left), self._left[0])
         if waited > self._patience:
-            text = "nobody takes broker %d out of the ISRs of %d partitions: it starts"
+            text = "broker %d starts although it is still in the ISR of %d partitions: no controller removed it in time"
             _LOG.warning(text, self._broker, len(self._left))
             return True
         return False

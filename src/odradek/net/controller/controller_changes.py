@@ -124,7 +124,7 @@ class ControllerChanges:
         try:
             self._change([Delete(path) for path in there])
         except NotEmpty:
-            _LOG.error("%s can't be removed: somebody makes nodes below it", topic)
+            _LOG.error("failed to delete %s: another client creates znodes below it", topic)
         except NoNode:  # Someone deletes it by hand.
             self.delete(there)
 
@@ -151,7 +151,7 @@ class ControllerChanges:
 
     def _change(self, operations: Sequence[Operation]) -> Sequence[Result]:
         """Execute all operations or none; raise the error of the operation that failed."""
-        assert self._epoch_version >= 0, "only who was elected changes anything"
+        assert self._epoch_version >= 0, "only an elected controller changes metadata"
         try:
             return self._tree.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])[1:]
         except MultiFailed as failed:

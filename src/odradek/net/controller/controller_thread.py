@@ -136,7 +136,7 @@ class ControllerThread:
         elif isinstance(event, events.RebalanceDue):
             self._rebalance_in(self._rebalance_seconds or 0)
         if self._controller.is_active and self._controller.epoch != epoch:
-            text = "broker %d is the controller, in epoch %d"
+            text = "broker %d elected as the controller, epoch %d"
             _LOG.log(logging.DEBUG if self._is_alone else logging.INFO, text, self._broker, self._controller.epoch)
         requests = self._controller.take_requests()
         if requests or (was_active and not self._controller.is_active):
@@ -145,7 +145,7 @@ class ControllerThread:
             self._answered(event)
 
     def _await_tree(self, failure: Unavailable) -> None:
-        _LOG.warning("the controller waits for the metadata tree: %s", failure)
+        _LOG.warning("controller waits for the metadata tree: %s", failure)
         self._may_go_on.clear()
         if not self._is_closed:
             self._may_go_on.wait(RETRY_SECONDS)

@@ -121,7 +121,7 @@ class ControllerTree:
     @singledispatchmethod
     def carry_out(self, step: Step[object]) -> None:
         """Set the step's result.  Raises Deposed, and the tree's exceptions if it cannot be reached."""
-        raise AssertionError(f"{type(step).__name__} is no step")
+        raise AssertionError(f"{type(step).__name__} is not a step")
 
     # Election.
 
@@ -137,7 +137,9 @@ class ControllerTree:
         except BadZnodeError as bad:
             self._tree.get(layout.CONTROLLER_EPOCH, watch)
             _LOG.error(
-                "%s can't be read, and no broker can be the controller until it can: %s", layout.CONTROLLER_EPOCH, bad
+                "failed to read %s; no broker can become the controller until it is readable: %s",
+                layout.CONTROLLER_EPOCH,
+                bad,
             )
             step.result = None
 

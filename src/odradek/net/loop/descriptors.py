@@ -24,7 +24,7 @@ RESERVED_MAX = 4096
 SPARE_SHARE = 2
 TABLED_MAX = 16_384  # Each costs 8 bytes of kernel memory.
 STDERR = 2
-assert RESERVED_MIN // SPARE_SHARE > SHORT_LIVED_FILES, "logs let go before one is refused a file"
+assert RESERVED_MIN // SPARE_SHARE > SHORT_LIVED_FILES, "logs release files before the limit is reached"
 
 
 def limit() -> int | None:

@@ -35,7 +35,7 @@ class Gathered:
         self._waiting: list[tuple[Gatherable, Moment, float]] = []
 
     def __enter__(self) -> None:
-        assert not self._is_open, "a run of turns is within no other"
+        assert not self._is_open, "runs of turns are not nested"
         self._is_open = True
 
     def __exit__(self, *_: object) -> None:

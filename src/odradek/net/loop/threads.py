@@ -90,7 +90,7 @@ class Threads:
             apis.pop()
             self._load_next(apis)
         elif isinstance(failure, OSError):  # No descriptor is left to read the code with.
-            log.warning("code for %s could not be loaded and will be: %s", apis[-1].key.title, failure)
+            log.warning("failed to load the code of %s (will retry): %s", apis[-1].key.title, failure)
             self._loop.call_later(LOAD_AGAIN_SECONDS, self._load_next, apis)
         else:
             raise failure

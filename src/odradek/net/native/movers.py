@@ -148,7 +148,7 @@ class Movers:
             for number in range(COLD_THREADS):
                 self._start(f"cold-{number}", mover.run_cold, processors.usable())
         except (OSError, RuntimeError) as error:  # No descriptors or no threads are left.
-            log.warning("large transfers go through the loop from now on: %s", error)
+            log.warning("failed to start transfer threads; large transfers use the event loop: %s", error)
             self._threads_max = 0
             if self._threads:
                 mover.stop()
@@ -192,7 +192,7 @@ class Movers:
                 if transfer.done is not None:
                     transfer.done(transfer)
             except Exception:
-                log.exception("the end of a transfer failed here")
+                log.exception("unexpected error at the end of a transfer")
 
 
 def _run(run: Callable[[], None], kept_to: set[int]) -> None:

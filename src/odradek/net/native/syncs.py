@@ -82,7 +82,7 @@ class Syncs:
             self._threads.append(thread)
         except (OSError, RuntimeError) as error:  # No descriptors or no threads are left.
             if not self._threads:
-                log.warning("files are synced by ordinary threads: %s", error)
+                log.warning("failed to start sync threads; files are synced by the thread pool: %s", error)
             return bool(self._threads)
         return True
 
@@ -95,4 +95,4 @@ class Syncs:
             try:
                 self._ended(self._under_way.pop(number).on_synced(errors), seconds)
             except Exception:
-                log.exception("the end of a sync failed here")
+                log.exception("unexpected error at the end of a file sync")

@@ -188,7 +188,7 @@ class Effects:
         for failed in done.result().failures:
             is_lack = has_run_out(failed)
             if not (is_lack and (lacked or self._lacks_descriptors)):
-                log.warning("housekeeping failed and will be tried again: %s", failed)
+                log.warning("housekeeping failed (will retry): %s", failed)
             self._lacks_descriptors |= is_lack
         self._complete(done.result())
 
@@ -203,7 +203,7 @@ class Effects:
         self._changes_under_way -= 1
         failure = done.exception()
         if failure is not None:  # Waiting requests fail, and the next one tries again.
-            log.error("no producer ids can be had: %s", failure)
+            log.error("failed to allocate producer ids: %s", failure)
         self._broker.transactions.ids.on_block_allocated(None if failure is not None else done.result())
         self._shell.settle()
 
@@ -223,7 +223,7 @@ class Effects:
         if isinstance(failure, AssertionError):
             raise failure
         if failure is not None:
-            log.error("%s failed here", type(change).__name__, exc_info=failure)
+            log.error("unexpected error in %s", type(change).__name__, exc_info=failure)
             return None
         return done.result()
 

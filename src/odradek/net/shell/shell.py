@@ -182,7 +182,7 @@ class Shell:
             if partition.is_online and partition.log.directory == directory:
                 if partition.was_cut_since(path, error):
                     return
-                log.error("%s goes offline, it can't be read: %s", name, error)
+                log.error("%s is offline: failed to read its log: %s", name, error)
                 partition.take_offline(error)
                 self.broker.lot.happened(name)
                 self.soon(self.settle)
@@ -203,7 +203,7 @@ class Shell:
         self.settle()
         await asyncio.wait([self._all_finished], timeout=FINISH_SECONDS_MAX)
         if not self._all_finished.done():
-            log.error("%d s were not enough to sync what was written; who waits for it is told so", FINISH_SECONDS_MAX)
+            log.error("failed to sync all writes within %d s; requests that wait for them fail", FINISH_SECONDS_MAX)
 
     @property
     def _is_finishing(self) -> bool:
@@ -243,7 +243,7 @@ class Shell:
             for _ in threads.map(lambda closing: closing.run(), closings):
                 pass
         for problem in self.broker.stop(now):
-            log.error("not stopped cleanly: %s", problem)
+            log.error("unclean shutdown: %s", problem)
 
     def _stop_cleaner(self) -> None:
         self.broker.cleaner.stop()

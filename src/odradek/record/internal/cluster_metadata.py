@@ -79,14 +79,14 @@ def decode_metadata(value: Buffer) -> object | None:
     """
     frame, at = _number(value, 0)
     if frame != FRAME:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a metadata record in frame {frame}, which isn't known")
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a metadata record has unknown frame version {frame}")
     kind, at = _number(value, at)
     version, at = _number(value, at)
     cls = _CLASSES.get(kind)
     if cls is None:
         return None
     if version not in schema_of(cls).versions:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} in version {version}, which isn't known")
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} has unknown version {version}")
     try:
         decoded: object = compiled.decode(cls, version, value, at)
     except Malformed as malformed:
@@ -101,4 +101,4 @@ def _number(data: Buffer, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return number, at + place + 1
-    raise Refused(ErrorCode.CORRUPT_MESSAGE, "a metadata record without a number that ends")
+    raise Refused(ErrorCode.CORRUPT_MESSAGE, "a metadata record contains a truncated varint")

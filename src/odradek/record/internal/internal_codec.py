@@ -112,7 +112,7 @@ def decode_value(key: object, data: Buffer) -> object:
     cls = _VALUE_OF[type(key)]
     version = _prefix(cls.__name__, data)
     if version not in schema_of(cls).versions:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} in version {version}, which isn't known")
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} has unknown version {version}")
     return _decode(cls, version, data)
 
 
@@ -141,7 +141,7 @@ def _encode(message: object, version: int) -> bytes:
         return compiled.encode(message, version)
     except ValueError:
         if _has_long_text(message):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"a text in {type(message).__name__} is too long") from None
+            raise Refused(ErrorCode.INVALID_REQUEST, f"a string in {type(message).__name__} is too long") from None
         raise
 
 

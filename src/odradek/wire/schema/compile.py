@@ -91,7 +91,7 @@ def encode(message: object, version: int) -> bytes:
     except struct_error as error:
         raise ValueError(f"{type(message).__name__} v{version}: {error}") from None
     if splices:
-        raise ValueError(f"{type(message).__name__} holds a splice: only a response can be sent with one")
+        raise ValueError(f"{type(message).__name__} contains a splice, which only a response supports")
     return bytes(out)
 
 

@@ -15,26 +15,26 @@ class TooManyElements(Malformed):
 
 
 def cut_short(what: str, size: int, available: int) -> Malformed:
-    return Malformed(f"{what} needs {size} bytes, {available} are left")
+    return Malformed(f"{what} needs {size} bytes, but only {available} remain")
 
 
 def string_too_long(what: str, size: int, available: int) -> Malformed:
     if size > available:
         return cut_short(what, size, available)
-    return Malformed(f"{what} has {size} bytes, a string has at most 32767")
+    return Malformed(f"{what} has {size} bytes, more than the maximum of 32767")
 
 
 def null_refused(what: str) -> Malformed:
-    return Malformed(f"{what} may not be null in this version")
+    return Malformed(f"{what} must not be null in this version")
 
 
 def array_too_long(what: str, count: int, available: int) -> Malformed:
-    return TooManyElements(f"{what} can't hold {count} elements in {available} bytes within the bounds of one message")
+    return TooManyElements(f"{what} claims {count} elements in {available} bytes, more than a message can contain")
 
 
 def too_many_tags(count: int, left: int) -> Malformed:
-    return TooManyElements(f"{count} tagged fields where the bounds of one message allow {left} more")
+    return TooManyElements(f"{count} tagged fields exceed the remaining limit of {left} for a message")
 
 
 def tag_mismatch(what: str, size: int, used: int) -> Malformed:
-    return Malformed(f"tagged field {what} says {size} bytes and takes {used}")
+    return Malformed(f"tagged field {what} has {used} bytes instead of the declared {size}")

@@ -65,7 +65,7 @@ class _ReaderSource(Source):
             self.struct(layout, "m")
             self.flush()
         with self.block("except (IndexError, struct_error):"):
-            self.emit(f'raise Malformed("{layout.cls.__name__} is cut short") from None')
+            self.emit(f'raise Malformed("{layout.cls.__name__} is truncated") from None')
         self.emit("return m, at")
 
     def add_read(self, code: str, target: str) -> None:
@@ -163,7 +163,7 @@ class _ReaderSource(Source):
         self.length(field.name, field.length_code, field.is_compact)
         with self.unless_null(field, target):
             least = field.element_bytes_min
-            assert least > 0, f"{field.name}: an element of no bytes could be there any number of times"
+            assert least > 0, f"{field.name}: the count of elements without bytes is unbounded"
             with self.block(f"if n > left or n{f' * {least}' if least > 1 else ''} > limit - at:"):
                 self.emit(f'raise array_too_long("{field.name}", n, limit - at)')
             self.emit("left -= n")

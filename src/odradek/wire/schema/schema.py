@@ -204,7 +204,7 @@ def schema_of(cls: type) -> Schema:
     """Return the schema of a class; raise TypeError unless it was made by `struct` or `message`."""
     schema = _SCHEMAS.get(_public(cls))
     if schema is None:
-        raise TypeError(f"{cls.__name__} is no message class")
+        raise TypeError(f"{cls.__name__} is not a message class")
     return schema
 
 
@@ -232,7 +232,7 @@ def default_instance(cls: type) -> object:
     if cls not in _DEFAULT_INSTANCES:
 
         def refuse(self: object, name: str, value: object) -> None:
-            raise AttributeError(f"a default {cls.__name__} is shared: make a new one to set {name}")
+            raise AttributeError(f"a default {cls.__name__} is shared: create a new one to set {name}")
 
         frozen = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": refuse, "__module__": cls.__module__})
         instance: object = object.__new__(frozen)
@@ -262,7 +262,7 @@ def _fields_of(cls: type) -> tuple[Field, ...]:
 def _field(name: str, annotation: object, marker: object) -> Field:
     life = marker if isinstance(marker, Marker) else Marker()
     if marker is not None and not isinstance(marker, Marker):
-        raise TypeError(f"{name}: give the default with field(default=...)")
+        raise TypeError(f"{name}: set the default with field(default=...)")
     annotation, is_optional = _without_none(annotation)
     is_array = get_origin(annotation) is list
     if is_array:
@@ -275,7 +275,7 @@ def _without_none(annotation: object) -> tuple[object, bool]:
         return annotation, False
     kept = [each for each in get_args(annotation) if each is not type(None)]
     if len(kept) != 1:
-        raise TypeError(f"{annotation} is no field type: the only union is with None")
+        raise TypeError(f"{annotation} is not a field type: only unions with None are supported")
     return kept[0], True
 
 

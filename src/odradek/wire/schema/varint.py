@@ -26,7 +26,7 @@ def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise Malformed("a varint has more than five bytes")
+    raise Malformed("a varint is longer than five bytes")
 
 
 def uvarint(value: int) -> bytes:
@@ -42,7 +42,7 @@ def read_tag_count(data: Buffer, at: int, left: int) -> tuple[int, int]:
     """Return the number of fields in a section and the position after it; raise Malformed for more than `left`."""
     count, at = read_uvarint(data, at)
     if count > TAGGED_FIELDS_MAX:
-        raise Malformed(f"{count} tagged fields, at most {TAGGED_FIELDS_MAX} are read")
+        raise Malformed(f"{count} tagged fields exceed the limit of {TAGGED_FIELDS_MAX}")
     if count > left:
         raise too_many_tags(count, left)
     return count, at

@@ -21,11 +21,11 @@ from odradek.wire.schema.varint import uvarint
 
 
 def unsupported(cls: str, field: str, version: int) -> ValueError:
-    return ValueError(f"{cls}.{field} can't be sent in version {version}")
+    return ValueError(f"{cls}.{field} is not supported in version {version}")
 
 
 def null_unsupported(cls: str, field: str, version: int) -> ValueError:
-    return ValueError(f"{cls}.{field} may not be None in version {version}")
+    return ValueError(f"{cls}.{field} must not be None in version {version}")
 
 
 def text_length(n: int, cls: str, field: str) -> bytes:
@@ -187,7 +187,7 @@ class _WriterSource(Source):
         self.emit(f"{self._out} += s")
 
     def records(self, field: FieldLayout, expression: str) -> None:
-        assert self._out == "out", "a splice has its place in the whole message, not in a tagged field"
+        assert self._out == "out", "a tagged field must not contain a splice"
         self.emit(f"v = {expression}")
         with self.unless_null(field, "v"):
             self.emit("is_copied = type(v) is memoryview or type(v) is bytes or type(v) is bytearray")

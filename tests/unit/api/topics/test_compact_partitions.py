@@ -220,7 +220,7 @@ def test_topic_without_compaction_is_refused(harness: Harness) -> None:
     make(harness, "stream", cleanup_policy="delete")
     code, message = refusal(harness, "stream")
     assert code is ErrorCode.INVALID_CONFIG
-    assert message == "the cleanup.policy of stream has no compact in it: set cleanup.policy=compact first"
+    assert message == "topic stream is not compacted: set cleanup.policy=compact first"
 
 
 def test_disabled_cleaner_refuses_compaction(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_disabled_cleaner_refuses_compaction(tmp_path: Path) -> None:
     make(harness, "table")
     code, message = refusal(harness, "table")
     assert code is ErrorCode.INVALID_REQUEST
-    assert message is not None and "log.cleaner.enable is false" in message
+    assert message is not None and "log.cleaner.enable=true" in message
 
 
 def test_offline_log_is_refused(harness: Harness) -> None:
@@ -252,7 +252,7 @@ def test_damaged_log_returns_the_reason_each_time(harness: Harness) -> None:
         (failed,) = compacted(harness, ("table", 0))
         assert failed.error_code == ErrorCode.CORRUPT_MESSAGE
         assert failed.error_message is not None
-        assert failed.error_message.startswith("table-0 can't be compacted: ") and "checksum" in failed.error_message
+        assert failed.error_message.startswith("failed to compact table-0: ") and "checksum" in failed.error_message
 
 
 def test_full_disk_returns_a_storage_error(harness: Harness) -> None:
@@ -324,7 +324,7 @@ def test_request_times_out_while_the_compaction_continues(harness: Harness) -> N
     assert harness.broker.lot.take_completed() == [waiting]
     (late,) = told(harness, waiting)
     assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert late.error_message == "table-0 is not compacted yet; the broker goes on with it as long as it runs"
+    assert late.error_message == "table-0 is not compacted yet; the broker continues to compact it in the background"
     rounds(harness, 6)
     assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
 
@@ -446,7 +446,10 @@ def test_topic_deletion_completes_the_request(harness: Harness) -> None:
     rounds(harness)
     assert harness.broker.lot.take_completed() == [waiting]
     (gone,) = told(harness, waiting)
-    assert (gone.error_code, gone.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "table-0 is gone")
+    assert (gone.error_code, gone.error_message) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "partition table-0 was deleted",
+    )
 
 
 def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> None:

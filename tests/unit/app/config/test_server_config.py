@@ -373,7 +373,7 @@ def test_a_suggestion_never_changes_what_is_meant(name: str, meant: str | None) 
 
 
 def test_a_key_of_topics_is_no_broker_s() -> None:
-    with pytest.raises(ConfigError, match=r"'retention\.ms' is a topic's\. Use 'log\.retention\.ms' or"):
+    with pytest.raises(ConfigError, match=r"'retention\.ms' is a topic-level key\. Use 'log\.retention\.ms' or"):
         settings({"retention.ms": "1"})
 
 

@@ -75,7 +75,7 @@ def test_a_chroot_of_nothing_is_none() -> None:
         ("a:0", "zookeeper.connect must be host:port,host:port/chroot, but 'a:0' is not host:port."),
         ("a..b:1", "zookeeper.connect must be host:port,host:port/chroot, but 'a..b:1' is not host:port."),
         ("a:65536", "zookeeper.connect must be host:port,host:port/chroot, but 'a:65536' is not host:port."),
-        ("a:1/kafka/", "Invalid chroot in zookeeper.connect: /kafka/: a path does not end with /."),
+        ("a:1/kafka/", "Invalid chroot in zookeeper.connect: /kafka/: a path must not end with /."),
     ],
 )
 def test_addresses_that_are_none(text: str, sentence: str) -> None:
@@ -256,15 +256,18 @@ def test_the_name_of_the_server(tmp_path: Path, authority: Authority) -> None:
             "zookeeper.ssl.ocsp.enable is true, but certificate revocation checks are not supported: remove it.",
         ),
         ({"zookeeper.ssl.protocol": "TLSv1.1"}, "zookeeper.ssl.protocol is 'TLSv1.1': it must be TLSv1.3 or TLSv1.2."),
-        ({"zookeeper.ssl.enabled.protocols": "SSLv3"}, "zookeeper.ssl.enabled.protocols holds 'SSLv3': it can hold "),
-        ({"zookeeper.ssl.keystore.type": "BCFKS"}, "zookeeper.ssl.keystore.type is BCFKS: it can be PEM or PKCS12."),
+        (
+            {"zookeeper.ssl.enabled.protocols": "SSLv3"},
+            "zookeeper.ssl.enabled.protocols contains 'SSLv3': it can contain ",
+        ),
+        ({"zookeeper.ssl.keystore.type": "BCFKS"}, "zookeeper.ssl.keystore.type is BCFKS: it must be PEM or PKCS12."),
         (
             {"zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"},
             "zookeeper.ssl.endpoint.identification.algorithm is 'LDAPS': it must be https, or empty",
         ),
         (
             {"zookeeper.ssl.truststore.location": "/nowhere"},
-            "zookeeper.ssl.truststore.location /nowhere can't be read: no such file or directory.",
+            "Failed to read zookeeper.ssl.truststore.location /nowhere: no such file or directory.",
         ),
     ],
 )
@@ -275,20 +278,20 @@ def test_what_tls_can_not_be(texts: dict[str, str], sentence: str) -> None:
 def test_what_is_wrong_with_a_store(tmp_path: Path, client: Known, authority: Authority) -> None:
     where = f"zookeeper.ssl.keystore.location {tmp_path}/keystore-store"
     assert refused(tls(tmp_path, "keystore", client.pkcs12(), password="no")) == (
-        f"zookeeper.ssl.keystore.password does not open {where}.p12, or it is no PKCS12 store."
+        f"zookeeper.ssl.keystore.password does not open {where}.p12, or it is not a PKCS12 store."
     )
     assert refused(tls(tmp_path, "keystore", client.pkcs12())).startswith(
-        f"{where}.p12 is not opened without a password, set zookeeper.ssl.keystore.password"
+        f"{where}.p12 requires a password, set zookeeper.ssl.keystore.password"
     )
     locked = client.chain + client.encrypted_key()
     assert refused(tls(tmp_path, "keystore", locked)) == (
         f"The private key in {where}.pem is encrypted: set zookeeper.ssl.keystore.password."
     )
     assert refused(tls(tmp_path, "keystore", locked, password="no")).startswith(
-        f"{where}.pem: zookeeper.ssl.keystore.password does not open the private key"
+        f"{where}.pem: zookeeper.ssl.keystore.password does not decrypt the private key"
     )
-    assert refused(tls(tmp_path, "keystore", client.chain)) == f"{where}.pem holds no private key."
-    assert "is a JKS store, which only Java reads; convert it with: keytool" in refused(
+    assert refused(tls(tmp_path, "keystore", client.chain)) == f"{where}.pem contains no private key."
+    assert "is a JKS store, which is not supported; convert it with: keytool" in refused(
         tls(tmp_path, "truststore", b"\xfe\xed\xfe\xed")
     )
     assert "set zookeeper.ssl.truststore.type=PEM" in refused(tls(tmp_path, "truststore", authority.pem, type="PKCS12"))

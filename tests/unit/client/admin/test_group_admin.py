@@ -189,7 +189,7 @@ def test_missing_group_is_reported(broker: ScriptedBroker, cluster: Cluster, tol
     knows_no_modern(broker)
     describes_classic(broker, told)
     outcome = describe_groups(cluster, ["g"])["g"]
-    assert str(outcome) == "group g: the cluster has no such group (GROUP_ID_NOT_FOUND)"
+    assert str(outcome) == "group g: the group does not exist (GROUP_ID_NOT_FOUND)"
 
 
 def test_rebalance_reasons_are_described_if_available(broker: ScriptedBroker, cluster: Cluster) -> None:
@@ -257,4 +257,4 @@ def test_groups_are_deleted_individually(broker: ScriptedBroker, cluster: Cluste
     found = delete_groups(cluster, outcomes)
     assert found["empty"] is None
     assert "stop its consumers first" in str(found["busy"])
-    assert "no such group" in str(found["gone"])
+    assert "the group does not exist" in str(found["gone"])

@@ -60,12 +60,12 @@ def connect(address: tuple[str, int], **settings: int) -> Connection:
 def test_closed_port_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-    with pytest.raises(KafkaUnavailable, match=r"nothing answers at 127\.0\.0\.1:\d+: connection refused"):
+    with pytest.raises(KafkaUnavailable, match=r"cannot connect to 127\.0\.0\.1:\d+: connection refused"):
         connect(address)
 
 
 def test_unknown_host_is_unavailable() -> None:
-    with pytest.raises(KafkaUnavailable, match=r"nothing answers at no-such-host\.invalid:9092"):
+    with pytest.raises(KafkaUnavailable, match=r"cannot connect to no-such-host\.invalid:9092"):
         connect(("no-such-host.invalid", 9092))
 
 
@@ -102,7 +102,7 @@ def test_a_silent_peer_costs_the_timeout_and_no_more() -> None:
             pass
 
     started = time.monotonic()
-    with peer(behave) as address, pytest.raises(ConnectionLost, match="no answer in time"):
+    with peer(behave) as address, pytest.raises(ConnectionLost, match="timed out"):
         connect(address, connect_timeout_ms=100)
     assert time.monotonic() - started < 30
 
@@ -132,7 +132,7 @@ def test_missing_api_is_unsupported() -> None:
         connection = connect(("127.0.0.1", broker.port))
         with pytest.raises(Unsupported, match="does not support DescribeCluster"):
             connection.version(DescribeClusterRequest)
-        with pytest.raises(Unsupported, match="Metadata versions 0 to 3, this client 4 to"):
+        with pytest.raises(Unsupported, match="Metadata versions 0 to 3, this client requires 4 to"):
             connection.version(MetadataRequest)
         with pytest.raises(Unsupported, match="ListOffsets versions 90 to 99"):
             connection.version(ListOffsetsRequest)
@@ -171,7 +171,7 @@ def test_lost_connection_fails_all_waiting_requests() -> None:
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
         first = connection.send(request, DescribeClusterResponse)
         second = connection.send(MetadataRequest(topics=[]), MetadataResponse)
-        with pytest.raises(ConnectionLost, match="was lost: the broker closed it"):
+        with pytest.raises(ConnectionLost, match=r"lost the connection to .*: the broker closed the connection"):
             second.result()
         with pytest.raises(ConnectionLost):
             first.result()
@@ -189,7 +189,7 @@ def test_late_response_closes_the_connection() -> None:
         broker.on(DescribeClusterRequest, late)
         connection = connect(("127.0.0.1", broker.port))
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-        with pytest.raises(ConnectionLost, match="no answer in time"):
+        with pytest.raises(ConnectionLost, match="timed out"):
             connection.call(request, DescribeClusterResponse, timeout_ms=50)
         assert not connection.is_open
 
@@ -212,7 +212,9 @@ def test_interrupted_response_is_not_mixed_with_the_next(monkeypatch: pytest.Mon
 def test_unencodable_request_is_not_sent() -> None:
     with ScriptedBroker() as broker:
         connection = connect(("127.0.0.1", broker.port))
-        with pytest.raises(Unsendable, match=r"^This can't be sent: FindCoordinatorRequest\.key is longer than 32767"):
+        with pytest.raises(
+            Unsendable, match=r"^The request cannot be encoded: FindCoordinatorRequest\.key is longer than 32767"
+        ):
             connection.call(FindCoordinatorRequest(key="g" * 32768), FindCoordinatorResponse, version=3)
         assert connection.call(MetadataRequest(topics=[]), MetadataResponse).cluster_id == "scripted"
         connection.close()

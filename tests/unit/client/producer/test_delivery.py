@@ -141,7 +141,7 @@ def test_patience_ends() -> None:
         log = Log()
         log.errors[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100_000
         broker.on(ProduceRequest, log)
-        with pytest.raises(ErrorAnswer, match="leader moved"):
+        with pytest.raises(ErrorAnswer, match="leader changed"):
             produce(cluster, {T0: batch(b"a")}, timeout_ms=50)
         with pytest.raises(UnknownTopic):
             produce(cluster, {TopicPartition(TopicName("nix"), 0): batch(b"a")}, timeout_ms=50)

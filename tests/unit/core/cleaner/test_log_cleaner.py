@@ -98,8 +98,8 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
     assert partition.log.compaction.cleaned_to == 100
     size = partition.log.size
     assert caplog.messages == [
-        f"table-0 is compacted up to offset 100: {harness.broker.cleaner.won.read_bytes} bytes became {size}, "
-        "90 records went"
+        f"compacted table-0 up to offset 100: size reduced from {harness.broker.cleaner.won.read_bytes} to "
+        f"{size} bytes, 90 records removed"
     ]
     write(harness, partition, keys=10, times=1)
     keep_house(harness, 60)
@@ -195,7 +195,7 @@ def test_damaged_log_is_quarantined_and_others_are_cleaned(tmp_path: Path, caplo
     assert "checksum" in reason
     told = [record for record in caplog.records if record.name == "odradek.core.cleaner.log_cleaner"]
     assert [record.getMessage() for record in told] == [
-        f"bad-0 is not compacted any more, the other logs are: {reason}"
+        f"bad-0 is marked as uncleanable and no longer compacted; other logs are not affected: {reason}"
     ]
     assert not list(tmp_path.rglob("*.cleaned"))
     (found,) = uncleanable(str(tmp_path))
@@ -269,7 +269,7 @@ def test_a_full_disk_is_tried_again_later(tmp_path: Path, caplog: pytest.LogCapt
     keep_house(harness, 30)
     assert partition.is_online
     assert not harness.broker.cleaner.set_aside.reasons
-    assert len([one for one in caplog.messages if "could not be compacted, and will be" in one]) == 1
+    assert len([one for one in caplog.messages if "failed to compact" in one and "(will retry)" in one]) == 1
     disk.is_full = False
     keep_house(harness, 90)
     assert partition.log.compaction.cleaned_to == 30

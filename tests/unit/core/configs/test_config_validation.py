@@ -103,7 +103,7 @@ REFUSED_OF_BROKERS: dict[str, tuple[str, bool]] = {
     "ssl.truststore.password=x": ("only per-listener using the listener prefix", True),
     "listener.name.x.ssl.keystore.location=/x": ("default cluster level, broker id must be specified", True),
     "ssl.client.auth=none": ("default cluster level, broker id must be specified", True),
-    "listeners=PLAINTEXT://:9": ("start it again", False),
+    "listeners=PLAINTEXT://:9": ("restart the broker", False),
     "advertised.listeners=PLAINTEXT://x:9": ("Cannot update these configs dynamically", False),
     "no.such=1": ("Unknown configuration key 'no.such'", False),
     "log.retention.msx=1": ("Did you mean 'log.retention.ms'", True),
@@ -188,11 +188,11 @@ def test_broker_starts_with_the_valid_stored_values() -> None:
     texts = {"log.retention.ms": "7", "no.such": "1", "num.partitions": "9", "log.cleaner.threads": "many"}
     configs, problems = started_with(STATIC, Dynamic({}, texts))
     assert (configs.int("log.retention.ms"), configs.int("num.partitions")) == (7, 1)
-    unused = "not used of the dynamic configuration:"
+    unused = "ignored invalid dynamic configuration:"
     assert problems == [
         f"{unused} Invalid value many for configuration log.cleaner.threads: Not a number of type INT",
         f"{unused} Unknown configuration key 'no.such'.",
-        f"{unused} num.partitions can't change while a broker runs",
+        f"{unused} num.partitions cannot be updated dynamically",
     ]
     assert configs.for_topic({}).retention_ms == 7
 
@@ -211,7 +211,7 @@ def test_invalid_stored_retention_deletes_nothing(name: str, is_own: bool) -> No
     assert topic.max_message_bytes == 5
     (problem,) = problems
     assert f"Invalid value seven for configuration {name}" in problem
-    assert "nothing is deleted of topics that go by it until it is repaired" in problem
+    assert "no records of topics that inherit it are deleted until it is corrected" in problem
 
 
 def test_deleted_dynamic_value_shows_the_static_source_again() -> None:

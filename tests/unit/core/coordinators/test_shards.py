@@ -371,7 +371,7 @@ def test_damaged_state_log_is_reported_once_and_stays_in_use(
     for _ in range(20):
         harness.pass_time(15_000)
         harness.keep_house()
-    assert [record.levelname for record in caplog.records if "not compacted any more" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "no longer compacted" in record.message] == ["ERROR"]
     assert state_partition(harness) in harness.broker.cleaner.set_aside
     assert known(harness) == before
     assert Transactional(harness, "t1").begin().error_code == ErrorCode.NONE

@@ -345,7 +345,7 @@ def test_oversized_assignment_is_refused_for_all_members(harness: Harness) -> No
     )
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     group = group_of(harness)
-    assert group.phase is State.PREPARING and "could not be written" in group.rebalances[-1].reason
+    assert group.phase is State.PREPARING and "failed to write" in group.rebalances[-1].reason
     assert join(harness, member_id=joined.member_id).generation_id == 2
     assert sync(harness, join(harness, member_id=joined.member_id)).error_code == ErrorCode.NONE
 

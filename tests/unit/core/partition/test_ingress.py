@@ -125,7 +125,7 @@ def test_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
 def test_oversized_record_is_refused_if_compressed() -> None:
     configs = configs_of(odradek_record_validation="records", max_decompressed_message_bytes="100")
     ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(LARGE))), NOW)
-    with pytest.raises(Refused, match="a record unpacks to more than") as refused:
+    with pytest.raises(Refused, match="a record decompresses to more than") as refused:
         ingress.validate_records(NAME, configs, Batch.checked(bytearray(batch(b"v" * 200, Codec.ZSTD))), NOW)
     assert refused.value.code == ErrorCode.INVALID_RECORD
 

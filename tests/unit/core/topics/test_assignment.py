@@ -57,6 +57,6 @@ def test_invalid_replication_factor_is_refused(factor: int) -> None:
 
 
 def test_brokers_with_and_without_racks_are_refused() -> None:
-    with pytest.raises(Refused, match=r"brokers \[2\] have no rack") as refused:
+    with pytest.raises(Refused, match=r"brokers \[2\] have no broker.rack") as refused:
         spread(racks_of("1 a 2 - 3 b"), 1, 1, start=0, shift=0)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

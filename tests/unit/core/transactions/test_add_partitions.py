@@ -164,7 +164,7 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
     for outcome in (LOST, denied, denied, ErrorCode.NONE, denied):
         ask(elsewhere, question())
         elsewhere.hears(elsewhere.asked_alone(), outcome)
-    levels = [one.levelno for one in caplog.records if "was asked about partitions" in one.message]
+    levels = [one.levelno for one in caplog.records if "AddPartitionsToTxn request to broker" in one.message]
     assert levels == [logging.WARNING, logging.ERROR, logging.ERROR]
 
 

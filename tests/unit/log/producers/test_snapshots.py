@@ -113,10 +113,10 @@ def test_missing_snapshot_is_bad() -> None:
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
     snapshots = Snapshots(disk, DIRECTORY, [Offset(7)])
-    with pytest.raises(BadSnapshot, match="gone"):
+    with pytest.raises(BadSnapshot, match="does not exist"):
         snapshots.read(Offset(7))
     disk.create(snapshots.path(Offset(7)))
-    with pytest.raises(BadSnapshot, match="0 bytes are too few"):
+    with pytest.raises(BadSnapshot, match="0 bytes are too short"):
         snapshots.read(Offset(7))
 
 

@@ -182,7 +182,9 @@ def test_at_most_ten_thousand_requests_wait() -> None:
             channel = channel_to(peer, queued_max=10_000)
             sent = Sent(channel)
             sent.send(10_000)
-            with pytest.raises(ChannelFull, match=r"10000 requests to broker 2 at 127\.0\.0\.1:[0-9]+ wait"):
+            with pytest.raises(
+                ChannelFull, match=r"queue of requests to broker 2 at 127\.0\.0\.1:[0-9]+ is full: 10000"
+            ):
                 sent.send()
             await until(lambda: peer.asked)
             assert sent.built == [0]  # The others wait as values.
@@ -258,8 +260,8 @@ def test_unreachable_peer_fails_waiting_requests_and_is_retried(caplog: pytest.L
             channel.close()
         where = f"broker 2 at 127.0.0.1:{port}"
         assert [record.getMessage() for record in caplog.records] == [
-            f"{where} can't be reached: connection refused; its 3 requests fail",
-            f"{where} can be reached again",
+            f"{where} is unavailable: connection refused; 3 requests failed",
+            f"{where} is available again",
         ]
 
     run(work)
@@ -289,8 +291,8 @@ def test_peer_that_starts_later_gets_all_waiting_requests(caplog: pytest.LogCapt
             channel.close()
         where = f"broker 2 at 127.0.0.1:{port}"
         assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-            ("WARNING", f"{where} can't be reached: connection refused; its 3 requests wait"),
-            ("INFO", f"{where} can be reached again"),
+            ("WARNING", f"{where} is unavailable: connection refused; 3 requests queued"),
+            ("INFO", f"{where} is available again"),
         ]
 
     run(work)
@@ -366,7 +368,7 @@ def test_connection_to_a_peer_that_does_not_accept_times_out() -> None:
             )
             sent = Sent(channel)
             sent.send()
-            assert await sent.all() == [Failed(Reason.CANNOT_CONNECT, "no answer in time")]
+            assert await sent.all() == [Failed(Reason.CANNOT_CONNECT, "timed out")]
             channel.close()
             channel = Channel(
                 asyncio.get_running_loop(),
@@ -480,7 +482,7 @@ def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
 
     async def check(peer: Peer, sent: Sent) -> None:
         assert [one.reason for one in await sent.all() if isinstance(one, Failed)] == [Reason.UNSUPPORTED_VERSION] * 3
-        assert set(sent.texts()) == {"it has no AllocateProducerIds, and versions 0 to 0 are asked"}
+        assert set(sent.texts()) == {"the broker does not support AllocateProducerIds; versions 0 to 0 are required"}
         assert peer.connections == 1
 
     asks_versions(older, check, retries=retries)

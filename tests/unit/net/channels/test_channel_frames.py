@@ -59,7 +59,7 @@ def test_buffer_is_at_most_twice_the_received_size() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, 101, 2**31 - 1])
 def test_invalid_response_size_is_refused(size: int) -> None:
-    with pytest.raises(Malformed, match=f"a response announced {size} bytes, 100 are allowed"):
+    with pytest.raises(Malformed, match=f"a response of {size} bytes exceeds the limit of 100 bytes"):
         put(ResponseFrames(100), size.to_bytes(4, signed=True))
 
 

@@ -225,4 +225,6 @@ def test_refused_request_is_not_resent(behaviour: Behaviour, caplog: pytest.LogC
 
     with caplog.at_level(logging.WARNING, LOGGER):
         run(work)
-    assert {record.getMessage() for record in caplog.records} == {"broker 2 refuses what its controller says: error 77"}
+    assert {record.getMessage() for record in caplog.records} == {
+        "broker 2 rejected a request of the controller: error code 77"
+    }

@@ -210,7 +210,7 @@ def _does_not_spin(house: House) -> None:
     assert house.listening.asked == 1
     assert not house.entered
     assert not house.turned_away
-    assert "nobody is let in" in told[0].getMessage()
+    assert "accepting no connections" in told[0].getMessage()
     house.door._watch()  # At the end of the time.
     house.run_until(lambda: len(house.entered) == 1)
     assert house.door._spare is not None

@@ -344,9 +344,9 @@ def test_handshake_times_out(
 
     run(contexts, work)
     lines = [record.getMessage() for record in caplog.records if record.name == secure.__name__]
-    assert [line.partition(" is not let in by TLS: ")[2].partition(" (")[0] for line in lines] == [
-        "it stopped before it said anything",
-        "it stopped in the TLS handshake",
+    assert [line.partition(" failed: ")[2].partition(" (")[0] for line in lines] == [
+        "the peer timed out before sending data",
+        "the peer timed out during the TLS handshake",
     ], "each reason once a second"
 
 

@@ -101,7 +101,7 @@ def test_registration_fails_while_another_broker_has_the_id(us: TreeMember, path
     again = TreeMember(path)
     with pytest.raises(AnotherBroker) as raised:
         again.enroll(patience_ms=0)
-    assert str(raised.value) == "Broker 1 at 127.0.0.1:9091 is running already with the metadata in the folder."
+    assert str(raised.value) == "Broker 1 at 127.0.0.1:9091 is already using the metadata in the folder."
     again.tree.close()
 
 
@@ -111,7 +111,7 @@ def test_id_registered_at_another_address_is_awaited(us: TreeMember, path: Path)
     us.enroll()
     metadata.check_id_is_free(info, 0)  # It is registered at our own address.
     moved = info._replace(endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 1),))
-    with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9091 is running already"):
+    with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9091 is already using the metadata"):
         metadata.check_id_is_free(moved, 0)
     again = TreeMember(path)
     waiting = threading.Thread(target=lambda: again.metadata.check_id_is_free(moved, 60_000))
@@ -158,13 +158,13 @@ def test_lone_broker_is_the_controller_immediately(lone: LoneMetadata, us: TreeM
 
 def test_lone_broker_refuses_other_brokers(lone: LoneMetadata, path: Path) -> None:
     enroll(lone)
-    with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9092 is running already"):
+    with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9092 is already using the metadata"):
         TreeMember(path, OTHER)
 
 
 def test_lone_broker_does_not_join_other_brokers(us: TreeMember, lone: LoneMetadata) -> None:
     us.enroll()
-    sentence = "Broker 1 at 127.0.0.1:9091 is running with the metadata in the folder, and several brokers can't share"
+    sentence = "Broker 1 at 127.0.0.1:9091 is already using the metadata in the folder, which only one broker can use"
     for join in (lambda: lone.prepare(OTHER, 1000, "cluster"), lambda: enroll(lone, OTHER)):
         with pytest.raises(AnotherBroker, match=sentence):
             join()

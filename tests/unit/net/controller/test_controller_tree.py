@@ -160,7 +160,7 @@ def test_unreadable_controller_epoch_is_reported(
     ensure_paths(member.tree, [layout.CONTROLLER_EPOCH])
     member.tree.set(layout.CONTROLLER_EPOCH, b"seven")
     member.handle(events.ControllerChanged())
-    assert not member.controller.is_active and "no broker can be the controller" in caplog.text
+    assert not member.controller.is_active and "no broker can become the controller" in caplog.text
     member.tree.set(layout.CONTROLLER_EPOCH, b"7")
     deadline = time.monotonic() + 30
     while not member.heard:  # A thread of the tree watches it.
@@ -220,7 +220,7 @@ def test_topic_with_new_child_nodes_keeps_its_deletion_mark(
     (stop,) = requests.popitem()[1]
     monkeypatch.setattr(ControllerChanges, "_below", lambda self, path: [])  # They were created after the read.
     member.handle(events.Answered(stop, {}))
-    assert "somebody makes nodes below it" in caplog.text
+    assert "another client creates znodes below it" in caplog.text
     assert member.tree.children("/admin/delete_topics") == ["flights"]
 
 

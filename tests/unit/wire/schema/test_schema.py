@@ -65,7 +65,7 @@ def test_long_bytes_are_not_printed() -> None:
 
 
 def test_a_class_that_is_no_message() -> None:
-    with pytest.raises(TypeError, match="int is no message class"):
+    with pytest.raises(TypeError, match="int is not a message class"):
         schema_of(int)
 
 

@@ -68,7 +68,7 @@ def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
         for member_id in waiting:
             given[member_id].append(next(partitions))
         waiting = [member_id for member_id in waiting if len(given[member_id]) < missing[member_id]]
-    assert next(partitions, None) is None, "quotas add up to all partitions"
+    assert next(partitions, None) is None, "the quotas of all members add up to the number of partitions"
     return given
 
 

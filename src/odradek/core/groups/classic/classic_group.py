@@ -60,7 +60,7 @@ class ClassicGroup(Rebalancing):
         if epoch >= 0 or member_id or instance_id is not None:
             member = self.member(member_id, instance_id, epoch)
         elif not is_transactional:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members")
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id!r} has members, so a commit needs a member id")
         if self.phase is State.COMPLETING and not is_transactional:
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
         if member is not None and not is_transactional:
@@ -70,7 +70,9 @@ class ClassicGroup(Rebalancing):
         """Return the member, or raise Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
         member = self.members.known(member_id, instance_id)
         if generation != self.generation:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {self.generation}")
+            raise Refused(
+                ErrorCode.ILLEGAL_GENERATION, f"generation {generation} is not the current generation {self.generation}"
+            )
         return member
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -149,7 +151,7 @@ class ClassicGroup(Rebalancing):
         for member in self.members:
             member.renew_session(now)
         if len(self.members) > self.shard.runtime.configs.int("group.max.size"):
-            self.rebalance("it has more members than group.max.size allows now", now)
+            self.rebalance("the group has more members than group.max.size allows", now)
 
     def on_unloaded(self) -> None:
         self._cancel_timer()

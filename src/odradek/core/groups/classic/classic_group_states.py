@@ -16,11 +16,11 @@ class State(Enum):
 
 
 class Event(Enum):
-    REBALANCE = "members shall join again"
-    ALL_JOINED = "who is to come has come"
-    ALL_LEFT = "nobody has come"
-    ASSIGNED = "the leader's assignment is in the log"
-    GONE = "the group was deleted, or moved"
+    REBALANCE = "members must rejoin"
+    ALL_JOINED = "all members have joined"
+    ALL_LEFT = "no member has joined"
+    ASSIGNED = "the assignment of the leader is written"
+    GONE = "the group was deleted or has moved"
 
 
 NEXT: dict[State, dict[Event, State]] = {

@@ -32,9 +32,9 @@ def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Pro
     """
     present = shard.groups.get(group_id)
     if asked.member_id and not isinstance(present, ClassicGroup):
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} does not exist")
     group = present if isinstance(present, ClassicGroup) else ClassicGroup(group_id, shard)
-    assert present is group or present is None or present.is_empty, "others have members of their own"
+    assert present is group or present is None or present.is_empty, "only an empty group of another type is replaced"
     _check_room(group, asked, now)
     _check_protocols(group, asked)
     if not shard.runtime.protocol.group_version:
@@ -52,7 +52,10 @@ def _check_protocols(group: ClassicGroup, asked: JoinGroup) -> None:
     else:
         is_consistent = asked.protocol_type == group.protocol_type and group.members.can_work_by(asked.protocols)
     if not is_consistent:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not of the group's type, or none that all support")
+        raise Refused(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "the protocol type differs from the group's, or no protocol is supported by all members",
+        )
 
 
 def _check_subscriptions(asked: JoinGroup) -> None:
@@ -69,7 +72,7 @@ def _check_subscriptions(asked: JoinGroup) -> None:
             try:
                 decode_topics(metadata)
             except Refused as refused:
-                text = f"what comes with the protocol {name!r} is no subscription: {refused}"
+                text = f"invalid subscription for protocol {name!r}: {refused}"
                 raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from refused
 
 
@@ -88,7 +91,7 @@ def _check_room(group: ClassicGroup, asked: JoinGroup, now: Moment) -> None:
     if has_room:
         return
     if member is not None:
-        group.remove(member, f"there is no room for member {member.id!r}", now)
+        group.remove(member, f"member {member.id!r} exceeds group.max.size", now)
     elif asked.member_id in members.pending:
         group.forget_pending(asked.member_id, now)
     raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{limit} members")
@@ -127,7 +130,7 @@ def _join_known(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[J
         member.session_timeout_ms = asked.session_timeout_ms
         member.rebalance_timeout_ms = asked.rebalance_timeout_ms
         promise = group.members.await_join(member)
-        what = "changed its metadata" if has_changed else "joined again, the leader" if leads else "joined again"
+        what = "updated its metadata" if has_changed else "rejoined as leader" if leads else "rejoined"
         group.rebalance(because(f"member {member.id!r} {what}", asked.reason), now)
         return promise
     member.renew_session(now)

@@ -95,7 +95,9 @@ class Members:
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is not None and current != member_id:
-                raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is another member now")
+                raise Refused(
+                    ErrorCode.FENCED_INSTANCE_ID, f"group instance id {instance_id!r} belongs to another member"
+                )
             if current is None:
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {instance_id!r}")
         member = self._members.get(member_id)
@@ -112,12 +114,12 @@ class Members:
 
     def add(self, member: Member) -> None:
         """Add a member; the first one becomes the leader."""
-        assert member.id not in self._members, "a member comes once"
+        assert member.id not in self._members, "a member is added once"
         self.forget_pending(member.id)
         self._members[member.id] = member
         self._supporters.update(name for name, _ in member.protocols)
         if member.instance_id is not None:
-            assert member.instance_id not in self._static, "a static member is replaced, not added twice"
+            assert member.instance_id not in self._static, "a group instance id belongs to at most one member"
             self._static[member.instance_id] = member.id
         if self.leader is None:
             self.leader = member.id

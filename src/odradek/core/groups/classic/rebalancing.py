@@ -110,7 +110,7 @@ class Rebalancing:
         member = self.members.get(member_id)
         if member is None or (not member.is_new and (member.joining or member.syncing)):
             return  # The group keeps the member waiting; its session restarts when it is answered.
-        self.remove(member, f"the session of member {member_id!r} ended", now)
+        self.remove(member, f"the session of member {member_id!r} expired", now)
 
     # Joining.
 
@@ -167,7 +167,7 @@ class Rebalancing:
             self.members.remove(member.id)
         if absent:
             names = listed([repr(member.id) for member in absent])
-            _LOG.info("group %r goes on without members that have not joined in time: %s", self.id, names)
+            _LOG.info("group %r removed members that did not rejoin within the rebalance timeout: %s", self.id, names)
         if not self.members.elect() and self.members:
             # Static members keep their place until their session ends.
             self._set_timer(self.members.rebalance_timeout_ms, self._complete_join, now)
@@ -199,7 +199,7 @@ class Rebalancing:
 
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
         leader = members.get(told.leader)
-        assert leader is not None, "a generation has a leader"
+        assert leader is not None, "a generation with members has a leader"
         # The leader first, because it has to assign.
         self.telling.answer_members(
             [leader, *(member for member in members if member is not leader)], answer_member, now
@@ -211,7 +211,7 @@ class Rebalancing:
         try:
             self.keep(value_of(self.kept_generation(), (), {}), now)
         except Refused as refused:  # After a restart the members reappear and leave when their sessions end.
-            _LOG.warning("group %r is empty, which could not be written: %s", self.id, refused)
+            _LOG.warning("group %r is empty, failed to write its state: %s", self.id, refused)
 
     def everybody(self) -> tuple[JoinedMember, ...]:
         """Return all members as the leader sees them."""
@@ -245,7 +245,7 @@ class Rebalancing:
             return  # All late members have left or were replaced.
         for member_id in late:
             self.members.remove(member_id)
-        self.rebalance(f"not asked for assignments in time: {listed([repr(one) for one in late])}", now)
+        self.rebalance(f"members did not sync within the rebalance timeout: {listed([repr(one) for one in late])}", now)
 
     def lose_assignments(self, code: ErrorCode, now: Moment) -> None:
         for member in self.members:

@@ -41,7 +41,7 @@ def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGrou
 
 def _check_protocol(asked: str | None, present: str | None) -> None:
     if asked is not None and present is not None and asked != present:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{asked!r}, and it is {present!r}")
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{asked!r} does not match the group's {present!r}")
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
@@ -53,7 +53,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
         written = group.keep(value_of(group.kept_generation(), group.members, assignments), now)
     except Refused as refused:
         group.lose_assignments(refused.code, now)
-        group.rebalance(f"its assignments could not be written: {refused}", now)
+        group.rebalance(f"failed to write the assignments: {refused}", now)
         return
     group.is_assigned = True
 

@@ -60,7 +60,7 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
         if not is_stale:
             steps.reconcile(draft, member_id, owned, has_resubscribed=has_resubscribed)
         member = draft.state.members[member_id]
-        reason = f"member {member_id!r} took the place of one" if is_stale else None
+        reason = f"member {member_id!r} replaced a static member" if is_stale else None
         written: Written | None = migration.downgrade(draft, frozenset(), reason, now)
     else:
         steps.assign(draft, now)
@@ -78,11 +78,14 @@ def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscriptio
     classic = [dict(member.said.classic.protocols) for member in state.classic_members if member.said.classic]
     is_common = any(all(name in protocols for protocols in classic) for name, _ in asked.protocols)
     if asked.protocol_type != CONSUMERS or not is_common:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not consumers, or no protocol that all support")
+        raise Refused(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "the protocol type is not consumer, or no protocol is supported by all members",
+        )
     try:
         return decode_subscription(asked.protocols[0][1])
     except Refused as refused:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"no subscription: {refused}") from refused
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"invalid subscription: {refused}") from refused
 
 
 def _member(draft: Draft, asked: JoinGroup, member_id: str) -> Member:
@@ -151,7 +154,7 @@ def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGro
     member, classic = _classic(group, asked.member_id, asked.instance_id, asked.generation)
     name, metadata = classic.protocols[0]
     if asked.protocol_type not in (None, CONSUMERS) or asked.protocol_name not in (None, name):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"its protocol is {name!r} of {CONSUMERS!r}")
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member uses protocol {name!r} of type {CONSUMERS!r}")
     if group.kept.assigned.epoch > member.current.epoch and member.current.state is not MemberState.UNREVOKED:
         _await_join(group, member, now)
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -207,9 +210,12 @@ def _classic(
     """
     member = group.kept.named(member_id, instance_id)
     if member.said.classic is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} speaks the consumer protocol")
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} uses the consumer protocol")
     if generation != member.current.epoch:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {member.current.epoch}")
+        raise Refused(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"generation {generation} is not the current generation {member.current.epoch}",
+        )
     return member, member.said.classic
 
 

@@ -84,12 +84,15 @@ class ConsumerGroup:
             return None
         member = self.kept.known(member_id)
         if not (is_transactional or member.is_classic) and version < COMMIT_BY_EPOCH_SINCE:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "members of the consumer protocol commit with v9 and later")
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "members that use the consumer protocol must commit with OffsetCommit version 9 or later",
+            )
         if epoch == member.current.epoch:
             return None
         stale = _stale(member, is_transactional=is_transactional)
         if epoch > member.current.epoch:
-            raise Refused(stale, f"Epoch {epoch} is newer than the member's, which is {member.current.epoch}.")
+            raise Refused(stale, f"Member epoch {epoch} is newer than the current epoch {member.current.epoch}.")
         return lambda topic, partition: self._check_partition(member, epoch, topic, partition, stale)
 
     def _check_partition(self, member: Member, epoch: int, topic: TopicName, partition: int, stale: ErrorCode) -> None:
@@ -98,9 +101,11 @@ class ConsumerGroup:
             since = None if info is None else held.get(info.id, {}).get(partition)
             if since is not None:
                 if epoch < since:
-                    raise Refused(stale, f"{topic}-{partition} was assigned in epoch {since}, after {epoch}.")
+                    raise Refused(
+                        stale, f"{topic}-{partition} was assigned in epoch {since}, after member epoch {epoch}."
+                    )
                 return
-        raise Refused(stale, f"{topic}-{partition} is not the member's, and epoch {epoch} is over.")
+        raise Refused(stale, f"{topic}-{partition} is not assigned to the member, and member epoch {epoch} is stale.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:
@@ -108,7 +113,7 @@ class ConsumerGroup:
         member = self.kept.known(member_id or "")
         if epoch != member.current.epoch:
             stale = _stale(member, is_transactional=False)
-            raise Refused(stale, f"Epoch {epoch} is not the member's, which is {member.current.epoch}.")
+            raise Refused(stale, f"Member epoch {epoch} does not match the current epoch {member.current.epoch}.")
 
     def check_delete(self) -> None:
         if not self.is_empty:

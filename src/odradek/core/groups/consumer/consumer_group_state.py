@@ -170,7 +170,7 @@ class GroupState:
         if member is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if member.id != member_id:
-            raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"Instance id {instance_id} is member {member.id} now.")
+            raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"Instance id {instance_id} belongs to member {member.id}.")
         return member
 
     def target_of(self, member_id: str) -> Assignment:

@@ -72,7 +72,7 @@ class Draft:
         """Write the change and return the current group, or raise Refused and change nothing."""
         written = self._write(now) if self.records else None
         group = self.shard.groups[self.state.id]
-        assert isinstance(group, ConsumerGroup), "its records make it one"
+        assert isinstance(group, ConsumerGroup), "a draft writes a consumer group"
         if history is not None:
             group.rebalances.extend(history)
         if self.reasons:

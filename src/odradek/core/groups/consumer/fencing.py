@@ -19,10 +19,10 @@ _LOG = logging.getLogger(__name__)
 AGAIN_MS = 500  # The delay before retrying a removal that could not be written.
 
 _TOO_LATE = {
-    Alarm.SESSION: "the session of member {!r} ended",
-    Alarm.REBALANCE: "member {!r} did not give up its partitions in time",
-    Alarm.JOIN: "member {!r} did not join again in time",
-    Alarm.SYNC: "member {!r} did not ask for its assignment in time",
+    Alarm.SESSION: "the session of member {!r} expired",
+    Alarm.REBALANCE: "member {!r} did not revoke its partitions within the rebalance timeout",
+    Alarm.JOIN: "member {!r} did not rejoin within the rebalance timeout",
+    Alarm.SYNC: "member {!r} did not sync within the rebalance timeout",
 }
 
 
@@ -34,7 +34,7 @@ def rang(group: ConsumerGroup, alarm: Alarm, member_id: str, now: Moment) -> Non
     try:
         remove(group, [member], _TOO_LATE[alarm].format(member_id), now)
     except Refused as refused:
-        _LOG.warning("member %r of group %r can't be removed now: %s", member_id, group.id, refused)
+        _LOG.warning("failed to fence member %r of group %r (will retry): %s", member_id, group.id, refused)
         group.set(alarm, member_id, AGAIN_MS, now)
 
 

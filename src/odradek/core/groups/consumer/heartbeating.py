@@ -70,7 +70,9 @@ def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: boo
     _check_present("InstanceId", asked.instance_id)
     _check_present("RackId", asked.rack_id)
     if asked.topics is not None and len(asked.topics) > SUBSCRIBED_TOPICS_MAX:
-        text = f"{len(asked.topics)} topics, and a member may name {SUBSCRIBED_TOPICS_MAX}; a regex has no such bound."
+        text = (
+            f"A member may subscribe to {SUBSCRIBED_TOPICS_MAX} topics, not {len(asked.topics)}; use a regex instead."
+        )
         raise Refused(ErrorCode.INVALID_REQUEST, text)
     if asked.epoch == JOIN_EPOCH:
         _check_join(asked)
@@ -79,7 +81,7 @@ def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: boo
     elif asked.epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise Refused(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     if asked.assignor is not None and asked.assignor not in assignors:
-        text = f"ServerAssignor {asked.assignor} is not supported; those that are: {', '.join(assignors)}."
+        text = f"ServerAssignor {asked.assignor} is not supported. Supported assignors: {', '.join(assignors)}."
         raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
 
 
@@ -109,7 +111,7 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
     assignor = steps.assignor_name(draft)
     has_resubscribed = _say(draft, before, asked, now)
     if steps.assignor_name(draft) != assignor:
-        draft.reasons.append("most members ask for another assignor")
+        draft.reasons.append("the preferred assignor of most members changed")
     steps.resolve_again(draft, now)
     steps.raise_epoch(draft)
     steps.assign(draft, now)

@@ -20,7 +20,9 @@ def check_room(draft: Draft, member_id: str, instance_id: str | None) -> None:
         return
     limit = draft.configs.int("group.consumer.max.size")
     if len(draft.state.members) >= limit:
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group is full with {limit} members.")
+        raise Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {limit} members."
+        )
 
 
 def join_static(draft: Draft, member_id: str, instance_id: str, *, is_classic: bool) -> Member:
@@ -63,7 +65,7 @@ def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
     than = "greater" if epoch > known.epoch else "smaller"
     raise Refused(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"Epoch {epoch} is {than} than the member's, which is {known.epoch}: it must let go of all and rejoin.",
+        f"Member epoch {epoch} is {than} than the current {known.epoch}: abandon all partitions and rejoin.",
     )
 
 

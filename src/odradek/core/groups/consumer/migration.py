@@ -72,7 +72,7 @@ def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, 
     draft = Draft(shard, group_id, None)
     if group is None:
         return draft, None
-    assert isinstance(group, ClassicGroup), "there are two kinds"
+    assert isinstance(group, ClassicGroup), "a group with members is classic or consumer"
     draft.replaces(group.tombstones())
     if not group.is_empty:
         _check_upgrade(draft, group)
@@ -92,7 +92,7 @@ def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[Co
         upgraded.members.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
     group, written = draft.commit(now, upgraded.rebalances)
     group.on_loaded(now)
-    _LOG.info("group %r is a group of the consumer protocol now", group.id)
+    _LOG.info("converted classic group %r to a consumer group", group.id)
     return group, written
 
 
@@ -121,9 +121,9 @@ def _take_over(draft: Draft, group: ClassicGroup) -> None:
         try:
             said, target = _said(group, member), _target(draft.view, member)
         except Refused as refused:
-            _cannot_upgrade(group, f"what member {member.id} says can't be read: {refused}")
+            _cannot_upgrade(group, f"the metadata of member {member.id} is invalid: {refused}")
         if target is None:
-            _cannot_upgrade(group, "its assignor is one of the members' own, whose user data would be lost")
+            _cannot_upgrade(group, "its members use a custom assignor, whose user data would be lost")
             continue
         target = _untaken(target, taken)
         draft.put_said(member.id, said)
@@ -202,12 +202,12 @@ def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> 
     history.extend(group.rebalances)
     written = shard.write([*draft.records, *records.tombstones(draft.state), StateRecord(key, value)], now)
     classic = shard.groups[group.id]
-    assert isinstance(classic, ClassicGroup), "its record makes it one"
+    assert isinstance(classic, ClassicGroup), "the record of a classic group replays to one"
     classic.rebalances.extend(history)
-    _LOG.info("group %r is a group of the classic protocol now", group.id)
+    _LOG.info("converted consumer group %r to a classic group", group.id)
     classic.on_loaded(now)
     if reason is not None:
-        classic.rebalance(f"{reason}; none of the consumer protocol is left", now)
+        classic.rebalance(f"{reason}; no member uses the consumer protocol", now)
     return written
 
 

@@ -65,7 +65,7 @@ def resolve_again(draft: Draft, now: Moment) -> None:
     changed = [pattern for pattern in patterns if _put(draft, pattern, now)]
     draft.has_looked_at_regexes = True
     if changed:
-        draft.reasons.append(f"other topics match {', '.join(changed)}")
+        draft.reasons.append(f"the topics that match {', '.join(changed)} changed")
 
 
 def _is_due(draft: Draft, now: Moment) -> bool:
@@ -105,7 +105,7 @@ def raise_epoch(draft: Draft) -> None:
     new_hash = topics.metadata_hash(state.topics(), draft.view)
     draft.has_looked_at_topics = True
     if not draft.reasons and new_hash != state.metadata_hash:
-        draft.reasons.append("its topics changed")
+        draft.reasons.append("the metadata of subscribed topics changed")
     if draft.reasons:
         draft.add(records.epoch(state.id, state.epoch + 1, new_hash))
     if draft.state.has_partition_metadata:

@@ -47,7 +47,7 @@ def step(current: Current, aim: Aim, is_free: IsFree) -> Current:
             if aim.owned is None or aim.owned:
                 raise Refused(
                     ErrorCode.FENCED_MEMBER_EPOCH,
-                    "The member is in an unknown state: it must let go of all and rejoin.",
+                    "The state of the member is unknown: abandon all partitions and rejoin.",
                 )
             return _towards(current, aim, is_free, aim.epoch)
     return _towards(current, aim, is_free, current.epoch)

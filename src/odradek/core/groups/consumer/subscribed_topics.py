@@ -71,6 +71,6 @@ def matching(pattern: str, topics: Iterable[str]) -> frozenset[str]:
     try:
         compiled = Pattern(pattern)
     except Refused as refused:
-        _LOG.error("a subscription is left out: %s", refused)
+        _LOG.error("ignored the regular expression of a subscription: %s", refused)
         return frozenset()
     return frozenset(topic for topic in topics if compiled.matches(topic))

@@ -32,7 +32,12 @@ class Rebalances(deque[Rebalance]):
 
     def add(self, group_id: str, rebalance: Rebalance) -> None:
         self.append(rebalance)
-        _LOG.info("group %r rebalances after generation %d: %s", group_id, rebalance.generation, rebalance.reason)
+        _LOG.info(
+            "preparing to rebalance group %r with old generation %d (reason: %s)",
+            group_id,
+            rebalance.generation,
+            rebalance.reason,
+        )
 
 
 def because(what: str, reason: str) -> str:

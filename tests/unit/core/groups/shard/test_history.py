@@ -17,7 +17,7 @@ def test_latest_rebalances_are_kept_and_all_are_logged(caplog: pytest.LogCapture
         rebalances.add("g", Rebalance(TimestampMs(number), number, f"reason {number}"))
     assert [one.generation for one in rebalances] == list(range(3, REBALANCES_KEPT + 3))
     assert len(caplog.messages) == REBALANCES_KEPT + 3
-    assert caplog.messages[-1] == "group 'g' rebalances after generation 18: reason 18"
+    assert caplog.messages[-1] == "preparing to rebalance group 'g' with old generation 18 (reason: reason 18)"
 
 
 @pytest.mark.parametrize(
