@@ -259,7 +259,7 @@ def test_metadata_in_use_by_another_broker_ends_the_start(tmp_path: Path, same_i
     first = Serving(tmp_path / "first", **shared).start()
     status, text = outcome_of_serve(tmp_path, *second)
     assert status == 1
-    assert f"Broker {7 if same_id else 1001} at 127.0.0.1:{first.port} is running" in one_sentence(text)
+    assert f"Broker {7 if same_id else 1001} at 127.0.0.1:{first.port} is already using" in one_sentence(text)
     assert not (tmp_path / "second").exists(), "nothing is touched before"
     with RawClient(first.port) as client:
         created(client, "t")
@@ -415,7 +415,7 @@ def test_a_broker_znode_without_a_number_ends_the_start(tmp_path: Path) -> None:
         tree.create("/brokers/ids/one", b"{}")
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
     assert status == 1
-    assert "/brokers/ids has 'one'" in one_sentence(text)
+    assert "/brokers/ids contains 'one'" in one_sentence(text)
 
 
 def test_unsupported_apis_are_named_in_the_log(broker: Serving) -> None:

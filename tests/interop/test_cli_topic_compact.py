@@ -174,7 +174,7 @@ def test_refused_partitions_get_one_sentence_each(broker: Broker, run: Run) -> N
 
 def test_unknown_topics_and_invalid_options_get_one_sentence(run: Run) -> None:
     for arguments, said, status in (
-        (("nowhere",), "no such topic", 1),
+        (("nowhere",), "does not exist", 1),
         (("a*",), "use a name, not a pattern", 2),
         (("nowhere", "--timeout", "soon"), "use 90s, 10m, 2h or 1d", 2),
     ):

@@ -159,7 +159,7 @@ def test_refused_trims_name_the_reason(run: Run, address: str) -> None:
         ((topic, "--all", "--before-offset", "1"), "choose one of", 2),
         ((topic, "--before-time", "soon"), "use a time like", 2),
         ((topic, "--all", "-p", "7"), "partition 7 does not exist", 1),
-        (("nowhere-at-all", "--all"), "no such topic", 1),
+        (("nowhere-at-all", "--all"), "does not exist", 1),
         ((compacted, "--all", "--execute"), "its cleanup.policy must include delete", 1),
     ):
         _, remarks = run("topic", "trim", *arguments, status=status)

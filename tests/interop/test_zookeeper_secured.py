@@ -133,11 +133,10 @@ def test_tls_failures_name_the_reason(
     (tmp_path / "stranger").mkdir()
     trusting = dict(tls_texts(tmp_path, authority))
     newer = {"zookeeper.ssl.protocol": "TLSv1.3"}
-    beginning = "can't be spoken to over TLS:"
+    beginning = f"TLS handshake with ZooKeeper at {mutual.secure} failed:"
     for texts in (trusting, trusting | newer):
         assert no_tree(mutual.secure, texts) == (
-            f"ZooKeeper at {mutual.secure} {beginning} the server requires a client certificate: "
-            "set zookeeper.ssl.keystore.location."
+            f"{beginning} the server requires a client certificate: set zookeeper.ssl.keystore.location."
         )
     unknown = dict(tls_texts(tmp_path, authority, stranger.known()))
     for texts in (unknown, unknown | newer):
@@ -146,10 +145,13 @@ def test_tls_failures_name_the_reason(
         mutual.secure, dict(tls_texts(tmp_path / "stranger", stranger))
     )
     assert no_tree(elsewhere.secure, trusting) == (
-        f"ZooKeeper at {elsewhere.secure} {beginning} the server's certificate does not match the address: "
+        f"TLS handshake with ZooKeeper at {elsewhere.secure} failed: the server's certificate does not match the address: "
         "certificate is not valid for '127.0.0.1'."
     )
-    assert f"{beginning} the server closed the connection during the handshake" in no_tree(mutual.plain, trusting)
+    assert (
+        f"TLS handshake with ZooKeeper at {mutual.plain} failed: the server closed the connection during the handshake"
+        in no_tree(mutual.plain, trusting)
+    )
     assert no_tree(mutual.secure) == f"ZooKeeper at {mutual.secure} did not respond within 2000 ms."
 
 
