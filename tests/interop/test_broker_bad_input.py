@@ -281,7 +281,7 @@ def test_a_client_of_kafka_0_7_is_named_in_the_log(
     assert client.is_closed()
     (line,) = caplog.messages
     assert line.endswith("the client uses the protocol of Kafka 0.7, which is not supported")
-    assert line.startswith("127.0.0.1:")
+    assert line.startswith("closed connection of 127.0.0.1:")
 
 
 def test_requests_are_bounded_in_elements(broker: Broker, client: RawClient, bystander: RawClient) -> None:

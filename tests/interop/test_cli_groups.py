@@ -303,7 +303,9 @@ def test_a_group_with_members_is_described_and_protected(
         refused = terminal.run("group", "reset-offsets", group, "--topic", topic, "--to-latest", status=1)
         assert "has 1 member (state Stable): stop its consumers first" in refused
         assert "stop its consumers first (NON_EMPTY_GROUP)" in terminal.run("group", "delete", group, status=1)
-        assert "members subscribe" in terminal.run("group", "delete-offsets", group, "--topic", topic, status=1)
+        assert "members of the group subscribe" in terminal.run(
+            "group", "delete-offsets", group, "--topic", topic, status=1
+        )
 
 
 def test_rebalance_reasons_are_shown(names: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None:

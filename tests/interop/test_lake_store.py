@@ -161,5 +161,5 @@ def test_a_store_outage_is_waited_out(store: ObjectStore, tmp_path: Path) -> Non
         impatient = Lake.open(place, T)
         other.stop()
         for ask in (impatient.refresh, partial(impatient.next_offset, AT)):
-            with pytest.raises(BadLake, match=r"cannot be read: http://127\.0\.0\.1"):
+            with pytest.raises(BadLake, match=r"Failed to read lake .*: http://127\.0\.0\.1"):
                 ask()

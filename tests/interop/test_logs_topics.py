@@ -51,7 +51,7 @@ def test_creation_changes_and_deletion_of_a_topic_are_logged(tmp_path: Path) -> 
             deleted.result(SECONDS_MAX)
         assert messages(broker) == [
             "topic orders was created with 2 partitions, retention.ms=1000, segment.bytes=2000000",
-            "topic orders has 5 partitions now",
+            "topic orders now has 5 partitions",
             "topic orders was deleted",
         ]
         created, grown_, deleted_ = told(broker)

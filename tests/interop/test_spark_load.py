@@ -112,7 +112,7 @@ def test_refused_loads_get_one_sentence(tmp_path: Path) -> None:
         (Loaded(kafka, tmp_path / "full", topic), 1, "is not a Delta table"),
         (Loaded(kafka, tmp_path / "new", "no-such-topic"), 1, "topic 'no-such-topic' does not exist"),
         (Loaded(nobody, tmp_path / "new", topic, patience_ms=1), 1, "cannot connect to 127.0.0.1:1"),
-        (Loaded(kafka, tmp_path / "new"), 2, "say what to load"),
+        (Loaded(kafka, tmp_path / "new"), 2, "choose what to load"),
         (Loaded(kafka, "dbfs:/new", topic), 2, "is not supported: use a local directory or s3://"),
         (Loaded(kafka, tmp_path / "new", pattern="("), 2, "invalid regular expression"),
         (Loaded(kafka, tmp_path / "new", topic, patience_ms=1, kafka=ssl), 1, "is it an SSL listener?"),

@@ -364,7 +364,7 @@ def test_records_removed_before_the_read_are_reported(tmp_path: Path) -> None:
     reading = kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}))
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, 60)]).values():
         done.result(SECONDS_MAX)
-    with told_in_a_sentence(rf"{topic}-0: 50 offsets \(10 to 59\) were deleted before they were read"):
+    with told_in_a_sentence(rf"{topic}-0: 50 offsets \(10 to 59\) were removed before they were read"):
         run(reading, tmp_path / "strict")
     run(
         kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}), failOnDataLoss="false"),

@@ -133,11 +133,11 @@ def test_invalid_arguments_are_refused_at_once(cluster: Cluster) -> None:
         Cluster(num_partitions="many")
     with pytest.raises(ValueError, match="at least one broker, not 0"):
         Cluster(brokers=0)
-    with pytest.raises(RuntimeError, match="not started"):
+    with pytest.raises(RuntimeError, match="has not been started"):
         _ = Cluster().address
     with pytest.raises(IndexError, match="unknown broker 4"):
         _ = cluster[4]
-    with pytest.raises(RuntimeError, match="is running"):
+    with pytest.raises(RuntimeError, match="already running"):
         cluster[1].start()
 
 

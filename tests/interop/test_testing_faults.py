@@ -468,14 +468,17 @@ def test_faults_outlive_a_restart() -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda faults: faults.answer("Produse", error="NOT_COORDINATOR"), "no API; there are Produce, Fetch"),
+        (
+            lambda faults: faults.answer("Produse", error="NOT_COORDINATOR"),
+            "unknown API 'Produse'; the APIs are Produce, Fetch",
+        ),
         (
             lambda faults: faults.delay("DescribeQuorum", seconds=1),
             "not supported by this broker.*the APIs are Produce",
         ),
         (lambda faults: faults.answer("Fetch", error="NOT_LEADER"), "NOT_LEADER_OR_FOLLOWER"),
-        (lambda faults: faults.answer("Fetch", error="xyz"), "there are UNKNOWN_SERVER_ERROR"),
-        (lambda faults: faults.answer("Fetch", error="NONE"), "no error"),
+        (lambda faults: faults.answer("Fetch", error="xyz"), "the names are UNKNOWN_SERVER_ERROR"),
+        (lambda faults: faults.answer("Fetch", error="NONE"), "NONE is not an error"),
         (lambda faults: faults.drop("Fetch", times=0), "times=0"),
         (lambda faults: faults.delay("Fetch", seconds=-1), "seconds=-1"),
         (lambda faults: faults.drop("ApiVersions", topic="orders"), "contain no topics"),

@@ -324,7 +324,7 @@ def test_isolated_brokers_stop_and_start() -> None:
         cluster.start()
         assert consume(cluster.address, "orders", 1) == [b"one"]
         cluster.partition(cluster.controller)
-    with pytest.raises(RuntimeError, match="not started"):
+    with pytest.raises(RuntimeError, match="has not been started"):
         cluster.heal()
 
 

@@ -145,8 +145,8 @@ def test_tls_failures_name_the_reason(
         mutual.secure, dict(tls_texts(tmp_path / "stranger", stranger))
     )
     assert no_tree(elsewhere.secure, trusting) == (
-        f"TLS handshake with ZooKeeper at {elsewhere.secure} failed: the server's certificate does not match the address: "
-        "certificate is not valid for '127.0.0.1'."
+        f"TLS handshake with ZooKeeper at {elsewhere.secure} failed: "
+        "the server's certificate does not match the address: certificate is not valid for '127.0.0.1'."
     )
     assert (
         f"TLS handshake with ZooKeeper at {mutual.plain} failed: the server closed the connection during the handshake"
