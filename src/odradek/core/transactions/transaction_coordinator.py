@@ -7,7 +7,6 @@ transitions are in rules.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
@@ -22,11 +21,12 @@ from odradek.core.partition.leading import Leading
 from odradek.core.partition.partition import Partition
 from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
+from odradek.core.transactions.addition_queue import Codes
+from odradek.core.transactions.additions import Question
 from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
 from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.ending import End, Ended, Ending
 from odradek.core.transactions.hanging import HangingTransactions, all_led, all_shards
-from odradek.core.transactions.local_verification import answer
 from odradek.core.transactions.producer_ids import ProducerIds
 from odradek.core.transactions.transaction_markers import WriteMarker
 from odradek.core.transactions.transaction_shard import TransactionShard
@@ -49,7 +49,7 @@ class TransactionCoordinator:
         self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
         self.states = TransactionStateManager(runtime, self.shards, self.ids, self.completions)
-        self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, partial(answer, self))
+        self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, self._answer)
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
         self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
@@ -161,6 +161,30 @@ class TransactionCoordinator:
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"partition {name} is not part of the transaction")
+
+    def _answer(
+        self, question: Question, names: Collection[TopicPartition], now: Moment
+    ) -> tuple[Codes, Written | None]:
+        """Answer this broker's own question as AddPartitionsToTxn answers that of another broker.
+
+        Returns the error code of each partition, and the write that must be safe before they apply.
+        """
+        transactional_id, producer, adds = question
+        if not adds:
+            codes = {name: self._code_of(question, name) for name in names}
+            return codes, self.unsafe_join(transactional_id)
+        try:
+            written = self.touch(transactional_id, producer, names, rules.EPOCH_PER_TRANSACTION, now)
+        except Refused as refused:
+            return dict.fromkeys(names, refused.code), None
+        return dict.fromkeys(names, ErrorCode.NONE), written
+
+    def _code_of(self, question: Question, name: TopicPartition) -> ErrorCode:
+        try:
+            self.check_touched(question.transactional_id, question.producer, name)
+        except Refused as refused:
+            return refused.code
+        return ErrorCode.NONE
 
     def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
         """Check as check_touched does, and return the write that added partitions, or None if it is safe."""
