@@ -15,8 +15,8 @@ import pytest
 from hypothesis import settings
 
 from support.durations import TABLE, Durations
+from support.earlier_files import EarlierFiles
 from support.flakes import FailedTests
-from support.left_threads import LeftThreads
 from support.seeds import NIGHTLY
 from support.tiers import MemoryOnly, is_interop, mark_tiers
 
@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     table = TABLE if config.getoption("--durations-table") else None
     config.pluginmanager.register(Durations(table, is_whole), "durations")
     config.pluginmanager.register(MemoryOnly(), "memory-only")
-    config.pluginmanager.register(LeftThreads(), "left-threads")
+    config.pluginmanager.register(EarlierFiles(), "earlier-files")
     config.pluginmanager.register(FailedTests(), "failed-tests")
 
 
@@ -150,18 +150,6 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
-        gc.freeze()
-
-
-_FILE = pytest.StashKey[Path]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Keep what earlier files left from being looked at again: some tests collect garbage, each over all of it."""
-    if item.config.stash.get(_FILE, None) != item.path:
-        item.config.stash[_FILE] = item.path
         gc.collect()
         gc.freeze()
 

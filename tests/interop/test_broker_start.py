@@ -256,14 +256,14 @@ def test_metadata_in_use_by_another_broker_ends_the_start(tmp_path: Path, same_i
     shared = {"metadata.log.dir": str(tmp_path / "metadata")} | ({"broker.id": "7"} if same_id else {})
     second = [*overrides(tmp_path / "second"), *(f"--override={key}={value}" for key, value in shared.items())]
     (tmp_path / "first").mkdir()
-    first = Serving(tmp_path / "first", **shared).start()
-    status, text = outcome_of_serve(tmp_path, *second)
-    assert status == 1
-    assert f"Broker {7 if same_id else 1001} at 127.0.0.1:{first.port} is already using" in one_sentence(text)
-    assert not (tmp_path / "second").exists(), "nothing is touched before"
-    with RawClient(first.port) as client:
-        created(client, "t")
-    first.kill()
+    with Serving(tmp_path / "first", **shared) as first:
+        status, text = outcome_of_serve(tmp_path, *second)
+        assert status == 1
+        assert f"Broker {7 if same_id else 1001} at 127.0.0.1:{first.port} is already using" in one_sentence(text)
+        assert not (tmp_path / "second").exists(), "nothing is touched before"
+        with RawClient(first.port) as client:
+            created(client, "t")
+        first.kill()
     (tmp_path / "third").mkdir()
     with Serving(tmp_path / "third", **shared) as third, RawClient(third.port) as client:
         client.ping()

@@ -48,7 +48,7 @@ class CompactedLog(CutLog):
         self.took(cleaning, log, event.group)
 
     def took(self, cleaning: Cleaning, log: Log, group: Group | None) -> None:
-        """What core.cleaner.LogCleaner.on_cleaned does."""
+        """Take in a step, as core.cleaner.LogCleaner.on_cleaned does."""
         if group is None:
             self.cleaned_end = max(self.cleaned_end, cleaning.end)
             if not cleaning.is_withdrawn:

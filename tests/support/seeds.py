@@ -11,6 +11,9 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
+from typing import TypeVar
+
+T = TypeVar("T")
 
 NIGHTLY = "ODRADEK_TESTS_NIGHTLY"  # Set by --nightly and --soak before tests are collected.
 SHARE = 10
@@ -36,10 +39,14 @@ def is_nightly() -> bool:
 
 def seeds(every: Sequence[int], known: Iterable[int] = ()) -> list[int]:
     """Return the seeds of `every` to play in this run, and those that once found a defect."""
-    chosen = every if is_nightly() else Random(_TREE).sample(every, -(-len(every) // SHARE))
+    chosen = every if is_nightly() else _sample(every, SHARE, _TREE)
     return sorted({*chosen, *known})
 
 
 def shared(name: str, every: Sequence[str], of: int) -> list[str]:
     """Return one in `of` of the parameters of a test, at least one, chosen for this tree."""
-    return Random(f"{_TREE} {name}").sample(sorted(every), -(-len(every) // of))
+    return _sample(sorted(every), of, f"{_TREE} {name}")
+
+
+def _sample(every: Sequence[T], of: int, seed: str) -> list[T]:
+    return Random(seed).sample(every, -(-len(every) // of))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.left_threads import LeftThreads
+from support.earlier_files import EarlierFiles
 
 RECORD = logging.LogRecord("a", logging.WARNING, "a.py", 1, "a line", None, None)
 
@@ -21,7 +21,7 @@ def starting(file: str) -> Any:
 
 
 def test_lines_of_a_thread_belong_to_the_file_that_started_it() -> None:
-    left = LeftThreads()
+    left = EarlierFiles()
     left.pytest_runtest_setup(starting("test_a.py"))
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(left.filter, RECORD).result()
@@ -35,4 +35,4 @@ def test_lines_of_a_thread_belong_to_the_file_that_started_it() -> None:
 
 
 def test_caplog_is_filtered(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> None:
-    assert any(isinstance(one, LeftThreads) for one in caplog.handler.filters)
+    assert any(isinstance(one, EarlierFiles) for one in caplog.handler.filters)
